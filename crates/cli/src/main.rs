@@ -1,0 +1,3 @@
+//! The one binary: parses, wires together, prints.
+
+fn main() {}

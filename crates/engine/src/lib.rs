@@ -1,0 +1,4 @@
+//! What ONE peer computes: data sets, models, optimizers and checkpoints, without sockets, clocks or globals.
+
+pub mod data;
+pub mod rng;

@@ -1,0 +1,1 @@
+//! Brings well-known data sets from their publishers into a local cache, checked by hash.
