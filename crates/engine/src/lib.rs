@@ -1,4 +1,5 @@
 //! What ONE peer computes: data sets, models, optimizers and checkpoints, without sockets, clocks or globals.
 
 pub mod data;
+pub mod kernel;
 pub mod rng;

@@ -1,0 +1,421 @@
+//! Convolution without unfolding: tiles of output are summed up in registers straight from the (padded) image.
+//!
+//! Images lie channels last, so for one row of the filter the inputs that an output pixel needs are one contiguous run of
+//! `kernel_width * in_channels` numbers, and neighbouring pixels' runs start `stride * in_channels` apart. That makes a
+//! convolution a sum of `kernel_height` matrix products whose left side is the image itself.
+
+use pulp::{Simd, WithSimd};
+
+/// The lanes of the widest vectors there are; slices that hold whole vectors are sized for them.
+const WIDEST: usize = 16;
+
+/// The sizes of a convolution over images that already have their padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Rows of a padded image.
+    pub height: usize,
+    /// Columns of a padded image.
+    pub width: usize,
+    /// Channels of an image.
+    pub in_channels: usize,
+    /// Rows of the filter.
+    pub kernel_height: usize,
+    /// Columns of the filter.
+    pub kernel_width: usize,
+    /// Steps between neighbouring outputs, in both directions.
+    pub stride: usize,
+    /// Rows of the output.
+    pub out_height: usize,
+    /// Columns of the output.
+    pub out_width: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+}
+
+impl ConvShape {
+    /// The inputs that one output needs from one row of the image: they lie next to each other.
+    fn run(&self) -> usize {
+        self.kernel_width * self.in_channels
+    }
+
+    /// How many numbers one padded image holds.
+    pub fn image_len(&self) -> usize {
+        self.height * self.width * self.in_channels
+    }
+
+    /// How many numbers one output holds.
+    pub fn output_len(&self) -> usize {
+        self.out_height * self.out_width * self.out_channels
+    }
+
+    /// How many inputs each output is made of.
+    pub fn n_inputs(&self) -> usize {
+        self.kernel_height * self.run()
+    }
+
+    fn check(&self, images: &[f32], outputs: &[f32]) {
+        let reach = |out: usize, kernel: usize| (out - 1) * self.stride + kernel;
+        assert!(reach(self.out_height, self.kernel_height) <= self.height, "too few rows for {self:?}");
+        assert!(reach(self.out_width, self.kernel_width) <= self.width, "too few columns for {self:?}");
+        let n_images = outputs.len() / self.output_len();
+        assert_eq!(outputs.len(), n_images * self.output_len(), "the outputs must be whole");
+        assert_eq!(images.len(), n_images * self.image_len(), "as many images as outputs");
+    }
+}
+
+/// How many numbers a packed filter of `n_inputs` by `n_channels` takes: the channels are rounded up to whole vectors.
+pub fn packed_len(n_inputs: usize, n_channels: usize) -> usize {
+    n_inputs * n_channels.next_multiple_of(WIDEST)
+}
+
+/// Lays a filter out as [`correlate`] reads it: for a few channels at a time, all inputs one after the other.
+///
+/// `weight(input, channel)` tells the filter's numbers.
+pub fn pack(n_inputs: usize, n_channels: usize, packed: &mut [f32], weight: impl Fn(usize, usize) -> f32) {
+    struct Lanes;
+    impl WithSimd for Lanes {
+        type Output = usize;
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            S::F32_LANES
+        }
+    }
+    assert_eq!(packed.len(), packed_len(n_inputs, n_channels));
+    let lanes = pulp::Arch::new().dispatch(Lanes);
+    let mut channel = 0;
+    while channel < n_channels {
+        let width = if n_channels - channel >= 2 * lanes { 2 * lanes } else { lanes };
+        let panel = &mut packed[channel * n_inputs..][..width * n_inputs];
+        for (input, row) in panel.chunks_exact_mut(width).enumerate() {
+            for (c, number) in row.iter_mut().enumerate() {
+                *number = if channel + c < n_channels { weight(input, channel + c) } else { 0.0 };
+            }
+        }
+        channel += width;
+    }
+}
+
+/// `outputs = bias + images * filter`; the filter lies as [`pack`] laid it, its inputs as `[row][column][channel]`.
+pub fn correlate(shape: &ConvShape, images: &[f32], filter: &[f32], bias: Option<&[f32]>, outputs: &mut [f32]) {
+    shape.check(images, outputs);
+    assert_eq!(filter.len(), packed_len(shape.n_inputs(), shape.out_channels));
+    assert!(bias.is_none_or(|bias| bias.len() == shape.out_channels));
+    pulp::Arch::new().dispatch(Correlate { shape: *shape, images, filter, bias, outputs });
+}
+
+/// `filter_gradient += images^T * output_gradients`; the filter's gradient lies as `[row][column][in][out]`.
+pub fn correlate_transposed(shape: &ConvShape, images: &[f32], output_gradients: &[f32], filter_gradient: &mut [f32]) {
+    shape.check(images, output_gradients);
+    assert_eq!(filter_gradient.len(), shape.n_inputs() * shape.out_channels);
+    pulp::Arch::new().dispatch(CorrelateTransposed { shape: *shape, images, output_gradients, filter_gradient });
+}
+
+/// A computation cut into tiles: some rows times some channels, whose sums stay in registers.
+trait Tiled {
+    /// How often all rows are to be gone through; how many rows there are; how many channels.
+    fn extent(&self) -> (usize, usize, usize);
+
+    /// Computes `ROWS` rows from `row` on and `VECTORS` vectors of channels from `channel` on. A `PARTIAL` tile ends with
+    /// the channels, in mid-vector.
+    fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At);
+}
+
+/// Where a tile begins.
+#[derive(Clone, Copy)]
+struct At {
+    pass: usize,
+    row: usize,
+    channel: usize,
+}
+
+/// Goes through all tiles, the channels outermost so that their part of the filter stays in the cache.
+#[inline(always)]
+fn for_each_tile<S: Simd>(simd: S, kernel: &mut impl Tiled) {
+    let n_channels = kernel.extent().2;
+    let mut channel = 0;
+    while channel < n_channels {
+        let left = n_channels - channel;
+        if left >= 2 * S::F32_LANES {
+            panel::<S, 2, false>(simd, kernel, channel);
+            channel += 2 * S::F32_LANES;
+        } else if left >= S::F32_LANES {
+            panel::<S, 1, false>(simd, kernel, channel);
+            channel += S::F32_LANES;
+        } else {
+            panel::<S, 1, true>(simd, kernel, channel);
+            channel += left;
+        }
+    }
+}
+
+/// All tiles of a few channels.
+#[inline(always)]
+fn panel<S: Simd, const VECTORS: usize, const PARTIAL: bool>(simd: S, kernel: &mut impl Tiled, channel: usize) {
+    let (n_passes, n_rows, _) = kernel.extent();
+    for pass in 0..n_passes {
+        for (row, n_rows) in tiles(n_rows, most_rows::<S>(VECTORS)) {
+            let at = At { pass, row, channel };
+            match n_rows {
+                1 => kernel.tile::<S, 1, VECTORS, PARTIAL>(simd, at),
+                2 => kernel.tile::<S, 2, VECTORS, PARTIAL>(simd, at),
+                3 => kernel.tile::<S, 3, VECTORS, PARTIAL>(simd, at),
+                4 => kernel.tile::<S, 4, VECTORS, PARTIAL>(simd, at),
+                5 => kernel.tile::<S, 5, VECTORS, PARTIAL>(simd, at),
+                6 => kernel.tile::<S, 6, VECTORS, PARTIAL>(simd, at),
+                7 => kernel.tile::<S, 7, VECTORS, PARTIAL>(simd, at),
+                8 => kernel.tile::<S, 8, VECTORS, PARTIAL>(simd, at),
+                9 => kernel.tile::<S, 9, VECTORS, PARTIAL>(simd, at),
+                10 => kernel.tile::<S, 10, VECTORS, PARTIAL>(simd, at),
+                11 => kernel.tile::<S, 11, VECTORS, PARTIAL>(simd, at),
+                12 => kernel.tile::<S, 12, VECTORS, PARTIAL>(simd, at),
+                _ => kernel.tile::<S, 13, VECTORS, PARTIAL>(simd, at),
+            }
+        }
+    }
+}
+
+/// The most rows that a tile may have so that all of its sums stay in registers.
+///
+/// From 14 rows on the compiler no longer unrolls the loop over them, and the sums would live in memory (measured: five
+/// times slower); 13 rows of two vectors keep 26 of the 32 registers busy, which is enough.
+const fn most_rows<S: Simd>(n_vectors: usize) -> usize {
+    match (S::F32_LANES, n_vectors) {
+        // 32 registers of 16 lanes, or of 4 (NEON).
+        (16 | 4, _) => 13,
+        // 16 registers of 8 lanes.
+        (_, 1) => 8,
+        _ => 6,
+    }
+}
+
+/// Cuts `n` rows into as few tiles of at most `most` rows as possible, all nearly the same size.
+fn tiles(n: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let n_tiles = n.div_ceil(most);
+    (0..n_tiles).map(move |i| (i * n / n_tiles, (i + 1) * n / n_tiles - i * n / n_tiles))
+}
+
+struct Correlate<'a> {
+    shape: ConvShape,
+    images: &'a [f32],
+    filter: &'a [f32],
+    bias: Option<&'a [f32]>,
+    outputs: &'a mut [f32],
+}
+
+impl WithSimd for Correlate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for_each_tile(simd, &mut self);
+    }
+}
+
+impl Tiled for Correlate<'_> {
+    fn extent(&self) -> (usize, usize, usize) {
+        let n_images = self.images.len() / self.shape.image_len();
+        (n_images * self.shape.out_height, self.shape.out_width, self.shape.out_channels)
+    }
+
+    /// Neighbouring pixels of one line, summed over the whole filter.
+    #[inline(always)]
+    fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At) {
+        let (shape, x, channel) = (&self.shape, at.row, at.channel);
+        let (image, y) = (at.pass / shape.out_height, at.pass % shape.out_height);
+        let (run, pixel_step) = (shape.run(), shape.stride * shape.in_channels);
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+        if let Some(bias) = self.bias {
+            sums = [load::<S, VECTORS, PARTIAL>(simd, bias, channel); ROWS];
+        }
+        let width = VECTORS * S::F32_LANES;
+        let panel = &self.filter[channel * shape.kernel_height * run..][..width * shape.kernel_height * run];
+        let mut weights = panel.chunks_exact(width);
+        for row in 0..shape.kernel_height {
+            let line = (image * shape.height + y * shape.stride + row) * shape.width * shape.in_channels;
+            let pixels = &self.images[line + x * pixel_step..][..(ROWS - 1) * pixel_step + run];
+            // Every third pixel has a pointer of its own and the two after it are reached by one and two steps from there:
+            // so many pointers fit the integer registers, and no address needs a sum of its own.
+            let mut thirds: [*const f32; 5] = std::array::from_fn(|i| pixels.as_ptr().wrapping_add(3 * i * pixel_step));
+            for weights in weights.by_ref().take(run) {
+                let weights = load::<S, VECTORS, false>(simd, weights, 0);
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: the pixel is r < ROWS and the input below `run`: `pixels` was cut to hold them all.
+                    let pixel = simd.splat_f32s(unsafe { *thirds[r / 3].wrapping_add(r % 3 * pixel_step) });
+                    for (sum, weight) in sums.iter_mut().zip(weights) {
+                        *sum = simd.mul_add_e_f32s(pixel, weight, *sum);
+                    }
+                }
+                thirds = thirds.map(|third| third.wrapping_add(1));
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let at = (at.pass * shape.out_width + x + r) * shape.out_channels;
+            store::<S, VECTORS, PARTIAL>(simd, &mut self.outputs[at..at + shape.out_channels], channel, sums);
+        }
+    }
+}
+
+struct CorrelateTransposed<'a> {
+    shape: ConvShape,
+    images: &'a [f32],
+    output_gradients: &'a [f32],
+    filter_gradient: &'a mut [f32],
+}
+
+impl WithSimd for CorrelateTransposed<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        for_each_tile(simd, &mut self);
+    }
+}
+
+impl Tiled for CorrelateTransposed<'_> {
+    fn extent(&self) -> (usize, usize, usize) {
+        (self.shape.kernel_height, self.shape.run(), self.shape.out_channels)
+    }
+
+    /// Neighbouring inputs of one row of the filter, summed over all pixels.
+    #[inline(always)]
+    fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At) {
+        let (shape, channel) = (&self.shape, at.channel);
+        let (pixel_step, line) = (shape.stride * shape.in_channels, shape.out_width * shape.out_channels);
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
+        for (out_line, gradient) in self.output_gradients.chunks_exact(line).enumerate() {
+            let (image, y) = (out_line / shape.out_height, out_line % shape.out_height);
+            let start = (image * shape.height + y * shape.stride + at.pass) * shape.width * shape.in_channels + at.row;
+            let pixels = &self.images[start..][..(shape.out_width - 1) * pixel_step + ROWS];
+            for x in 0..shape.out_width {
+                let delta = load::<S, VECTORS, PARTIAL>(simd, gradient, x * shape.out_channels + channel);
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: x < out_width and r < ROWS, and `pixels` holds (out_width - 1) * pixel_step + ROWS numbers.
+                    let pixel = simd.splat_f32s(unsafe { *pixels.get_unchecked(x * pixel_step + r) });
+                    for (sum, delta) in sums.iter_mut().zip(delta) {
+                        *sum = simd.mul_add_e_f32s(pixel, delta, *sum);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let at = (at.pass * shape.run() + at.row + r) * shape.out_channels;
+            let weights = &mut self.filter_gradient[at..at + shape.out_channels];
+            let before = load::<S, VECTORS, PARTIAL>(simd, weights, channel);
+            let after = std::array::from_fn(|v| simd.add_f32s(before[v], sums[v]));
+            store::<S, VECTORS, PARTIAL>(simd, weights, channel, &after);
+        }
+    }
+}
+
+/// Loads vectors from `at` on. A partial one may pick up numbers of the next row in its last lanes; they are never stored.
+#[inline(always)]
+fn load<S: Simd, const VECTORS: usize, const PARTIAL: bool>(simd: S, numbers: &[f32], at: usize) -> [S::f32s; VECTORS] {
+    if PARTIAL {
+        return [simd.partial_load_f32s(&numbers[at..]); VECTORS];
+    }
+    let numbers = &numbers[at..at + VECTORS * S::F32_LANES];
+    // SAFETY: the slice just taken holds VECTORS vectors; the load is unaligned.
+    std::array::from_fn(|v| unsafe { numbers.as_ptr().cast::<S::f32s>().add(v).read_unaligned() })
+}
+
+/// Stores vectors from `at` on. A partial one ends with the slice.
+#[inline(always)]
+fn store<S: Simd, const VECTORS: usize, const PARTIAL: bool>(
+    simd: S,
+    numbers: &mut [f32],
+    at: usize,
+    values: &[S::f32s; VECTORS],
+) {
+    if PARTIAL {
+        simd.partial_store_f32s(&mut numbers[at..], values[0]);
+        return;
+    }
+    let numbers = &mut numbers[at..at + VECTORS * S::F32_LANES];
+    for (v, value) in values.iter().enumerate() {
+        // SAFETY: the slice just taken holds VECTORS vectors; the store is unaligned.
+        unsafe { numbers.as_mut_ptr().cast::<S::f32s>().add(v).write_unaligned(*value) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConvShape, correlate, correlate_transposed, pack, packed_len};
+    use crate::rng::Rng;
+
+    fn shapes() -> Vec<ConvShape> {
+        let mut shapes = Vec::new();
+        for (in_channels, out_channels) in [(1, 1), (3, 5), (4, 16), (2, 32), (5, 39), (1, 70)] {
+            for (kernel_height, kernel_width, stride) in [(1, 1, 1), (3, 3, 1), (2, 3, 2), (1, 1, 2)] {
+                for out_width in [1, 4, 14, 29] {
+                    let (out_height, slack) = (3, 1);
+                    let height = (out_height - 1) * stride + kernel_height + slack;
+                    let width = (out_width - 1) * stride + kernel_width + slack;
+                    shapes.push(ConvShape {
+                        height,
+                        width,
+                        in_channels,
+                        kernel_height,
+                        kernel_width,
+                        stride,
+                        out_height,
+                        out_width,
+                        out_channels,
+                    });
+                }
+            }
+        }
+        shapes
+    }
+
+    fn random(n: usize, rng: &mut Rng) -> Vec<f32> {
+        (0..n).map(|_| rng.range(-1.0, 1.0)).collect()
+    }
+
+    /// Calls `visit(image index, filter index, output index)` for each product that a convolution is made of.
+    fn products(s: &ConvShape, n_images: usize, mut visit: impl FnMut(usize, usize, usize)) {
+        for image in 0..n_images {
+            for (y, x) in (0..s.out_height).flat_map(|y| (0..s.out_width).map(move |x| (y, x))) {
+                for (ky, kx) in (0..s.kernel_height).flat_map(|ky| (0..s.kernel_width).map(move |kx| (ky, kx))) {
+                    for (i, o) in (0..s.in_channels).flat_map(|i| (0..s.out_channels).map(move |o| (i, o))) {
+                        let row = image * s.height + y * s.stride + ky;
+                        let pixel = (row * s.width + x * s.stride + kx) * s.in_channels + i;
+                        let weight = ((ky * s.kernel_width + kx) * s.in_channels + i) * s.out_channels + o;
+                        let output = ((image * s.out_height + y) * s.out_width + x) * s.out_channels + o;
+                        visit(pixel, weight, output);
+                    }
+                }
+            }
+        }
+    }
+
+    fn assert_close(found: &[f32], expected: &[f32], shape: &ConvShape) {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4, "{found} and not {expected} for {shape:?}");
+        }
+    }
+
+    #[test]
+    fn equals_the_definition() {
+        let mut rng = Rng::new(1);
+        for shape in shapes() {
+            let n_images = 2;
+            let images = random(n_images * shape.image_len(), &mut rng);
+            let filter = random(shape.n_inputs() * shape.out_channels, &mut rng);
+            let bias = random(shape.out_channels, &mut rng);
+            let mut packed = vec![f32::NAN; packed_len(shape.n_inputs(), shape.out_channels)];
+            pack(shape.n_inputs(), shape.out_channels, &mut packed, |i, o| filter[i * shape.out_channels + o]);
+            let mut found = vec![f32::NAN; n_images * shape.output_len()];
+            correlate(&shape, &images, &packed, Some(&bias), &mut found);
+            let mut expected = bias.repeat(found.len() / bias.len());
+            products(&shape, n_images, |pixel, weight, output| expected[output] += images[pixel] * filter[weight]);
+            assert_close(&found, &expected, &shape);
+
+            let deltas = random(found.len(), &mut rng);
+            let mut found = filter.clone();
+            correlate_transposed(&shape, &images, &deltas, &mut found);
+            let mut expected = filter.clone();
+            products(&shape, n_images, |pixel, weight, output| expected[weight] += images[pixel] * deltas[output]);
+            assert_close(&found, &expected, &shape);
+        }
+    }
+}

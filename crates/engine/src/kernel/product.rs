@@ -1,0 +1,71 @@
+//! Matrix products over strided views, on the `gemm` project's single-precision kernels.
+
+use gemm_f32::gemm::f32::get_gemm_fn;
+
+/// A matrix that lies somewhere in a slice: how many rows and columns, and how far apart they are.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a> {
+    numbers: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_step: usize,
+    column_step: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// A matrix whose rows lie one after the other.
+    pub fn new(numbers: &'a [f32], rows: usize, columns: usize) -> Self {
+        assert_eq!(numbers.len(), rows * columns, "a {rows} by {columns} matrix");
+        Self { numbers, rows, columns, row_step: columns, column_step: 1 }
+    }
+
+    /// The same numbers with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        Self { rows: self.columns, columns: self.rows, row_step: self.column_step, column_step: self.row_step, ..self }
+    }
+}
+
+/// Where a product goes: rows one after the other.
+pub struct MatrixMut<'a> {
+    numbers: &'a mut [f32],
+    rows: usize,
+    columns: usize,
+}
+
+impl<'a> MatrixMut<'a> {
+    /// A matrix whose rows lie one after the other.
+    pub fn new(numbers: &'a mut [f32], rows: usize, columns: usize) -> Self {
+        assert_eq!(numbers.len(), rows * columns, "a {rows} by {columns} matrix");
+        Self { numbers, rows, columns }
+    }
+}
+
+/// `out = keep * out + left * right`. With `keep` zero, whatever was in `out` does not matter.
+pub fn multiply(left: Matrix<'_>, right: Matrix<'_>, keep: f32, out: &mut MatrixMut<'_>) {
+    assert_eq!((left.rows, right.columns), (out.rows, out.columns), "the product must fit its place");
+    assert_eq!(left.columns, right.rows, "the inner sizes must agree");
+    // SAFETY: `Matrix` and `MatrixMut` hold rows * columns numbers for the steps given, and the sizes agree.
+    unsafe {
+        get_gemm_fn()(
+            out.rows,
+            out.columns,
+            left.columns,
+            out.numbers.as_mut_ptr(),
+            1,
+            out.columns as isize,
+            keep != 0.0,
+            left.numbers.as_ptr(),
+            left.column_step as isize,
+            left.row_step as isize,
+            right.numbers.as_ptr(),
+            right.column_step as isize,
+            right.row_step as isize,
+            keep,
+            1.0,
+            false,
+            false,
+            false,
+            gemm_common::Parallelism::None,
+        );
+    }
+}
