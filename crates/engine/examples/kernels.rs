@@ -1,6 +1,6 @@
 //! Prints GFLOP/s of the kernels on the shapes that matter.
 use nettorrent_engine::kernel::{
-    ConvShape, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack, packed_len,
+    ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack, packed_len,
 };
 
 /// Seconds this thread has spent on a processor: unlike the wall clock, it does not count what other programs took.
@@ -58,7 +58,7 @@ fn main() {
         let mut packed = vec![0.0; packed_len(k * k * cin, cout)];
         pack(k * k * cin, cout, &mut packed, |i, c| w[i * cout + c]);
         let flops = 2.0 * (o * o * cout * k * k * cin) as f64;
-        time(&format!("{name} fwd"), flops, || correlate(&shape, &x, &packed, None, &mut y));
+        time(&format!("{name} fwd"), flops, || correlate(&shape, &x, Filter::Packed(&packed), None, &mut y));
         w.fill(0.0);
         time(&format!("{name} dw"), flops, || correlate_transposed(&shape, &x, &y, &mut w));
     }

@@ -3,10 +3,12 @@
 //! Instructions are chosen at run time (AVX-512, AVX2, NEON, plain), so one binary is fast everywhere. Matrix products come
 //! from the `gemm` project; convolutions are computed in place, without unfolding the image into a matrix first.
 
+mod columns;
 mod convolution;
 mod product;
 
-pub use convolution::{ConvShape, correlate, correlate_transposed, pack, packed_len};
+pub use columns::{affine_columns, column_sums};
+pub use convolution::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use product::{Matrix, MatrixMut, multiply};
 
 /// Runs `pass` compiled for the widest vectors of this processor; for simple loops that the compiler can vectorise itself.

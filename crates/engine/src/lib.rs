@@ -2,4 +2,7 @@
 
 pub mod data;
 pub mod kernel;
+pub mod model;
+pub mod nearest;
 pub mod rng;
+pub mod team;

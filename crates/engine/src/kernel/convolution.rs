@@ -95,10 +95,28 @@ pub fn pack(n_inputs: usize, n_channels: usize, packed: &mut [f32], weight: impl
     }
 }
 
-/// `outputs = bias + images * filter`; the filter lies as [`pack`] laid it, its inputs as `[row][column][channel]`.
-pub fn correlate(shape: &ConvShape, images: &[f32], filter: &[f32], bias: Option<&[f32]>, outputs: &mut [f32]) {
+/// How a filter lies; its inputs are counted as `[row][column][channel]`.
+#[derive(Clone, Copy)]
+pub enum Filter<'a> {
+    /// As [`pack`] laid it: fastest, if it is used often enough to make up for the packing.
+    Packed(&'a [f32]),
+    /// As `[input][output channel]`.
+    Plain(&'a [f32]),
+}
+
+impl Filter<'_> {
+    fn check(&self, shape: &ConvShape) {
+        match self {
+            Filter::Packed(numbers) => assert_eq!(numbers.len(), packed_len(shape.n_inputs(), shape.out_channels)),
+            Filter::Plain(numbers) => assert_eq!(numbers.len(), shape.n_inputs() * shape.out_channels),
+        }
+    }
+}
+
+/// `outputs = bias + images * filter`.
+pub fn correlate(shape: &ConvShape, images: &[f32], filter: Filter<'_>, bias: Option<&[f32]>, outputs: &mut [f32]) {
     shape.check(images, outputs);
-    assert_eq!(filter.len(), packed_len(shape.n_inputs(), shape.out_channels));
+    filter.check(shape);
     assert!(bias.is_none_or(|bias| bias.len() == shape.out_channels));
     pulp::Arch::new().dispatch(Correlate { shape: *shape, images, filter, bias, outputs });
 }
@@ -197,7 +215,7 @@ fn tiles(n: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
 struct Correlate<'a> {
     shape: ConvShape,
     images: &'a [f32],
-    filter: &'a [f32],
+    filter: Filter<'a>,
     bias: Option<&'a [f32]>,
     outputs: &'a mut [f32],
 }
@@ -227,21 +245,23 @@ impl Tiled for Correlate<'_> {
         if let Some(bias) = self.bias {
             sums = [load::<S, VECTORS, PARTIAL>(simd, bias, channel); ROWS];
         }
-        let width = VECTORS * S::F32_LANES;
-        let panel = &self.filter[channel * shape.kernel_height * run..][..width * shape.kernel_height * run];
-        let mut weights = panel.chunks_exact(width);
+        let (mut weights, step) = match self.filter {
+            Filter::Packed(numbers) => (&numbers[channel * shape.n_inputs()..], VECTORS * S::F32_LANES),
+            Filter::Plain(numbers) => (&numbers[channel..], shape.out_channels),
+        };
         for row in 0..shape.kernel_height {
             let line = (image * shape.height + y * shape.stride + row) * shape.width * shape.in_channels;
             let pixels = &self.images[line + x * pixel_step..][..(ROWS - 1) * pixel_step + run];
             // Every third pixel has a pointer of its own and the two after it are reached by one and two steps from there:
             // so many pointers fit the integer registers, and no address needs a sum of its own.
             let mut thirds: [*const f32; 5] = std::array::from_fn(|i| pixels.as_ptr().wrapping_add(3 * i * pixel_step));
-            for weights in weights.by_ref().take(run) {
-                let weights = load::<S, VECTORS, false>(simd, weights, 0);
+            for _ in 0..run {
+                let now = load::<S, VECTORS, PARTIAL>(simd, weights, 0);
+                weights = weights.get(step..).unwrap_or_default();
                 for (r, sums) in sums.iter_mut().enumerate() {
                     // SAFETY: the pixel is r < ROWS and the input below `run`: `pixels` was cut to hold them all.
                     let pixel = simd.splat_f32s(unsafe { *thirds[r / 3].wrapping_add(r % 3 * pixel_step) });
-                    for (sum, weight) in sums.iter_mut().zip(weights) {
+                    for (sum, weight) in sums.iter_mut().zip(now) {
                         *sum = simd.mul_add_e_f32s(pixel, weight, *sum);
                     }
                 }
@@ -339,7 +359,7 @@ fn store<S: Simd, const VECTORS: usize, const PARTIAL: bool>(
 
 #[cfg(test)]
 mod tests {
-    use super::{ConvShape, correlate, correlate_transposed, pack, packed_len};
+    use super::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
     use crate::rng::Rng;
 
     fn shapes() -> Vec<ConvShape> {
@@ -405,10 +425,12 @@ mod tests {
             let mut packed = vec![f32::NAN; packed_len(shape.n_inputs(), shape.out_channels)];
             pack(shape.n_inputs(), shape.out_channels, &mut packed, |i, o| filter[i * shape.out_channels + o]);
             let mut found = vec![f32::NAN; n_images * shape.output_len()];
-            correlate(&shape, &images, &packed, Some(&bias), &mut found);
             let mut expected = bias.repeat(found.len() / bias.len());
             products(&shape, n_images, |pixel, weight, output| expected[output] += images[pixel] * filter[weight]);
-            assert_close(&found, &expected, &shape);
+            for filter in [Filter::Packed(&packed), Filter::Plain(&filter)] {
+                correlate(&shape, &images, filter, Some(&bias), &mut found);
+                assert_close(&found, &expected, &shape);
+            }
 
             let deltas = random(found.len(), &mut rng);
             let mut found = filter.clone();

@@ -1,0 +1,108 @@
+//! Passes over rows of channels that treat every channel (column) by itself: sums down the columns, scales along them.
+
+use pulp::{Simd, WithSimd};
+
+use super::vectorised;
+
+/// `sums += the sum of a's rows` and `products += the sum of a * (b - shift)`, column by column.
+///
+/// With `a` and `b` the same and `shift` near the mean this is what a variance needs, without the loss of digits that plain
+/// squares would bring; with a gradient as `a` it is what batch norm's way down needs.
+pub fn column_sums(a: &[f32], b: &[f32], shift: &[f32], sums: &mut [f32], products: &mut [f32]) {
+    let n_columns = shift.len();
+    assert_eq!(a.len(), b.len());
+    assert_eq!(a.len() % n_columns, 0, "rows must be whole");
+    assert!(sums.len() == n_columns && products.len() == n_columns);
+    pulp::Arch::new().dispatch(ColumnSums { a, b, shift, sums, products });
+}
+
+struct ColumnSums<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    shift: &'a [f32],
+    sums: &'a mut [f32],
+    products: &'a mut [f32],
+}
+
+/// Rows that are summed side by side, so that one addition need not wait for the last.
+const ROWS: usize = 4;
+
+impl WithSimd for ColumnSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let n_columns = self.shift.len();
+        for column in (0..n_columns).step_by(S::F32_LANES) {
+            let end = n_columns.min(column + S::F32_LANES);
+            let shift = simd.partial_load_f32s(&self.shift[column..end]);
+            let mut sums = [simd.splat_f32s(0.0); ROWS];
+            let mut products = sums;
+            let rows = self.a.chunks_exact(n_columns).zip(self.b.chunks_exact(n_columns));
+            for (i, (a, b)) in rows.enumerate() {
+                let a = simd.partial_load_f32s(&a[column..end]);
+                let b = simd.partial_load_f32s(&b[column..end]);
+                let lane = i % ROWS;
+                sums[lane] = simd.add_f32s(sums[lane], a);
+                products[lane] = simd.mul_add_e_f32s(a, simd.sub_f32s(b, shift), products[lane]);
+            }
+            for (parts, total) in [(sums, &mut *self.sums), (products, &mut *self.products)] {
+                let before = simd.partial_load_f32s(&total[column..end]);
+                let total_now = parts.iter().fold(before, |total, &part| simd.add_f32s(total, part));
+                simd.partial_store_f32s(&mut total[column..end], total_now);
+            }
+        }
+    }
+}
+
+/// `out = shift + the sum of factor * rows` over some (rows, factor) pairs, column by column.
+pub fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32], out: &mut [f32]) {
+    // Few channels make short loops: several rows are treated as one, with the factors repeated.
+    let repeat = 128_usize.div_ceil(shift.len());
+    let factors = terms.map(|(_, factors)| factors.repeat(repeat));
+    let shift = shift.repeat(repeat);
+    let rows = terms.map(|(rows, _)| rows);
+    assert!(rows.iter().all(|rows| rows.len() == out.len()));
+    vectorised(|| {
+        for (i, out) in out.chunks_mut(shift.len()).enumerate() {
+            let at = i * shift.len();
+            let rows: [&[f32]; N] = std::array::from_fn(|term| &rows[term][at..at + out.len()]);
+            let factors: [&[f32]; N] = std::array::from_fn(|term| &factors[term][..out.len()]);
+            let shift = &shift[..out.len()];
+            for (j, out) in out.iter_mut().enumerate() {
+                *out = (0..N).fold(shift[j], |sum, term| sum + factors[term][j] * rows[term][j]);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{affine_columns, column_sums};
+    use crate::rng::Rng;
+
+    #[test]
+    fn both_equal_their_definitions() {
+        let mut rng = Rng::new(2);
+        for (n_rows, n_columns) in [(1, 1), (7, 3), (9, 16), (5, 40), (30, 130)] {
+            let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.range(-1.0, 1.0)).collect() };
+            let (a, b) = (random(n_rows * n_columns), random(n_rows * n_columns));
+            let (shift, factor) = (random(n_columns), random(n_columns));
+            let (mut sums, mut products) = (shift.clone(), factor.clone());
+            column_sums(&a, &b, &shift, &mut sums, &mut products);
+            let mut out = vec![0.0; a.len()];
+            affine_columns([(&a, &factor), (&b, &shift)], &factor, &mut out);
+            for column in 0..n_columns {
+                let places = (0..n_rows).map(|row| row * n_columns + column);
+                let sum: f32 = places.clone().map(|i| a[i]).sum();
+                let product: f32 = places.clone().map(|i| a[i] * (b[i] - shift[column])).sum();
+                assert!((sums[column] - shift[column] - sum).abs() < 1e-4);
+                assert!((products[column] - factor[column] - product).abs() < 1e-4);
+                for i in places {
+                    let expected = a[i] * factor[column] + b[i] * shift[column] + factor[column];
+                    assert!((out[i] - expected).abs() < 1e-5);
+                }
+            }
+        }
+    }
+}

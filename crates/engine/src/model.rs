@@ -1,0 +1,23 @@
+//! Models: layers, networks made of them from a description, and a zoo of well-known ones.
+//!
+//! A [`Network`] is an immutable function that any number of peers may share. Its parameters are a flat vector of `f32` that
+//! lives elsewhere: first everything that is trained, then the running statistics of batch norms.
+
+mod description;
+mod layer;
+pub mod layers;
+mod loss;
+mod network;
+mod plan;
+mod run;
+mod workspace;
+pub mod zoo;
+
+pub use description::{
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
+    ResidualSpec, StepsKept,
+};
+pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
+pub use loss::Score;
+pub use network::{LayerSummary, ModelError, NamedTensor, Network};
+pub use workspace::{Phase, Probe, Workspace};

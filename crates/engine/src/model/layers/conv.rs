@@ -1,0 +1,191 @@
+//! Two-dimensional convolution over images with channels last.
+
+use crate::kernel::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len, vectorised};
+use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
+
+use super::{Window, add_rows};
+
+/// A filter that slides over an image. Weights lie as `[row][column][in][out]`.
+pub struct Conv {
+    /// How it slides.
+    pub window: Window,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Whether a bias is added.
+    pub bias: bool,
+}
+
+impl Conv {
+    fn n_weights(&self) -> usize {
+        let Window { kernel, channels, .. } = self.window;
+        kernel * kernel * channels * self.out_channels
+    }
+
+    /// The way up: from the padded image to the output.
+    fn up(&self) -> ConvShape {
+        let (out_height, out_width) = self.window.output().expect("checked when the network was built");
+        let (height, width) = self.window.padded();
+        ConvShape {
+            height,
+            width,
+            in_channels: self.window.channels,
+            kernel_height: self.window.kernel,
+            kernel_width: self.window.kernel,
+            stride: self.window.stride,
+            out_height,
+            out_width,
+            out_channels: self.out_channels,
+        }
+    }
+
+    /// The way down is a convolution too, with the filter turned round, over the output's gradient with this border.
+    fn down_window(&self) -> Window {
+        let up = self.up();
+        let padding = self.window.kernel - 1 - self.window.padding;
+        let (height, width, channels) = (up.out_height, up.out_width, self.out_channels);
+        Window { height, width, channels, kernel: self.window.kernel, stride: 1, padding }
+    }
+
+    fn down(&self) -> ConvShape {
+        let window = self.down_window();
+        let (height, width) = window.padded();
+        ConvShape {
+            height,
+            width,
+            in_channels: self.out_channels,
+            kernel_height: window.kernel,
+            kernel_width: window.kernel,
+            stride: 1,
+            out_height: self.window.height,
+            out_width: self.window.width,
+            out_channels: self.window.channels,
+        }
+    }
+
+    /// With steps of more than one pixel, the way down goes tap by tap: each is a product of its own, spread over the image.
+    fn down_one_tap(&self) -> ConvShape {
+        let up = self.up();
+        ConvShape {
+            height: up.out_height,
+            width: up.out_width,
+            in_channels: self.out_channels,
+            kernel_height: 1,
+            kernel_width: 1,
+            stride: 1,
+            out_height: up.out_height,
+            out_width: up.out_width,
+            out_channels: self.window.channels,
+        }
+    }
+
+    fn n_packed_up(&self) -> usize {
+        packed_len(self.up().n_inputs(), self.out_channels)
+    }
+
+    fn n_packed_tap(&self) -> usize {
+        packed_len(self.out_channels, self.window.channels)
+    }
+
+    /// The images with their border: as they are when there is none.
+    fn padded<'a>(window: &Window, images: &'a [f32], scratch: &'a mut Scratch) -> &'a [f32] {
+        if window.padding == 0 {
+            return images;
+        }
+        let padded = scratch.take(images.len() / window.image_len() * window.padded_len());
+        window.pad(images, 0.0, padded);
+        padded
+    }
+
+    fn input_gradient_by_taps(&self, filter: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut Scratch) {
+        let shape = self.down_one_tap();
+        let (channels, kernel) = (self.window.channels, self.window.kernel);
+        dx.fill(0.0);
+        let image_len = self.window.image_len();
+        for (dy, dx) in dy.chunks_exact(shape.image_len()).zip(dx.chunks_exact_mut(image_len)) {
+            for (tap, filter) in filter.chunks_exact(self.n_packed_tap()).enumerate() {
+                let part = scratch.take(shape.output_len());
+                correlate(&shape, dy, Filter::Packed(filter), None, part);
+                vectorised(|| {
+                    for (output, part) in part.chunks_exact(channels).enumerate() {
+                        let (y, x) = (output / shape.out_width, output % shape.out_width);
+                        let row = (y * self.window.stride + tap / kernel).wrapping_sub(self.window.padding);
+                        let column = (x * self.window.stride + tap % kernel).wrapping_sub(self.window.padding);
+                        if row < self.window.height && column < self.window.width {
+                            let pixel = &mut dx[(row * self.window.width + column) * channels..][..channels];
+                            pixel.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+                        }
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Layer for Conv {
+    fn tensors(&self) -> Vec<Tensor> {
+        let Window { kernel, channels, .. } = self.window;
+        let out = self.out_channels;
+        let fan_in = (kernel * kernel * channels) as f32;
+        let fan_out = (kernel * kernel * out) as f32;
+        // Without a bias a norm follows, and what is customary then is He's deviation over the outputs.
+        let init = if self.bias { Init::Uniform(1.0 / fan_in.sqrt()) } else { Init::Normal((2.0 / fan_out).sqrt()) };
+        let axes = vec![(out, 1), (channels, out), (kernel, kernel * channels * out), (kernel, channels * out)];
+        let weight = Tensor::plain("weight", &[out, channels, kernel, kernel], init).laid_out(axes);
+        let bias = self.bias.then(|| Tensor::plain("bias", &[out], Init::Uniform(1.0 / fan_in.sqrt())));
+        [Some(weight), bias].into_iter().flatten().collect()
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::INPUT
+    }
+
+    fn n_multiplications(&self) -> usize {
+        let up = self.up();
+        up.output_len() * up.n_inputs()
+    }
+
+    fn n_prepared(&self) -> usize {
+        let taps = self.window.kernel * self.window.kernel;
+        self.n_packed_up() + taps * self.n_packed_tap()
+    }
+
+    fn prepare(&self, params: &[f32], prepared: &mut [f32]) {
+        let (channels, out, taps) = (self.window.channels, self.out_channels, self.window.kernel * self.window.kernel);
+        let (up, down) = prepared.split_at_mut(self.n_packed_up());
+        pack(self.up().n_inputs(), out, up, |input, channel| params[input * out + channel]);
+        let weight = |tap: usize, o: usize, i: usize| params[(tap * channels + i) * out + o];
+        if self.window.stride == 1 {
+            pack(taps * out, channels, down, |input, i| weight(taps - 1 - input / out, input % out, i));
+        } else {
+            for (tap, down) in down.chunks_exact_mut(self.n_packed_tap()).enumerate() {
+                pack(out, channels, down, |o, i| weight(tap, o, i));
+            }
+        }
+    }
+
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], scratch: &mut Scratch) {
+        let bias = self.bias.then(|| &context.params[self.n_weights()..]);
+        let images = Self::padded(&self.window, x, scratch);
+        let filter = Filter::Packed(&context.prepared[..self.n_packed_up()]);
+        correlate(&self.up(), images, filter, bias, y);
+    }
+
+    fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], scratch: &mut Scratch) {
+        let filter = &context.prepared[self.n_packed_up()..];
+        if self.window.stride == 1 {
+            let images = Self::padded(&self.down_window(), back.dy, scratch);
+            correlate(&self.down(), images, Filter::Packed(filter), None, dx);
+        } else {
+            self.input_gradient_by_taps(filter, back.dy, dx, scratch);
+        }
+    }
+
+    fn weight_gradient(&self, _: &Context<'_>, back: Backward<'_>, dw: &mut [f32], scratch: &mut Scratch) {
+        let (weights, bias) = dw.split_at_mut(self.n_weights());
+        let images = Self::padded(&self.window, back.x, scratch);
+        correlate_transposed(&self.up(), images, back.dy, weights);
+        if self.bias {
+            add_rows(back.dy, bias);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A fully connected layer: every output is a weighted sum of every input.
+
+use crate::kernel::{ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, multiply, vectorised};
+use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
+
+use super::add_rows;
+
+/// `y = W x + b`, for each row of a sample (a flat sample is one row).
+pub struct Dense {
+    /// Rows per sample: 1, or the steps of a sequence.
+    pub n_rows: usize,
+    /// Inputs per row.
+    pub n_inputs: usize,
+    /// Outputs per row.
+    pub n_outputs: usize,
+    /// Whether there is a `b`.
+    pub bias: bool,
+    /// The inputs' order in a checkpoint: their axes there and how far apart they are here (see [`Tensor::axes`]).
+    pub input_axes: Vec<(usize, usize)>,
+}
+
+/// Up to this many rows our own kernels take the gradients; for more, blocking for the cache pays.
+const MOST_ROWS_FOR_TILES: usize = 512;
+
+impl Dense {
+    fn n_weights(&self) -> usize {
+        self.n_inputs * self.n_outputs
+    }
+
+    /// The way down as a convolution with a filter of one pixel: the rows are the pixels of an image one line high.
+    fn down(&self, rows: usize) -> ConvShape {
+        ConvShape {
+            height: 1,
+            width: rows,
+            in_channels: self.n_outputs,
+            kernel_height: 1,
+            kernel_width: 1,
+            stride: 1,
+            out_height: 1,
+            out_width: rows,
+            out_channels: self.n_inputs,
+        }
+    }
+}
+
+impl Layer for Dense {
+    fn tensors(&self) -> Vec<Tensor> {
+        let bound = 1.0 / (self.n_inputs as f32).sqrt();
+        let mut axes = vec![(self.n_outputs, self.n_inputs)];
+        axes.extend(&self.input_axes);
+        let weight = Tensor::plain("weight", &[self.n_outputs, self.n_inputs], Init::Uniform(bound)).laid_out(axes);
+        let bias = self.bias.then(|| Tensor::plain("bias", &[self.n_outputs], Init::Uniform(bound)));
+        [Some(weight), bias].into_iter().flatten().collect()
+    }
+
+    fn keeps(&self) -> Keeps {
+        Keeps::INPUT
+    }
+
+    fn wants_whole_batch(&self) -> bool {
+        true
+    }
+
+    fn n_multiplications(&self) -> usize {
+        self.n_rows * self.n_weights()
+    }
+
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
+        let rows = context.n * self.n_rows;
+        let (weights, bias) = context.params.split_at(self.n_weights());
+        if self.bias {
+            vectorised(|| y.chunks_exact_mut(self.n_outputs).for_each(|row| row.copy_from_slice(bias)));
+        }
+        let weights = Matrix::new(weights, self.n_outputs, self.n_inputs);
+        let keep = if self.bias { 1.0 } else { 0.0 };
+        let out = &mut MatrixMut::new(y, rows, self.n_outputs);
+        multiply(Matrix::new(x, rows, self.n_inputs), weights.transposed(), keep, out);
+    }
+
+    fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
+        let rows = context.n * self.n_rows;
+        let weights = &context.params[..self.n_weights()];
+        if (1..=MOST_ROWS_FOR_TILES).contains(&rows) {
+            correlate(&self.down(rows), back.dy, Filter::Plain(weights), None, dx);
+        } else {
+            let weights = Matrix::new(weights, self.n_outputs, self.n_inputs);
+            let out = &mut MatrixMut::new(dx, rows, self.n_inputs);
+            multiply(Matrix::new(back.dy, rows, self.n_outputs), weights, 0.0, out);
+        }
+    }
+
+    fn weight_gradient(&self, context: &Context<'_>, back: Backward<'_>, dw: &mut [f32], _: &mut Scratch) {
+        let rows = context.n * self.n_rows;
+        let (weights, bias) = dw.split_at_mut(self.n_weights());
+        if (1..=MOST_ROWS_FOR_TILES).contains(&rows) {
+            correlate_transposed(&self.down(rows), back.dy, back.x, weights);
+        } else {
+            let dy = Matrix::new(back.dy, rows, self.n_outputs).transposed();
+            let out = &mut MatrixMut::new(weights, self.n_outputs, self.n_inputs);
+            multiply(dy, Matrix::new(back.x, rows, self.n_inputs), 1.0, out);
+        }
+        if self.bias {
+            add_rows(back.dy, bias);
+        }
+    }
+}

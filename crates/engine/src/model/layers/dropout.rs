@@ -1,0 +1,77 @@
+//! Dropout: while training, some numbers become zero and the others grow so that the mean stays.
+
+use crate::kernel::vectorised;
+use crate::model::layer::{Backward, Context, Keeps, Layer, Mode, Scratch};
+use crate::rng::mix;
+
+/// Drops each number with this probability.
+///
+/// What is dropped is a function of the step's seed, the sample's number in the batch and the place in the sample. So it
+/// does not depend on how the batch is cut among threads, and the way down need not remember it.
+pub struct Dropout {
+    /// The probability to be dropped.
+    pub rate: f32,
+    /// Numbers per sample.
+    pub len: usize,
+    /// Which of the network's layers this is, so that two of them drop different things.
+    pub index: usize,
+}
+
+impl Dropout {
+    fn apply(&self, context: &Context<'_>, from: &[f32], to: &mut [f32]) {
+        let Mode::Train { seed } = context.mode else {
+            to.copy_from_slice(from);
+            return;
+        };
+        let scale = 1.0 / (1.0 - self.rate);
+        let threshold = (f64::from(self.rate) * 2_f64.powi(32)) as u32;
+        let samples = from.chunks_exact(self.len).zip(to.chunks_exact_mut(self.len));
+        for (sample, (from, to)) in samples.enumerate() {
+            let key = mix(seed ^ mix((self.index as u64) << 32 | (context.first + sample) as u64));
+            let (key_a, key_b) = (key as u32, (key >> 32) as u32 | 1);
+            vectorised(|| {
+                for (i, (from, to)) in from.iter().zip(to).enumerate() {
+                    let kept = hash(i as u32, key_a, key_b) >= threshold;
+                    *to = if kept { from * scale } else { 0.0 };
+                }
+            });
+        }
+    }
+}
+
+/// 32 random bits for a place: two rounds of multiply and fold, enough for a mask and cheap on vectors.
+#[inline(always)]
+fn hash(place: u32, key_a: u32, key_b: u32) -> u32 {
+    let x = place.wrapping_mul(key_b) ^ key_a;
+    let x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
+    let x = (x ^ (x >> 15)).wrapping_mul(0x846c_a68b);
+    x ^ (x >> 16)
+}
+
+impl Layer for Dropout {
+    fn keeps(&self) -> Keeps {
+        Keeps::NOTHING
+    }
+
+    fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
+        self.apply(context, x, y);
+    }
+
+    fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
+        self.apply(context, back.dy, dx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    #[test]
+    fn drops_the_right_share_everywhere() {
+        for key in 0..50_u32 {
+            let (a, b) = (key.wrapping_mul(0x9e37_79b9), key.wrapping_mul(0x85eb_ca6b) | 1);
+            let below = (0..10_000).filter(|&i| hash(i, a, b) < u32::MAX / 4).count();
+            assert!((2_250..2_750).contains(&below), "{below} of 10000 at key {key}");
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! A network: a description whose shapes were inferred and checked, as a list of steps over numbered values.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::description::{
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
+    ResidualSpec, StepsKept,
+};
+use super::layer::{Init, Layer, Role, Shape, Tensor, n_values};
+use super::layers::{
+    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
+    Pool, PoolKind, Recurrent, Window,
+};
+use super::plan::Plan;
+use crate::rng::Rng;
+
+/// Why a description is no network.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct ModelError {
+    /// Which layer.
+    pub place: String,
+    /// What is wrong with it, and what to do.
+    pub problem: String,
+}
+
+/// What a step does.
+pub(super) enum Op {
+    /// A layer's function of one value.
+    Layer(Box<dyn Layer>),
+    /// The sum of two values.
+    Add,
+}
+
+/// One step: from values to a value.
+pub(super) struct Step {
+    pub op: Op,
+    pub inputs: Vec<usize>,
+    pub output: usize,
+    /// Where its parameters, its running statistics and its prepared numbers lie.
+    pub params: Range<usize>,
+    pub buffers: Range<usize>,
+    pub prepared: Range<usize>,
+    pub name: String,
+    pub kind: &'static str,
+}
+
+/// A tensor with its full name and its place in the flat vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedTensor {
+    /// Its name in a checkpoint.
+    pub name: String,
+    /// Its shape and layout.
+    pub tensor: Tensor,
+    /// Where it lies in the flat vector.
+    pub range: Range<usize>,
+}
+
+/// One line of a network's description for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerSummary {
+    /// Its name in checkpoints.
+    pub name: String,
+    /// What it is.
+    pub kind: &'static str,
+    /// The shape of its output.
+    pub output: Shape,
+    /// How many numbers are trained.
+    pub n_params: usize,
+    /// Multiplications for one sample on the way up.
+    pub n_multiplications: usize,
+}
+
+/// An architecture: an immutable function of a flat vector of parameters.
+pub struct Network {
+    pub(super) steps: Vec<Step>,
+    /// Numbers per sample of each value; the first is the input, and `output` the last.
+    pub(super) lens: Vec<usize>,
+    pub(super) output: usize,
+    pub(super) plan: Plan,
+    pub(super) n_prepared: usize,
+    shapes: Vec<Shape>,
+    input: Shape,
+    tensors: Vec<NamedTensor>,
+    n_params: usize,
+    n_values: usize,
+}
+
+impl Network {
+    /// Builds the network that a description describes.
+    pub fn new(spec: &ModelSpec) -> Result<Self, ModelError> {
+        let mut builder = Builder::new(&spec.input)?;
+        let flow = builder.list(&spec.layers, "", "layers", builder.input())?;
+        if builder.steps.is_empty() {
+            let problem = "there is none; a network needs at least a dense layer".to_owned();
+            return Err(ModelError { place: "layers".into(), problem });
+        }
+        if flow.shape.len() != 1 {
+            return Err(ModelError {
+                place: "the last layer".into(),
+                problem: format!(
+                    "its output is {}, but a network ends in one row of scores, one per class; add \"flatten\" and a dense layer",
+                    show(&flow.shape)
+                ),
+            });
+        }
+        Ok(builder.finish(spec.input.clone(), flow.value))
+    }
+
+    /// How many numbers are trained.
+    pub fn n_params(&self) -> usize {
+        self.n_params
+    }
+
+    /// Length of the flat vector: the trained numbers, then the running statistics.
+    pub fn n_values(&self) -> usize {
+        self.n_values
+    }
+
+    /// The shape of a sample.
+    pub fn input(&self) -> &[usize] {
+        &self.input
+    }
+
+    /// How many classes it tells apart.
+    pub fn n_classes(&self) -> usize {
+        self.lens[self.output]
+    }
+
+    /// Its tensors in the order of the flat vector.
+    pub fn tensors(&self) -> &[NamedTensor] {
+        &self.tensors
+    }
+
+    /// Its layers for people to read, in the order in which they run.
+    pub fn summary(&self) -> Vec<LayerSummary> {
+        let line = |step: &Step| LayerSummary {
+            name: step.name.clone(),
+            kind: step.kind,
+            output: self.shapes[step.output].clone(),
+            n_params: step.params.len(),
+            n_multiplications: match &step.op {
+                Op::Layer(layer) => layer.n_multiplications(),
+                Op::Add => 0,
+            },
+        };
+        self.steps.iter().map(line).collect()
+    }
+
+    /// A flat vector to start training from.
+    pub fn init(&self, rng: &mut Rng) -> Vec<f32> {
+        let mut values = vec![0.0; self.n_values];
+        // In the order of names, not of places, so that the trained numbers come out the same with or without statistics.
+        for NamedTensor { tensor, range, .. } in &self.tensors {
+            for value in &mut values[range.clone()] {
+                *value = match tensor.init {
+                    Init::Constant(constant) => constant,
+                    Init::Normal(deviation) => deviation * rng.normal(),
+                    Init::Uniform(bound) => rng.range(-bound, bound),
+                };
+            }
+        }
+        values
+    }
+}
+
+/// A value on its way through the layers.
+#[derive(Clone)]
+struct Flow {
+    value: usize,
+    shape: Shape,
+    /// If this row was an image, its height, width and channels: in checkpoints such rows go channel by channel.
+    flattened: Option<[usize; 3]>,
+}
+
+impl Flow {
+    /// The order of the features in a checkpoint, as axes over their order here.
+    fn feature_axes(&self) -> Vec<(usize, usize)> {
+        match (self.flattened, self.shape.as_slice()) {
+            (Some([h, w, c]), [_]) => vec![(c, 1), (h, w * c), (w, c)],
+            (_, shape) => vec![(shape[shape.len() - 1], 1)],
+        }
+    }
+}
+
+/// Where a layer stands: for error messages, and its name in checkpoints.
+struct Place {
+    described: String,
+    name: String,
+}
+
+struct Builder {
+    steps: Vec<Step>,
+    shapes: Vec<Shape>,
+    /// The layers' tensors, to be given places at the end.
+    tensors: Vec<(usize, Vec<Tensor>)>,
+    n_prepared: usize,
+}
+
+impl Builder {
+    fn new(input: &[usize]) -> Result<Self, ModelError> {
+        if input.is_empty() || input.len() > 3 || n_values(input) == 0 {
+            return Err(ModelError {
+                place: "input".into(),
+                problem: format!(
+                    "{} is no shape; give [height, width, channels], [steps, features] or [features]",
+                    show(input)
+                ),
+            });
+        }
+        Ok(Self { steps: Vec::new(), shapes: vec![input.to_vec()], tensors: Vec::new(), n_prepared: 0 })
+    }
+
+    fn input(&self) -> Flow {
+        Flow { value: 0, shape: self.shapes[0].clone(), flattened: None }
+    }
+
+    fn list(&mut self, layers: &[LayerSpec], prefix: &str, field: &str, flow: Flow) -> Result<Flow, ModelError> {
+        let mut flow = flow;
+        for (i, layer) in layers.iter().enumerate() {
+            // Sub-lists are told apart by their field's name, unless the layer has a name of its own.
+            let name = match (layer.name(), prefix) {
+                (Some(name), "") => name.to_owned(),
+                (Some(name), _) => format!("{prefix}.{name}"),
+                (None, "") => i.to_string(),
+                (None, _) => format!("{prefix}.{field}.{i}"),
+            };
+            let described = match prefix {
+                "" => format!("{field}[{i}] ({})", layer.kind()),
+                _ => format!("{prefix}.{field}[{i}] ({})", layer.kind()),
+            };
+            flow = self.layer(layer, &Place { described, name }, flow)?;
+        }
+        Ok(flow)
+    }
+
+    fn layer(&mut self, spec: &LayerSpec, place: &Place, flow: Flow) -> Result<Flow, ModelError> {
+        let activation = |kind| Box::new(Activation(kind));
+        let same = flow.shape.clone();
+        match spec {
+            LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, &flow),
+            LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, &flow),
+            LayerSpec::BatchNorm(_) => {
+                let channels = same[same.len() - 1];
+                let n_rows = n_values(&same) / channels;
+                let layer = BatchNorm { channels, n_rows, axes: flow.feature_axes() };
+                Ok(self.push(Box::new(layer), "batch-norm", place, &flow, same))
+            }
+            LayerSpec::LayerNorm(NormSpec { .. }) => {
+                let layer = LayerNorm { features: same[same.len() - 1], axes: flow.feature_axes() };
+                Ok(self.push(Box::new(layer), "layer-norm", place, &flow, same))
+            }
+            LayerSpec::Conv(spec) => self.conv(spec, place, &flow),
+            LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, &flow),
+            LayerSpec::Dense(spec) => self.dense(spec, place, &flow),
+            LayerSpec::Dropout(rate) => {
+                if !(0.0..1.0).contains(rate) {
+                    return Err(place.error(format!("a rate of {rate} is not between 0 and 1")));
+                }
+                let layer = Dropout { rate: *rate, len: n_values(&same), index: self.steps.len() };
+                Ok(self.push(Box::new(layer), "dropout", place, &flow, same))
+            }
+            LayerSpec::Embedding(spec) => self.embedding(spec, place, &flow),
+            LayerSpec::Flatten => Ok(flatten(flow)),
+            LayerSpec::Gelu => Ok(self.push(activation(ActivationKind::Gelu), "gelu", place, &flow, same)),
+            LayerSpec::Relu => Ok(self.push(activation(ActivationKind::Relu), "relu", place, &flow, same)),
+            LayerSpec::Sigmoid => Ok(self.push(activation(ActivationKind::Sigmoid), "sigmoid", place, &flow, same)),
+            LayerSpec::Tanh => Ok(self.push(activation(ActivationKind::Tanh), "tanh", place, &flow, same)),
+            LayerSpec::GlobalPool => {
+                let [h, w, channels] = place.image(&flow)?;
+                let layer = GlobalPool { n_pixels: h * w, channels };
+                Ok(self.push(Box::new(layer), "global-pool", place, &flow, vec![channels]))
+            }
+            LayerSpec::Recurrent(spec) => self.recurrent(spec, place, &flow),
+            LayerSpec::Residual(spec) => self.residual(spec, place, &flow),
+        }
+    }
+
+    fn conv(&mut self, spec: &ConvSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let window = place.window(flow, spec.kernel, spec.stride, spec.padding)?;
+        let (height, width) = place.output(&window)?;
+        let out_channels = place.positive("out", spec.out)?;
+        let layer = Conv { window, out_channels, bias: spec.bias };
+        Ok(self.push(Box::new(layer), "conv", place, flow, vec![height, width, out_channels]))
+    }
+
+    fn depthwise(&mut self, spec: &DepthwiseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let window = place.window(flow, spec.kernel, spec.stride, spec.padding)?;
+        let (height, width) = place.output(&window)?;
+        let shape = vec![height, width, window.channels];
+        let layer = Depthwise { window, bias: spec.bias };
+        Ok(self.push(Box::new(layer), "depthwise-conv", place, flow, shape))
+    }
+
+    fn pool(&mut self, spec: &PoolSpec, kind: PoolKind, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let window = place.window(flow, spec.size, spec.stride.unwrap_or(spec.size), spec.padding)?;
+        if 2 * spec.padding > spec.size {
+            let problem = format!("a padding of {} is more than half of the window's {}", spec.padding, spec.size);
+            return Err(place.error(problem));
+        }
+        let (height, width) = place.output(&window)?;
+        let name = if kind == PoolKind::Max { "max-pool" } else { "average-pool" };
+        let shape = vec![height, width, window.channels];
+        Ok(self.push(Box::new(Pool { kind, window }), name, place, flow, shape))
+    }
+
+    fn dense(&mut self, spec: &DenseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        if flow.shape.len() == 3 {
+            let problem =
+                format!("its input {} is an image; put \"flatten\" or \"global-pool\" before it", show(&flow.shape));
+            return Err(place.error(problem));
+        }
+        let n_outputs = place.positive("out", spec.out)?;
+        let n_inputs = flow.shape[flow.shape.len() - 1];
+        let n_rows = n_values(&flow.shape) / n_inputs;
+        let mut shape = flow.shape.clone();
+        *shape.last_mut().expect("a shape has an axis") = n_outputs;
+        let layer = Dense { n_rows, n_inputs, n_outputs, bias: spec.bias, input_axes: flow.feature_axes() };
+        Ok(self.push(Box::new(layer), "dense", place, flow, shape))
+    }
+
+    fn embedding(&mut self, spec: &EmbeddingSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let [steps] = flow.shape[..] else {
+            let problem = format!("its input must be [steps], a row of symbols, and not {}", show(&flow.shape));
+            return Err(place.error(problem));
+        };
+        let n_symbols = place.positive("symbols", spec.symbols)?;
+        let features = place.positive("out", spec.out)?;
+        let layer = Embedding { n_symbols, features };
+        Ok(self.push(Box::new(layer), "embedding", place, flow, vec![steps, features]))
+    }
+
+    fn recurrent(&mut self, spec: &RecurrentSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let [n_steps, n_inputs] = flow.shape[..] else {
+            let problem = format!("its input must be [steps, features] and not {}", show(&flow.shape));
+            return Err(place.error(problem));
+        };
+        let n_states = place.positive("out", spec.out)?;
+        let layer = Recurrent { n_steps, n_inputs, n_states };
+        let states = self.push(Box::new(layer), "recurrent", place, flow, vec![n_steps, n_states]);
+        match spec.steps {
+            StepsKept::All => Ok(states),
+            StepsKept::Last => {
+                let layer = LastStep { n_steps, features: n_states };
+                Ok(self.push(Box::new(layer), "last-step", place, &states, vec![n_states]))
+            }
+        }
+    }
+
+    fn residual(&mut self, spec: &ResidualSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let body = self.list(&spec.body, &place.name, "body", flow.clone())?;
+        let straight = self.list(&spec.projection, &place.name, "projection", flow.clone())?;
+        if body.shape != straight.shape {
+            return Err(place.error(format!(
+                "the body's output {} cannot be added to {}; give a \"projection\" that makes the shapes equal",
+                show(&body.shape),
+                show(&straight.shape)
+            )));
+        }
+        let output = self.value(body.shape.clone());
+        self.steps.push(Step {
+            op: Op::Add,
+            inputs: vec![body.value, straight.value],
+            output,
+            params: 0..0,
+            buffers: 0..0,
+            prepared: 0..0,
+            name: place.name.clone(),
+            kind: "add",
+        });
+        Ok(Flow { value: output, ..body })
+    }
+
+    fn value(&mut self, shape: Shape) -> usize {
+        self.shapes.push(shape);
+        self.shapes.len() - 1
+    }
+
+    fn push(&mut self, layer: Box<dyn Layer>, kind: &'static str, place: &Place, flow: &Flow, shape: Shape) -> Flow {
+        // What follows a flattened image keeps its order as long as nothing mixes the features.
+        let flattened = flow.flattened.filter(|_| shape == flow.shape && kind != "dense");
+        let output = self.value(shape.clone());
+        self.tensors.push((self.steps.len(), layer.tensors()));
+        let prepared = self.n_prepared..self.n_prepared + layer.n_prepared();
+        self.n_prepared = prepared.end;
+        self.steps.push(Step {
+            op: Op::Layer(layer),
+            inputs: vec![flow.value],
+            output,
+            params: 0..0,
+            buffers: 0..0,
+            prepared,
+            name: place.name.clone(),
+            kind,
+        });
+        Flow { value: output, shape, flattened }
+    }
+
+    /// Gives every tensor its place: first all that are trained, then the running statistics.
+    fn finish(mut self, input: Shape, output: usize) -> Network {
+        let mut named = Vec::new();
+        let mut end = 0;
+        let mut n_params = 0;
+        for role in [Role::Parameter, Role::Buffer] {
+            for (step, tensors) in &self.tensors {
+                let step = &mut self.steps[*step];
+                let start = end;
+                for tensor in tensors.iter().filter(|tensor| tensor.role == role) {
+                    let range = end..end + tensor.len();
+                    end = range.end;
+                    named.push(NamedTensor {
+                        name: format!("{}.{}", step.name, tensor.name),
+                        tensor: tensor.clone(),
+                        range,
+                    });
+                }
+                match role {
+                    Role::Parameter => step.params = start..end,
+                    Role::Buffer => step.buffers = start..end,
+                }
+            }
+            if role == Role::Parameter {
+                n_params = end;
+            }
+        }
+        let lens: Vec<usize> = self.shapes.iter().map(|shape| n_values(shape)).collect();
+        Network {
+            plan: Plan::new(&self.steps, &lens),
+            steps: self.steps,
+            lens,
+            output,
+            n_prepared: self.n_prepared,
+            shapes: self.shapes,
+            input,
+            tensors: named,
+            n_params,
+            n_values: end,
+        }
+    }
+}
+
+fn flatten(flow: Flow) -> Flow {
+    let flattened = match flow.shape[..] {
+        [h, w, c] => Some([h, w, c]),
+        _ => flow.flattened,
+    };
+    Flow { shape: vec![n_values(&flow.shape)], flattened, ..flow }
+}
+
+impl Place {
+    fn error(&self, problem: String) -> ModelError {
+        ModelError { place: self.described.clone(), problem }
+    }
+
+    fn positive(&self, field: &str, n: usize) -> Result<usize, ModelError> {
+        if n == 0 { Err(self.error(format!("`{field}` must not be 0"))) } else { Ok(n) }
+    }
+
+    fn image(&self, flow: &Flow) -> Result<[usize; 3], ModelError> {
+        <[usize; 3]>::try_from(flow.shape.as_slice()).map_err(|_| {
+            self.error(format!("its input must be [height, width, channels] and not {}", show(&flow.shape)))
+        })
+    }
+
+    fn window(&self, flow: &Flow, kernel: usize, stride: usize, padding: usize) -> Result<Window, ModelError> {
+        let [height, width, channels] = self.image(flow)?;
+        let kernel = self.positive("kernel", kernel)?;
+        let stride = self.positive("stride", stride)?;
+        if padding >= kernel {
+            return Err(self.error(format!("a padding of {padding} is not smaller than the window's {kernel}")));
+        }
+        Ok(Window { height, width, channels, kernel, stride, padding })
+    }
+
+    fn output(&self, window: &Window) -> Result<(usize, usize), ModelError> {
+        window.output().ok_or_else(|| {
+            let Window { height, width, kernel, .. } = window;
+            self.error(format!("a window of {kernel} does not fit an image of {height} by {width}"))
+        })
+    }
+}
+
+fn show(shape: &[usize]) -> String {
+    let axes: Vec<String> = shape.iter().map(usize::to_string).collect();
+    format!("[{}]", axes.join(", "))
+}

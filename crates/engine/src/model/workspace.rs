@@ -1,0 +1,138 @@
+//! The room in which a network is run: its threads, and the numbers that live only while a batch goes through.
+
+use std::sync::Mutex;
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
+
+use super::layer::Scratch;
+use super::loss::Score;
+use super::network::{Network, Op};
+use super::plan::Extent;
+use crate::kernel::vectorised;
+use crate::team::{Team, TeamError};
+
+/// Which part of a step was just done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The way up.
+    Forward,
+    /// The gradient by the input.
+    InputGradient,
+    /// The gradient by the weights.
+    WeightGradient,
+    /// Statistics over the batch, both ways.
+    Statistics,
+}
+
+/// Called by the first thread after each part of each step, with the step's number; the host knows what time it is.
+pub type Probe = Box<dyn Fn(usize, Phase) + Send + Sync>;
+
+/// Threads and memory for running one network at a time; reused from batch to batch.
+pub struct Workspace {
+    pub(super) team: Team,
+    pub(super) spaces: Vec<Mutex<Space>>,
+    /// The layers' rearranged parameters, shared by all threads.
+    pub(super) prepared: Vec<f32>,
+    /// Who wants to know where the time goes.
+    pub probe: Option<Probe>,
+}
+
+/// One thread's numbers.
+#[derive(Default)]
+pub(super) struct Space {
+    pub values: Vec<Vec<f32>>,
+    pub gradients: Vec<Vec<f32>>,
+    pub sums: Vec<Vec<f64>>,
+    pub gradient_sums: Vec<Vec<f64>>,
+    /// This thread's part of the parameters' gradient (the first thread writes to the caller's).
+    pub weights: Vec<f32>,
+    /// Where a gradient waits that is to be added to another.
+    pub shared: Vec<f32>,
+    pub scratch: Scratch,
+    pub score: Score,
+}
+
+impl Workspace {
+    /// Room for this many threads.
+    pub fn new(n_threads: usize) -> Result<Self, TeamError> {
+        let team = Team::new(n_threads)?;
+        let spaces = (0..team.len()).map(|_| Mutex::default()).collect();
+        Ok(Self { team, spaces, prepared: Vec::new(), probe: None })
+    }
+
+    /// How many threads there are.
+    pub fn n_threads(&self) -> usize {
+        self.team.len()
+    }
+
+    /// Runs `work` where parallel iterators use these threads.
+    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.team.install(work)
+    }
+
+    /// Has every layer rearrange its parameters.
+    pub(super) fn prepare(&mut self, network: &Network, values: &[f32]) {
+        self.prepared.resize(network.n_prepared, 0.0);
+        let mut rest = self.prepared.as_mut_slice();
+        let mut jobs = Vec::new();
+        for step in &network.steps {
+            let (prepared, after) = std::mem::take(&mut rest).split_at_mut(step.prepared.len());
+            rest = after;
+            if let (Op::Layer(layer), false) = (&step.op, prepared.is_empty()) {
+                jobs.push((layer, &values[step.params.clone()], prepared));
+            }
+        }
+        self.team.install(|| {
+            jobs.into_par_iter().for_each(|(layer, params, prepared)| layer.prepare(params, prepared));
+        });
+    }
+
+    /// Adds the other threads' gradients to the first's, always in the order of their ranks.
+    pub(super) fn add_up(&mut self, gradient: &mut [f32]) {
+        let others: Vec<&[f32]> = self.spaces[1..]
+            .iter_mut()
+            .map(|space| space.get_mut().expect("no thread panicked").weights.as_slice())
+            .collect();
+        if others.is_empty() {
+            return;
+        }
+        let len = gradient.len().div_ceil(self.team.len()).max(1);
+        self.team.install(|| {
+            gradient.par_chunks_mut(len).enumerate().for_each(|(part, sums)| {
+                for other in &others {
+                    let other = &other[part * len..][..sums.len()];
+                    vectorised(|| sums.iter_mut().zip(other).for_each(|(sum, other)| *sum += other));
+                }
+            });
+        });
+    }
+}
+
+impl Space {
+    /// Makes room for `n` samples of this network, in training or only in use.
+    pub(super) fn fit(&mut self, network: &Network, n: usize, with_gradients: bool) {
+        let fit = |vectors: &mut Vec<Vec<f32>>, extents: &[Extent]| {
+            vectors.resize_with(network.lens.len(), Vec::new);
+            // The input is the caller's, so the first value has no room of its own.
+            for ((vector, extent), len) in vectors.iter_mut().zip(extents).zip(&network.lens).skip(1) {
+                let samples = match extent {
+                    Extent::Chunk(chunk) => n.min(*chunk),
+                    Extent::Batch => n,
+                };
+                vector.resize(samples * len, 0.0);
+            }
+        };
+        fit(&mut self.values, &network.plan.values);
+        let n_sums = |op: &Op| match op {
+            Op::Layer(layer) => layer.statistics().map_or(0, super::layer::BatchStatistics::n_sums),
+            Op::Add => 0,
+        };
+        let zeros = || network.steps.iter().map(|step| vec![0.0; n_sums(&step.op)]).collect();
+        self.sums = zeros();
+        self.gradient_sums = zeros();
+        if with_gradients {
+            fit(&mut self.gradients, &network.plan.gradients);
+        }
+    }
+}
