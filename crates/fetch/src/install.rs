@@ -1,12 +1,13 @@
 //! Gathers a data set in a temporary folder and puts it under its final name in one step.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use crate::error::CacheError;
+use crate::sync::{sync_folder, sync_tree};
 
 /// A data set in the making, beside the place where it will be, so that a rename suffices.
 pub(crate) struct Staging {
@@ -77,26 +78,6 @@ fn only_folder_in(folder: &Path) -> io::Result<Option<PathBuf>> {
     let (Some(first), None) = (entries.next(), entries.next()) else { return Ok(None) };
     let first = first?;
     Ok(first.file_type()?.is_dir().then(|| first.path()))
-}
-
-/// Syncs every file and folder below. Done after all are written rather than one by one: most
-/// bytes have reached the disk by then, and a journal commits them together.
-fn sync_tree(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            sync_tree(&entry.path())?;
-        } else {
-            // Opened for writing, without which Windows syncs nothing.
-            File::options().append(true).open(entry.path())?.sync_all()?;
-        }
-    }
-    sync_folder(folder)
-}
-
-/// Makes the names in a folder durable. Windows has no such call and needs none.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]

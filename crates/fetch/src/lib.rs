@@ -31,6 +31,7 @@ mod lock;
 mod options;
 mod partial;
 mod progress;
+mod sync;
 mod unpack;
 
 pub use cache::{Cache, CacheEnvironment};

@@ -5,7 +5,7 @@ use crate::error::AddressError;
 /// One step of a fetch, in the order in which they come.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// Another process fetches the same data set; we wait for it.
+    /// Another process fetches the same data set; we wait for it. Told again at every look.
     Waiting,
     /// An address is asked for the file, or for the rest of it.
     Connecting {
