@@ -80,7 +80,7 @@ const CIFAR_10: DatasetEntry = DatasetEntry {
     name: "cifar-10",
     about: "60 000 colour photographs of 32 x 32 pixels in ten classes",
     licence: "none stated; the publisher asks to cite Krizhevsky, Learning Multiple Layers of Features, 2009",
-    // The hash is also the one in the Red Datasets (Ruby) and GoMLX (Go) loaders.
+    // The hash is also the one in ankane/torchvision-ruby. The second address is MindSpore's copy.
     files: &[RemoteFile {
         name: "cifar-10-binary.tar.gz",
         n_bytes: 170_052_171,
@@ -144,7 +144,7 @@ const IMAGENETTE: DatasetEntry = DatasetEntry {
     name: "imagenette",
     about: "13 394 ImageNet photographs, shortest side 160 pixels, in ten classes easy to tell apart",
     licence: IMAGENET_TERMS,
-    // The hash is also the one in the FastAI.jl (Julia) registry.
+    // The hash is also the one in lorenzoh/DLDatasets.jl.
     files: &[RemoteFile {
         name: "imagenette2-160.tgz",
         n_bytes: 98_948_031,
@@ -158,7 +158,7 @@ const IMAGENETTE_320: DatasetEntry = DatasetEntry {
     name: "imagenette-320",
     about: "imagenette with a shortest side of 320 pixels",
     licence: IMAGENET_TERMS,
-    // The hash is also the one in Julia's FastAI.jl data registry.
+    // The hash is also the one in lorenzoh/DLDatasets.jl.
     files: &[RemoteFile {
         name: "imagenette2-320.tgz",
         n_bytes: 341_553_947,
@@ -169,7 +169,7 @@ const IMAGENETTE_320: DatasetEntry = DatasetEntry {
 };
 
 const IMAGENET_TERMS: &str =
-    "fast.ai's selection is Apache-2.0; the photographs are under ImageNet's terms (research, not commerce)";
+    "none stated for the selection; the photographs are under ImageNet's terms (research and teaching, not commerce)";
 
 const MNIST: DatasetEntry = DatasetEntry {
     name: "mnist",
