@@ -263,7 +263,7 @@ impl Builder {
                 Ok(self.push(Box::new(layer), "dropout", place, &flow, same))
             }
             LayerSpec::Embedding(spec) => self.embedding(spec, place, &flow),
-            LayerSpec::Flatten => Ok(flatten(flow)),
+            LayerSpec::Flatten => Ok(flatten(&flow)),
             LayerSpec::Gelu => Ok(self.push(activation(ActivationKind::Gelu), "gelu", place, &flow, same)),
             LayerSpec::Relu => Ok(self.push(activation(ActivationKind::Relu), "relu", place, &flow, same)),
             LayerSpec::Sigmoid => Ok(self.push(activation(ActivationKind::Sigmoid), "sigmoid", place, &flow, same)),
@@ -441,12 +441,12 @@ impl Builder {
     }
 }
 
-fn flatten(flow: Flow) -> Flow {
+fn flatten(flow: &Flow) -> Flow {
     let flattened = match flow.shape[..] {
         [h, w, c] => Some([h, w, c]),
         _ => flow.flattened,
     };
-    Flow { shape: vec![n_values(&flow.shape)], flattened, ..flow }
+    Flow { value: flow.value, shape: vec![n_values(&flow.shape)], flattened }
 }
 
 impl Place {
