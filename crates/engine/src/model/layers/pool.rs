@@ -73,7 +73,7 @@ impl Pool {
         let c = self.window.channels;
         dx.fill(0.0);
         self.for_each_window(|output, pixels| {
-            let (y, dy) = (&y[output * c..], &dy[output * c..][..c]);
+            let dy = &dy[output * c..][..c];
             left.copy_from_slice(dy);
             for &pixel in pixels {
                 let dx = &mut dx[pixel * c..][..c];
@@ -81,7 +81,7 @@ impl Pool {
                     PoolKind::Average => dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy * self.mean_factor()),
                     PoolKind::Max => {
                         // The first of several equal values takes the whole gradient: `left` is zero after it.
-                        let inputs = x[pixel * c..][..c].iter().zip(&y[..c]);
+                        let inputs = x[pixel * c..][..c].iter().zip(&y[output * c..][..c]);
                         for (((x, y), dx), left) in inputs.zip(dx).zip(left.iter_mut()) {
                             let taken = if x == y { *left } else { 0.0 };
                             *dx += taken;
