@@ -44,7 +44,8 @@ pub(super) struct Plan {
     /// For each value: how its numbers are stored, and its gradient's.
     pub values: Vec<Extent>,
     pub gradients: Vec<Extent>,
-    /// For each step and input: whether a later step (on the way up) uses the same value, so that gradients add up.
+    /// For each step and input: whether a later step (on the way up) or an earlier input of this step is the same value, so
+    /// that gradients add up.
     pub shares_input: Vec<Vec<bool>>,
 }
 
@@ -73,7 +74,8 @@ impl Plan {
         let gradients = (0..lens.len()).map(|value| extent_within(steps, &down, value)).collect();
         let shares_input = steps.iter().enumerate().map(|(i, step)| {
             let later = |value: &usize| steps[i + 1..].iter().any(|step| step.inputs.contains(value));
-            step.inputs.iter().map(later).collect()
+            let before = |input: usize| step.inputs[..input].contains(&step.inputs[input]);
+            step.inputs.iter().enumerate().map(|(input, value)| later(value) || before(input)).collect()
         });
         let shares_input = shares_input.collect();
         Self { up, down, values, gradients, shares_input }
