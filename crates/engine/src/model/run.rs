@@ -318,7 +318,8 @@ impl<'a> Pass<'a> {
     fn finish_statistics(&mut self, step: usize, segment: &Segment, weights: &mut [f32]) {
         debug_assert_eq!(segment.gathers, Some(step));
         self.member.sum(&mut self.space.gradient_sums[step]);
-        if self.member.rank == 0 {
+        // No samples have no mean: the statistics stay where they are.
+        if self.member.rank == 0 && self.batch_len > 0 {
             let Step { params, buffers, .. } = &self.network.steps[step];
             let context = self.context(step, &(0..self.samples.len()));
             self.statistics(step).finish_gradient(&context, &mut weights[params.clone()]);
