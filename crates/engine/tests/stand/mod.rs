@@ -72,11 +72,9 @@ impl<'a> Stand<'a> {
     }
 
     /// Layers that do not mind get the batch in two uneven parts.
-    fn parts(&self) -> Vec<Range<usize>> {
-        match (self.layer.wants_whole_batch(), self.n / 3) {
-            (true, _) | (false, 0) => vec![0..self.n],
-            (false, third) => vec![0..third, third..self.n],
-        }
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let first = if self.layer.wants_whole_batch() { 0 } else { self.n / 3 };
+        [0..first, first..self.n].into_iter().filter(|part| !part.is_empty())
     }
 
     fn gather(&self, x: &[f32]) -> Vec<f64> {
