@@ -8,6 +8,7 @@ mod layer;
 pub mod layers;
 mod loss;
 mod network;
+mod place;
 mod plan;
 mod run;
 mod workspace;

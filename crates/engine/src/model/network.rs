@@ -11,8 +11,9 @@ use super::description::{
 use super::layer::{Init, Layer, Role, Shape, Tensor, n_values};
 use super::layers::{
     Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
-    Pool, PoolKind, Recurrent, Window,
+    Pool, PoolKind, Recurrent,
 };
+use super::place::{Place, Size, show};
 use super::plan::Plan;
 use crate::rng::Rng;
 
@@ -106,7 +107,7 @@ impl Network {
                 ),
             });
         }
-        Ok(builder.finish(spec.input.clone(), flow.value))
+        builder.finish(spec.input.clone(), flow.value)
     }
 
     /// How many numbers are trained.
@@ -185,32 +186,27 @@ impl Flow {
     }
 }
 
-/// Where a layer stands: for error messages, and its name in checkpoints.
-struct Place {
-    described: String,
-    name: String,
-}
-
 struct Builder {
     steps: Vec<Step>,
     shapes: Vec<Shape>,
     /// The layers' tensors, to be given places at the end.
     tensors: Vec<(usize, Vec<Tensor>)>,
     n_prepared: usize,
+    size: Size,
 }
 
 impl Builder {
     fn new(input: &[usize]) -> Result<Self, ModelError> {
-        if input.is_empty() || input.len() > 3 || n_values(input) == 0 {
-            return Err(ModelError {
-                place: "input".into(),
-                problem: format!(
-                    "{} is no shape; give [height, width, channels], [steps, features] or [features]",
-                    show(input)
-                ),
-            });
+        let wrong =
+            |problem: &str| Err(ModelError { place: "input".into(), problem: format!("{} is {problem}", show(input)) });
+        if input.is_empty() || input.len() > 3 || input.contains(&0) {
+            return wrong("no shape; give [height, width, channels], [steps, features] or [features]");
         }
-        Ok(Self { steps: Vec::new(), shapes: vec![input.to_vec()], tensors: Vec::new(), n_prepared: 0 })
+        let mut size = Size::default();
+        if !size.grow(input) {
+            return wrong("too large for any machine; make it smaller");
+        }
+        Ok(Self { steps: Vec::new(), shapes: vec![input.to_vec()], tensors: Vec::new(), n_prepared: 0, size })
     }
 
     fn input(&self) -> Flow {
@@ -231,79 +227,86 @@ impl Builder {
                 "" => format!("{field}[{i}] ({})", layer.kind()),
                 _ => format!("{prefix}.{field}[{i}] ({})", layer.kind()),
             };
-            flow = self.layer(layer, &Place { described, name }, flow)?;
+            flow = self.layer(layer, &Place { described, name }, &flow)?;
         }
         Ok(flow)
     }
 
-    fn layer(&mut self, spec: &LayerSpec, place: &Place, flow: Flow) -> Result<Flow, ModelError> {
+    fn layer(&mut self, spec: &LayerSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
         let activation = |kind| Box::new(Activation(kind));
         let same = flow.shape.clone();
         match spec {
-            LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, &flow),
-            LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, &flow),
+            LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, flow),
+            LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
             LayerSpec::BatchNorm(_) => {
                 let channels = same[same.len() - 1];
                 let n_rows = n_values(&same) / channels;
                 let layer = BatchNorm { channels, n_rows, axes: flow.feature_axes() };
-                Ok(self.push(Box::new(layer), "batch-norm", place, &flow, same))
+                self.push(Box::new(layer), "batch-norm", place, flow, same)
             }
             LayerSpec::LayerNorm(NormSpec { .. }) => {
                 let layer = LayerNorm { features: same[same.len() - 1], axes: flow.feature_axes() };
-                Ok(self.push(Box::new(layer), "layer-norm", place, &flow, same))
+                self.push(Box::new(layer), "layer-norm", place, flow, same)
             }
-            LayerSpec::Conv(spec) => self.conv(spec, place, &flow),
-            LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, &flow),
-            LayerSpec::Dense(spec) => self.dense(spec, place, &flow),
+            LayerSpec::Conv(spec) => self.conv(spec, place, flow),
+            LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, flow),
+            LayerSpec::Dense(spec) => self.dense(spec, place, flow),
             LayerSpec::Dropout(rate) => {
                 if !(0.0..1.0).contains(rate) {
-                    return Err(place.error(format!("a rate of {rate} is not between 0 and 1")));
+                    return Err(place.error(format!("a rate of {rate} is not 0 or more and less than 1")));
                 }
                 let layer = Dropout { rate: *rate, len: n_values(&same), index: self.steps.len() };
-                Ok(self.push(Box::new(layer), "dropout", place, &flow, same))
+                self.push(Box::new(layer), "dropout", place, flow, same)
             }
-            LayerSpec::Embedding(spec) => self.embedding(spec, place, &flow),
-            LayerSpec::Flatten => Ok(flatten(&flow)),
-            LayerSpec::Gelu => Ok(self.push(activation(ActivationKind::Gelu), "gelu", place, &flow, same)),
-            LayerSpec::Relu => Ok(self.push(activation(ActivationKind::Relu), "relu", place, &flow, same)),
-            LayerSpec::Sigmoid => Ok(self.push(activation(ActivationKind::Sigmoid), "sigmoid", place, &flow, same)),
-            LayerSpec::Tanh => Ok(self.push(activation(ActivationKind::Tanh), "tanh", place, &flow, same)),
+            LayerSpec::Embedding(spec) => self.embedding(spec, place, flow),
+            LayerSpec::Flatten => Ok(flatten(flow)),
+            LayerSpec::Gelu => self.push(activation(ActivationKind::Gelu), "gelu", place, flow, same),
+            LayerSpec::Relu => self.push(activation(ActivationKind::Relu), "relu", place, flow, same),
+            LayerSpec::Sigmoid => self.push(activation(ActivationKind::Sigmoid), "sigmoid", place, flow, same),
+            LayerSpec::Tanh => self.push(activation(ActivationKind::Tanh), "tanh", place, flow, same),
             LayerSpec::GlobalPool => {
-                let [h, w, channels] = place.image(&flow)?;
+                let [h, w, channels] = place.image(&flow.shape)?;
                 let layer = GlobalPool { n_pixels: h * w, channels };
-                Ok(self.push(Box::new(layer), "global-pool", place, &flow, vec![channels]))
+                self.push(Box::new(layer), "global-pool", place, flow, vec![channels])
             }
-            LayerSpec::Recurrent(spec) => self.recurrent(spec, place, &flow),
-            LayerSpec::Residual(spec) => self.residual(spec, place, &flow),
+            LayerSpec::Recurrent(spec) => self.recurrent(spec, place, flow),
+            LayerSpec::Residual(spec) => self.residual(spec, place, flow),
         }
     }
 
     fn conv(&mut self, spec: &ConvSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let window = place.window(flow, spec.kernel, spec.stride, spec.padding)?;
-        let (height, width) = place.output(&window)?;
+        let (window, [height, width]) =
+            place.window(&flow.shape, ("kernel", spec.kernel), spec.stride, spec.padding)?;
         let out_channels = place.positive("out", spec.out)?;
+        // Both ways a packed filter has its channels rounded up to whole vectors, of 16 lanes at most.
+        let [channels, out] = [window.channels, out_channels].map(|channels| channels.saturating_add(16));
+        let (padded_height, padded_width) = window.padded();
+        self.reserve(place, &[2, padded_height, padded_width, window.kernel, window.kernel, channels, out])?;
         let layer = Conv { window, out_channels, bias: spec.bias };
-        Ok(self.push(Box::new(layer), "conv", place, flow, vec![height, width, out_channels]))
+        self.push(Box::new(layer), "conv", place, flow, vec![height, width, out_channels])
     }
 
     fn depthwise(&mut self, spec: &DepthwiseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let window = place.window(flow, spec.kernel, spec.stride, spec.padding)?;
-        let (height, width) = place.output(&window)?;
-        let shape = vec![height, width, window.channels];
+        let (window, [height, width]) =
+            place.window(&flow.shape, ("kernel", spec.kernel), spec.stride, spec.padding)?;
+        let (padded_height, padded_width) = window.padded();
+        self.reserve(place, &[padded_height, padded_width, window.kernel, window.kernel, window.channels])?;
         let layer = Depthwise { window, bias: spec.bias };
-        Ok(self.push(Box::new(layer), "depthwise-conv", place, flow, shape))
+        self.push(Box::new(layer), "depthwise-conv", place, flow, vec![height, width, window.channels])
     }
 
     fn pool(&mut self, spec: &PoolSpec, kind: PoolKind, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let window = place.window(flow, spec.size, spec.stride.unwrap_or(spec.size), spec.padding)?;
-        if 2 * spec.padding > spec.size {
-            let problem = format!("a padding of {} is more than half of the window's {}", spec.padding, spec.size);
+        let (window, [height, width]) =
+            place.window(&flow.shape, ("size", spec.size), spec.stride.unwrap_or(spec.size), spec.padding)?;
+        if spec.padding > spec.size / 2 {
+            let (padding, size) = (spec.padding, spec.size);
+            let problem = format!("a padding of {padding} is more than half of the window's {size}; make it smaller");
             return Err(place.error(problem));
         }
-        let (height, width) = place.output(&window)?;
+        let (padded_height, padded_width) = window.padded();
+        self.reserve(place, &[padded_height, padded_width, window.channels])?;
         let name = if kind == PoolKind::Max { "max-pool" } else { "average-pool" };
-        let shape = vec![height, width, window.channels];
-        Ok(self.push(Box::new(Pool { kind, window }), name, place, flow, shape))
+        self.push(Box::new(Pool { kind, window }), name, place, flow, vec![height, width, window.channels])
     }
 
     fn dense(&mut self, spec: &DenseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
@@ -313,12 +316,13 @@ impl Builder {
             return Err(place.error(problem));
         }
         let n_outputs = place.positive("out", spec.out)?;
+        self.reserve(place, &[n_values(&flow.shape), n_outputs])?;
         let n_inputs = flow.shape[flow.shape.len() - 1];
         let n_rows = n_values(&flow.shape) / n_inputs;
         let mut shape = flow.shape.clone();
         *shape.last_mut().expect("a shape has an axis") = n_outputs;
         let layer = Dense { n_rows, n_inputs, n_outputs, bias: spec.bias, input_axes: flow.feature_axes() };
-        Ok(self.push(Box::new(layer), "dense", place, flow, shape))
+        self.push(Box::new(layer), "dense", place, flow, shape)
     }
 
     fn embedding(&mut self, spec: &EmbeddingSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
@@ -328,8 +332,9 @@ impl Builder {
         };
         let n_symbols = place.positive("symbols", spec.symbols)?;
         let features = place.positive("out", spec.out)?;
+        self.reserve(place, &[n_symbols, features])?;
         let layer = Embedding { n_symbols, features };
-        Ok(self.push(Box::new(layer), "embedding", place, flow, vec![steps, features]))
+        self.push(Box::new(layer), "embedding", place, flow, vec![steps, features])
     }
 
     fn recurrent(&mut self, spec: &RecurrentSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
@@ -338,13 +343,16 @@ impl Builder {
             return Err(place.error(problem));
         };
         let n_states = place.positive("out", spec.out)?;
+        // The sum is that of both weight matrices' rows and both biases.
+        let row = [n_inputs, n_states, 2].into_iter().fold(0, usize::saturating_add);
+        self.reserve(place, &[n_steps, n_states, row])?;
         let layer = Recurrent { n_steps, n_inputs, n_states };
-        let states = self.push(Box::new(layer), "recurrent", place, flow, vec![n_steps, n_states]);
+        let states = self.push(Box::new(layer), "recurrent", place, flow, vec![n_steps, n_states])?;
         match spec.steps {
             StepsKept::All => Ok(states),
             StepsKept::Last => {
                 let layer = LastStep { n_steps, features: n_states };
-                Ok(self.push(Box::new(layer), "last-step", place, &states, vec![n_states]))
+                self.push(Box::new(layer), "last-step", place, &states, vec![n_states])
             }
         }
     }
@@ -359,6 +367,7 @@ impl Builder {
                 show(&straight.shape)
             )));
         }
+        self.reserve(place, &body.shape)?;
         let output = self.value(body.shape.clone());
         self.steps.push(Step {
             op: Op::Add,
@@ -378,7 +387,25 @@ impl Builder {
         self.shapes.len() - 1
     }
 
-    fn push(&mut self, layer: Box<dyn Layer>, kind: &'static str, place: &Place, flow: &Flow, shape: Shape) -> Flow {
+    /// Makes sure that sizes can be multiplied from here on without a look; what a layer is made of, it reserves first.
+    fn reserve(&mut self, place: &Place, factors: &[usize]) -> Result<(), ModelError> {
+        if self.size.grow(factors) {
+            return Ok(());
+        }
+        let problem = "with it, the network is too large for any machine; make it or its input smaller";
+        Err(place.error(problem.into()))
+    }
+
+    fn push(
+        &mut self,
+        layer: Box<dyn Layer>,
+        kind: &'static str,
+        place: &Place,
+        flow: &Flow,
+        shape: Shape,
+    ) -> Result<Flow, ModelError> {
+        // The output, and at most four numbers for each feature in it, as a batch norm has.
+        self.reserve(place, &[5, shape.iter().copied().fold(1, usize::saturating_mul)])?;
         // What follows a flattened image keeps its order as long as nothing mixes the features.
         let flattened = flow.flattened.filter(|_| shape == flow.shape && kind != "dense");
         let output = self.value(shape.clone());
@@ -395,11 +422,11 @@ impl Builder {
             name: place.name.clone(),
             kind,
         });
-        Flow { value: output, shape, flattened }
+        Ok(Flow { value: output, shape, flattened })
     }
 
     /// Gives every tensor its place: first all that are trained, then the running statistics.
-    fn finish(mut self, input: Shape, output: usize) -> Network {
+    fn finish(mut self, input: Shape, output: usize) -> Result<Network, ModelError> {
         let mut named = Vec::new();
         let mut end = 0;
         let mut n_params = 0;
@@ -425,8 +452,9 @@ impl Builder {
                 n_params = end;
             }
         }
+        check_names(&named)?;
         let lens: Vec<usize> = self.shapes.iter().map(|shape| n_values(shape)).collect();
-        Network {
+        Ok(Network {
             plan: Plan::new(&self.steps, &lens),
             steps: self.steps,
             lens,
@@ -437,7 +465,20 @@ impl Builder {
             tensors: named,
             n_params,
             n_values: end,
-        }
+        })
+    }
+}
+
+/// Every tensor must be told apart from the others in a checkpoint.
+fn check_names(tensors: &[NamedTensor]) -> Result<(), ModelError> {
+    let mut names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(ModelError {
+            place: "layers".into(),
+            problem: format!("two layers have a tensor named `{}`; give each layer a name of its own", pair[0]),
+        }),
     }
 }
 
@@ -447,42 +488,4 @@ fn flatten(flow: &Flow) -> Flow {
         _ => flow.flattened,
     };
     Flow { value: flow.value, shape: vec![n_values(&flow.shape)], flattened }
-}
-
-impl Place {
-    fn error(&self, problem: String) -> ModelError {
-        ModelError { place: self.described.clone(), problem }
-    }
-
-    fn positive(&self, field: &str, n: usize) -> Result<usize, ModelError> {
-        if n == 0 { Err(self.error(format!("`{field}` must not be 0"))) } else { Ok(n) }
-    }
-
-    fn image(&self, flow: &Flow) -> Result<[usize; 3], ModelError> {
-        <[usize; 3]>::try_from(flow.shape.as_slice()).map_err(|_| {
-            self.error(format!("its input must be [height, width, channels] and not {}", show(&flow.shape)))
-        })
-    }
-
-    fn window(&self, flow: &Flow, kernel: usize, stride: usize, padding: usize) -> Result<Window, ModelError> {
-        let [height, width, channels] = self.image(flow)?;
-        let kernel = self.positive("kernel", kernel)?;
-        let stride = self.positive("stride", stride)?;
-        if padding >= kernel {
-            return Err(self.error(format!("a padding of {padding} is not smaller than the window's {kernel}")));
-        }
-        Ok(Window { height, width, channels, kernel, stride, padding })
-    }
-
-    fn output(&self, window: &Window) -> Result<(usize, usize), ModelError> {
-        window.output().ok_or_else(|| {
-            let Window { height, width, kernel, .. } = window;
-            self.error(format!("a window of {kernel} does not fit an image of {height} by {width}"))
-        })
-    }
-}
-
-fn show(shape: &[usize]) -> String {
-    let axes: Vec<String> = shape.iter().map(usize::to_string).collect();
-    format!("[{}]", axes.join(", "))
 }

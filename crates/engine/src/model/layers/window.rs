@@ -20,7 +20,8 @@ pub struct Window {
 impl Window {
     /// How many windows fit, down and across; `None` when the image is too small for even one.
     pub fn output(&self) -> Option<(usize, usize)> {
-        let fit = |n: usize| Some((n + 2 * self.padding).checked_sub(self.kernel)? / self.stride + 1);
+        let padded = |n: usize| n.checked_add(self.padding.checked_mul(2)?);
+        let fit = |n: usize| Some(padded(n)?.checked_sub(self.kernel)? / self.stride + 1);
         Some((fit(self.height)?, fit(self.width)?))
     }
 
