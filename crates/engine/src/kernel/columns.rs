@@ -4,22 +4,25 @@ use pulp::{Simd, WithSimd};
 
 use super::vectorised;
 
-/// `sums += the sum of a's rows` and `products += the sum of a * (b - shift)`, column by column.
+/// `sums += the sum of (a - its shift)` and `products += the sum of (a - its shift) * (b - its shift)`, column by column, for
+/// two pairs of rows and shift.
 ///
-/// With `a` and `b` the same and `shift` near the mean this is what a variance needs, without the loss of digits that plain
-/// squares would bring; with a gradient as `a` it is what batch norm's way down needs.
-pub fn column_sums(a: &[f32], b: &[f32], shift: &[f32], sums: &mut [f32], products: &mut [f32]) {
-    let n_columns = shift.len();
+/// With `a` and `b` the same and the shift near the mean this is what a mean and a variance need, without the loss of digits
+/// that plain sums would bring; with a gradient as `a` it is what batch norm's way down needs.
+pub fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
+    let [(a, a_shift), (b, b_shift)] = pairs;
+    let n_columns = a_shift.len();
     assert_eq!(a.len(), b.len());
     assert_eq!(a.len() % n_columns, 0, "rows must be whole");
-    assert!(sums.len() == n_columns && products.len() == n_columns);
-    pulp::Arch::new().dispatch(ColumnSums { a, b, shift, sums, products });
+    assert!([b_shift.len(), sums.len(), products.len()].iter().all(|&len| len == n_columns));
+    pulp::Arch::new().dispatch(ColumnSums { a, b, a_shift, b_shift, sums, products });
 }
 
 struct ColumnSums<'a> {
     a: &'a [f32],
     b: &'a [f32],
-    shift: &'a [f32],
+    a_shift: &'a [f32],
+    b_shift: &'a [f32],
     sums: &'a mut [f32],
     products: &'a mut [f32],
 }
@@ -32,19 +35,20 @@ impl WithSimd for ColumnSums<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let n_columns = self.shift.len();
+        let n_columns = self.a_shift.len();
         for column in (0..n_columns).step_by(S::F32_LANES) {
             let end = n_columns.min(column + S::F32_LANES);
-            let shift = simd.partial_load_f32s(&self.shift[column..end]);
+            let a_shift = simd.partial_load_f32s(&self.a_shift[column..end]);
+            let b_shift = simd.partial_load_f32s(&self.b_shift[column..end]);
             let mut sums = [simd.splat_f32s(0.0); ROWS];
             let mut products = sums;
             let rows = self.a.chunks_exact(n_columns).zip(self.b.chunks_exact(n_columns));
             for (i, (a, b)) in rows.enumerate() {
-                let a = simd.partial_load_f32s(&a[column..end]);
-                let b = simd.partial_load_f32s(&b[column..end]);
+                let a = simd.sub_f32s(simd.partial_load_f32s(&a[column..end]), a_shift);
+                let b = simd.sub_f32s(simd.partial_load_f32s(&b[column..end]), b_shift);
                 let lane = i % ROWS;
                 sums[lane] = simd.add_f32s(sums[lane], a);
-                products[lane] = simd.mul_add_e_f32s(a, simd.sub_f32s(b, shift), products[lane]);
+                products[lane] = simd.mul_add_e_f32s(a, b, products[lane]);
             }
             for (parts, total) in [(sums, &mut *self.sums), (products, &mut *self.products)] {
                 let before = simd.partial_load_f32s(&total[column..end]);
@@ -89,13 +93,13 @@ mod tests {
             let (a, b) = (random(n_rows * n_columns), random(n_rows * n_columns));
             let (shift, factor) = (random(n_columns), random(n_columns));
             let (mut sums, mut products) = (shift.clone(), factor.clone());
-            column_sums(&a, &b, &shift, &mut sums, &mut products);
+            column_sums([(&a, &factor), (&b, &shift)], &mut sums, &mut products);
             let mut out = vec![0.0; a.len()];
             affine_columns([(&a, &factor), (&b, &shift)], &factor, &mut out);
             for column in 0..n_columns {
                 let places = (0..n_rows).map(|row| row * n_columns + column);
-                let sum: f32 = places.clone().map(|i| a[i]).sum();
-                let product: f32 = places.clone().map(|i| a[i] * (b[i] - shift[column])).sum();
+                let sum: f32 = places.clone().map(|i| a[i] - factor[column]).sum();
+                let product: f32 = places.clone().map(|i| (a[i] - factor[column]) * (b[i] - shift[column])).sum();
                 assert!((sums[column] - shift[column] - sum).abs() < 1e-4);
                 assert!((products[column] - factor[column] - product).abs() < 1e-4);
                 for i in places {

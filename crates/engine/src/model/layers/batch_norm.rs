@@ -42,9 +42,9 @@ impl BatchNorm {
         })
     }
 
-    fn part_sums(&self, a: &[f32], b: &[f32], shift: &[f32]) -> [Vec<f32>; 2] {
+    fn part_sums(&self, pairs: [(&[f32], &[f32]); 2]) -> [Vec<f32>; 2] {
         let [mut sums, mut products] = [vec![0.0; self.channels], vec![0.0; self.channels]];
-        column_sums(a, b, shift, &mut sums, &mut products);
+        column_sums(pairs, &mut sums, &mut products);
         [sums, products]
     }
 
@@ -116,21 +116,24 @@ impl BatchStatistics for BatchNorm {
     }
 
     fn gather(&self, _: &Context<'_>, x: &[f32], sums: &mut [f64]) {
-        // A few samples' worth is added in single precision, around a value near the mean, and then to the rest in double:
-        // a variance is a small difference of large sums.
+        // A few samples' worth is added in single precision, around a value near the mean, and then to the rest in double,
+        // around 0: a variance is a small difference of large sums.
         let Some(shift) = x.get(..self.channels) else { return };
-        let [part_sums, part_products] = self.part_sums(x, x, shift);
+        let [part_sums, part_squares] = self.part_sums([(x, shift), (x, shift)]);
+        let n_rows = (x.len() / self.channels) as f64;
         let (sums, squares) = sums.split_at_mut(self.channels);
         for channel in 0..self.channels {
-            let (sum, product) = (f64::from(part_sums[channel]), f64::from(part_products[channel]));
-            sums[channel] += sum;
-            squares[channel] += product + f64::from(shift[channel]) * sum;
+            let (sum, square) = (f64::from(part_sums[channel]), f64::from(part_squares[channel]));
+            let shift = f64::from(shift[channel]);
+            sums[channel] += sum + n_rows * shift;
+            squares[channel] += square + 2.0 * shift * sum + n_rows * shift * shift;
         }
     }
 
     fn gather_gradient(&self, context: &Context<'_>, back: Backward<'_>, sums: &mut [f64]) {
         let moments = self.moments(context);
-        let [part_sums, part_products] = self.part_sums(back.dy, back.x, &moments.mean);
+        let zeros = vec![0.0; self.channels];
+        let [part_sums, part_products] = self.part_sums([(back.dy, &zeros), (back.x, &moments.mean)]);
         let (sums, projections) = sums.split_at_mut(self.channels);
         for channel in 0..self.channels {
             sums[channel] += f64::from(part_sums[channel]);
