@@ -33,7 +33,8 @@ impl Layer for Activation {
     fn forward(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         match self.0 {
             ActivationKind::Gelu => map(x, y, |x| x * normal_cdf(x)),
-            ActivationKind::Relu => map(x, y, |x| x.max(0.0)),
+            // Not `f32::max`, which would lose a NaN that should end the run with a clear word.
+            ActivationKind::Relu => map(x, y, |x| if x < 0.0 { 0.0 } else { x }),
             ActivationKind::Sigmoid => map(x, y, |x| 1.0 / (1.0 + (-x).exp())),
             ActivationKind::Tanh => map(x, y, f32::tanh),
         }

@@ -61,7 +61,9 @@ impl Pool {
                 let x = &x[pixel * c..][..c];
                 match self.kind {
                     // Not `f32::max`, which would lose a NaN that should end the run with a clear word.
-                    PoolKind::Max => y.iter_mut().zip(x).for_each(|(y, &x)| *y = if *y > x { *y } else { x }),
+                    PoolKind::Max => {
+                        y.iter_mut().zip(x).for_each(|(y, &x)| *y = if x > *y || x.is_nan() { x } else { *y });
+                    }
                     PoolKind::Average => y.iter_mut().zip(x).for_each(|(y, x)| *y += x * self.mean_factor()),
                 }
             }
