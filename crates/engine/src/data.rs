@@ -4,11 +4,15 @@
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
 //! samples, and [`batches`] in which order that peer sees them: both deal in indices and never touch a sample.
 
+pub mod assignment;
+pub mod augment;
+pub mod batches;
 pub mod digits;
 mod files;
 pub mod idx;
 pub mod in_memory;
 mod names;
+pub mod split;
 
 use std::path::{Path, PathBuf};
 
