@@ -7,9 +7,12 @@
 pub mod assignment;
 pub mod augment;
 pub mod batches;
+pub mod cifar;
 pub mod digits;
 mod files;
+mod folders;
 pub mod idx;
+pub mod images;
 pub mod in_memory;
 mod names;
 pub mod split;
