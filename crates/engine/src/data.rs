@@ -8,12 +8,14 @@ pub mod assignment;
 pub mod augment;
 pub mod batches;
 pub mod cifar;
+pub mod csv;
 pub mod digits;
 mod files;
 mod folders;
 pub mod idx;
 pub mod images;
 pub mod in_memory;
+pub mod mfcc;
 mod names;
 pub mod split;
 
