@@ -12,12 +12,14 @@ pub mod csv;
 pub mod digits;
 mod files;
 mod folders;
+mod holdout;
 pub mod idx;
 pub mod images;
 pub mod in_memory;
 pub mod mfcc;
 mod names;
 pub mod split;
+pub mod wav;
 
 use std::path::{Path, PathBuf};
 

@@ -192,12 +192,34 @@ impl InMemory {
         self.shape.last().copied().unwrap_or(1)
     }
 
-    /// The raw floats of one sample; none where the samples are bytes.
-    pub(crate) fn raw_floats(&self, index: usize) -> &[f32] {
+    /// Only the samples with these indices, in this order.
+    pub fn only(&self, indices: &[usize]) -> Result<Self, DataError> {
+        check_indices(indices, self.labels.len())?;
         let per_sample: usize = self.shape.iter().product();
+        let range = |&index: &usize| index * per_sample..(index + 1) * per_sample;
+        let samples = match &self.samples {
+            Samples::Bytes(values) => Samples::Bytes(indices.iter().flat_map(|i| &values[range(i)]).copied().collect()),
+            Samples::Floats(values) => {
+                Samples::Floats(indices.iter().flat_map(|i| &values[range(i)]).copied().collect())
+            }
+        };
+        Ok(Self {
+            shape: self.shape.clone(),
+            classes: self.classes.clone(),
+            labels: indices.iter().map(|&index| self.labels[index]).collect(),
+            samples,
+            normalisation: self.normalisation.clone(),
+            table: self.table.clone(),
+        })
+    }
+
+    /// The mean and deviation of each feature over the raw samples, for sets of floats.
+    pub(crate) fn measure(&self) -> Normalisation {
         match &self.samples {
-            Samples::Floats(values) => &values[index * per_sample..(index + 1) * per_sample],
-            Samples::Bytes(_) => &[],
+            Samples::Floats(values) => {
+                Normalisation::measured(values.chunks_exact(self.n_channels()), self.n_channels())
+            }
+            Samples::Bytes(_) => self.normalisation.clone(),
         }
     }
 
@@ -268,6 +290,15 @@ mod tests {
             let expected = (120.0 / 255.0 - values[0]) / values[0];
             assert_eq!(bytes.inputs[0], expected);
         }
+    }
+
+    #[test]
+    fn some_samples_can_be_taken_alone() {
+        let set = InMemory::new(vec![2], names(2), vec![0, 1, 1], Samples::Floats(vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        let some = set.unwrap().only(&[2, 0]).unwrap();
+        assert_eq!((some.labels(), some.batch(&[0]).unwrap().inputs), ([1, 0].as_slice(), vec![4.0, 5.0]));
+        assert_eq!(some.measure().mean, [2.0, 3.0]);
+        assert!(some.only(&[2]).is_err());
     }
 
     #[test]
