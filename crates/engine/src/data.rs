@@ -12,12 +12,16 @@ pub mod csv;
 pub mod digits;
 mod files;
 mod folders;
+pub mod format;
 mod holdout;
 pub mod idx;
 pub mod images;
 pub mod in_memory;
+pub mod info;
+mod known;
 pub mod mfcc;
 mod names;
+pub mod source;
 pub mod split;
 pub mod wav;
 

@@ -9,7 +9,7 @@ use super::in_memory::{InMemory, Normalisation};
 use super::{DataError, Part, idx};
 
 /// The pixels are counts of 0 to 16.
-const SCALE: f32 = 16.0;
+pub(crate) const SCALE: f32 = 16.0;
 
 /// Opens one part; the pixels are scaled to 0 to 1.
 ///

@@ -36,11 +36,11 @@ pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, Da
     if n_frames == 0 {
         return Err(DataError::Setting("`frames` must be at least 1".to_owned()));
     }
-    let sample_rate = read(&listing.path(0), |_| 0)?.sample_rate;
+    let sample_rate = read(&listing.path(0), 0)?.sample_rate;
     let mfcc = Mfcc::new(sample_rate);
     let features = |index: usize| {
         let path = listing.path(index);
-        let sound = read(&path, |_| mfcc.n_samples(n_frames))?;
+        let sound = read(&path, mfcc.n_samples(n_frames))?;
         if sound.sample_rate != sample_rate {
             return Err(DataError::malformed(
                 &path,
@@ -72,12 +72,12 @@ struct Sound {
     samples: Vec<f32>,
 }
 
-/// Reads the beginning of a recording: as many samples as `wanted` answers for its rate.
-fn read(path: &Path, wanted: impl Fn(u32) -> usize) -> Result<Sound, DataError> {
-    parse(&files::read(path)?, wanted).map_err(|problem| DataError::malformed(path, problem))
+/// Reads the beginning of a recording: this many samples, or all it has.
+fn read(path: &Path, n_samples: usize) -> Result<Sound, DataError> {
+    parse(&files::read(path)?, n_samples).map_err(|problem| DataError::malformed(path, problem))
 }
 
-fn parse(bytes: &[u8], wanted: impl Fn(u32) -> usize) -> Result<Sound, String> {
+fn parse(bytes: &[u8], n_samples: usize) -> Result<Sound, String> {
     let mut reader = WavReader::new(Cursor::new(bytes)).map_err(|error| problem(&error))?;
     let spec = reader.spec();
     if !SAMPLE_RATES.contains(&spec.sample_rate) {
@@ -95,7 +95,7 @@ fn parse(bytes: &[u8], wanted: impl Fn(u32) -> usize) -> Result<Sound, String> {
         return Err("holds no sound; remove it".to_owned());
     }
     let n_channels = usize::from(spec.channels);
-    let n_wanted = wanted(spec.sample_rate).saturating_mul(n_channels);
+    let n_wanted = n_samples.saturating_mul(n_channels);
     let values: Vec<f32> = match spec.sample_format {
         SampleFormat::Float => reader.samples::<f32>().take(n_wanted).collect::<Result<_, _>>(),
         SampleFormat::Int => {
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn all_kinds_of_samples_sound_alike() {
-        let exact = parse(&wav(spec(8000, 1, 32), 500, 440.0), |_| 400).unwrap();
+        let exact = parse(&wav(spec(8000, 1, 32), 500, 440.0), 400).unwrap();
         assert_eq!((exact.sample_rate, exact.samples.len()), (8000, 400));
         for (channels, bits) in [(1, 16), (2, 16), (1, 24), (3, 8), (2, 32)] {
-            let sound = parse(&wav(spec(8000, channels, bits), 500, 440.0), |_| 400).unwrap();
+            let sound = parse(&wav(spec(8000, channels, bits), 500, 440.0), 400).unwrap();
             let near = |(a, b): (&f32, &f32)| (a - b).abs() < 0.02;
             assert!(sound.samples.iter().zip(&exact.samples).all(near), "{channels} channels, {bits} bits");
         }
@@ -231,7 +231,7 @@ mod tests {
                 bytes[at] = rng.next_u64() as u8;
             }
             bytes.truncate(rng.below(bytes.len() * 2) + 1);
-            if let Ok(sound) = parse(&bytes, |_| 1 << 40) {
+            if let Ok(sound) = parse(&bytes, 1 << 40) {
                 assert!(sound.samples.len() <= bytes.len(), "seed {seed}");
             }
         }
