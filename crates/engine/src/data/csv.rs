@@ -76,9 +76,10 @@ pub fn parse(path: &Path, bytes: &[u8], label: Option<&Column>, header: Header) 
         Header::No => false,
         Header::Yes => true,
     };
-    let names: Vec<String> = match has_header {
-        true => first.iter().map(ToOwned::to_owned).collect(),
-        false => (0..first.len()).map(|column| column.to_string()).collect(),
+    let names: Vec<String> = if has_header {
+        first.iter().map(ToOwned::to_owned).collect()
+    } else {
+        (0..first.len()).map(|column| column.to_string()).collect()
     };
     let mut builder = Builder { label: find_column(path, &names, label)?, names, ..Builder::default() };
     let mut record = if has_header { next()? } else { Some(first) };

@@ -53,13 +53,39 @@ impl Listing {
 }
 
 /// The folder of a part, where the set has one for it.
+///
+/// A class may be called `train` too. So a folder is a part only if it has folders of its own, or if all folders beside it
+/// are called like parts.
 pub(crate) fn part_folder(root: &Path, part: Part) -> Option<PathBuf> {
     let names: &[&str] = match part {
         Part::Train => &TRAIN_FOLDERS,
         Part::Test => &TEST_FOLDERS,
     };
-    let usable = |folder: &PathBuf| files::list(folder).is_ok_and(|entries| !entries.is_empty());
+    let is_part = |path: &PathBuf| {
+        let name = files::name_of(path);
+        TRAIN_FOLDERS.iter().chain(&TEST_FOLDERS).any(|part| *part == name)
+    };
+    let all_parts = files::list(root).ok()?.iter().filter(|path| path.is_dir()).all(is_part);
+    let usable = |folder: &PathBuf| {
+        let entries = files::list(folder).unwrap_or_default();
+        entries.iter().any(|path| path.is_dir()) || (all_parts && !entries.is_empty())
+    };
     names.iter().map(|name| root.join(name)).find(usable)
+}
+
+/// The files of one part; where the set has no such part, those of the part or set that there is.
+pub(crate) fn list_part(
+    root: &Path,
+    part: Part,
+    layout: impl Fn(&Path) -> Result<Layout, DataError>,
+    keep: impl Fn(&Path) -> bool,
+) -> Result<Listing, DataError> {
+    let train = part_folder(root, Part::Train).unwrap_or_else(|| root.to_owned());
+    let listing = list(&train, layout(&train)?, &keep, None)?;
+    match (part, part_folder(root, Part::Test)) {
+        (Part::Test, Some(test)) => list(&test, layout(&test)?, &keep, Some(&listing.classes)),
+        _ => Ok(listing),
+    }
 }
 
 /// The files of one folder that `keep` wants.
@@ -181,6 +207,14 @@ mod tests {
         assert!(error.contains("class `c` is not in the training part (a, b)"), "{error}");
         std::fs::remove_dir_all(test.join("c")).unwrap();
         assert_eq!(list(&test, Layout::Folders, |_| true, Some(&classes)).unwrap().labels, [1]);
+    }
+
+    #[test]
+    fn a_class_may_be_called_train() {
+        let root = make(&["car/1", "train/1", "train/2"]);
+        assert_eq!(part_folder(root.path(), Part::Train), None);
+        let flat = make(&["train/a_1", "test/a_2"]);
+        assert!(part_folder(flat.path(), Part::Train).is_some() && part_folder(flat.path(), Part::Test).is_some());
     }
 
     #[test]

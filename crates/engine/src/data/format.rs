@@ -76,14 +76,12 @@ impl From<Format> for String {
 pub fn detect(path: &Path) -> Result<Format, DataError> {
     let metadata = std::fs::metadata(path).map_err(|source| DataError::read(path, source))?;
     if !metadata.is_dir() {
-        return match has_extension(path, &["csv", "tsv", "txt"]) {
-            true => Ok(Format::Csv),
-            false => {
-                let problem = "is a file of no known format: a .csv file was looked for; all other formats are \
-                               folders, so name the folder, or set `format`";
-                Err(DataError::malformed(path, problem))
-            }
-        };
+        if has_extension(path, &["csv", "tsv", "txt"]) {
+            return Ok(Format::Csv);
+        }
+        let problem = "is a file of no known format: a .csv file was looked for; all other formats are folders, so name \
+                       the folder, or set `format`";
+        return Err(DataError::malformed(path, problem));
     }
     if cifar::is_here(path) {
         return Ok(Format::Cifar10);
@@ -95,13 +93,8 @@ pub fn detect(path: &Path) -> Result<Format, DataError> {
         return Ok(Format::Csv);
     }
     let train = folders::part_folder(path, Part::Train).unwrap_or_else(|| path.to_owned());
-    let some_files = some_files(&train)?;
-    if some_files.iter().any(|path| wav::is_wav(path)) {
-        return Ok(Format::Wav);
-    }
-    // Pictures need a folder for each class: those that lie about say nothing of their class.
-    if some_files.iter().any(|path| images::has_image_name(path) && path.parent() != Some(&train)) {
-        return Ok(Format::Images);
+    if let Some(format) = by_names(&train)? {
+        return Ok(format);
     }
     let problem = "holds no data set of a known format; looked for: data_batch_1.bin to 5 and test_batch.bin (cifar10); \
                    train.csv or one .csv file (csv); train-images-idx3-ubyte and its like, with or without .gz (idx); a \
@@ -135,19 +128,23 @@ fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     extensions.contains(&extension.as_str())
 }
 
-/// The files of a folder, and those of the first folder in it that has any: enough to see what it is about.
-fn some_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let (subfolders, mut found): (Vec<PathBuf>, Vec<PathBuf>) =
-        files::list(folder)?.into_iter().partition(|path| path.is_dir());
-    for subfolder in subfolders {
-        let mut inside = files::list(&subfolder)?;
-        inside.retain(|path| path.is_file());
-        if !inside.is_empty() {
-            found.extend(inside);
-            break;
+/// Recordings or pictures, by the names in a folder and in the folders inside it, up to the first that says it.
+fn by_names(folder: &Path) -> Result<Option<Format>, DataError> {
+    let entries = files::list(folder)?;
+    if entries.iter().any(|path| wav::is_wav(path)) {
+        return Ok(Some(Format::Wav));
+    }
+    // Pictures need a folder for each class: those that lie about say nothing of their class.
+    for inside in entries.iter().filter(|path| path.is_dir()) {
+        let paths = files::list(inside)?;
+        if paths.iter().any(|path| wav::is_wav(path)) {
+            return Ok(Some(Format::Wav));
+        }
+        if paths.iter().any(|path| images::has_image_name(path)) {
+            return Ok(Some(Format::Images));
         }
     }
-    Ok(found)
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -177,6 +174,7 @@ mod tests {
             (["0_x.wav", "README.md"], Format::Wav),
             (["yes/1.wav", "no/1.wav"], Format::Wav),
             (["train/yes/1.wav", "test/yes/1.wav"], Format::Wav),
+            (["code/a.py", "recordings/0_x.wav"], Format::Wav),
         ] {
             assert_eq!(detect(make(&names).path()).unwrap(), format, "{names:?}");
         }

@@ -93,17 +93,9 @@ impl Dataset for ImageFolder {
     }
 }
 
-/// The pictures of one part of a set; all of them where the set has no parts, and then `Part::Test` has none of its own.
+/// The pictures of one part of a set; all of them where the set has no parts.
 pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
-    let train = folders::part_folder(root, Part::Train).unwrap_or_else(|| root.to_owned());
-    let listing = folders::list(&train, Layout::Folders, may_be_image, None)?;
-    match part {
-        Part::Train => Ok(listing),
-        Part::Test => {
-            let test = folders::part_folder(root, Part::Test).unwrap_or(train);
-            folders::list(&test, Layout::Folders, may_be_image, Some(&listing.classes))
-        }
-    }
+    folders::list_part(root, part, |_| Ok(Layout::Folders), may_be_image)
 }
 
 fn may_be_image(path: &Path) -> bool {
@@ -166,9 +158,10 @@ mod tests {
 
     use image::{GrayImage, Rgb, RgbImage};
 
-    use super::{Framing, ImageFolder, NOT_IMAGES, list};
+    use super::{Framing, ImageFolder, NOT_IMAGES, decode, frame, list};
     use crate::data::in_memory::Normalisation;
     use crate::data::{Dataset, Part};
+    use crate::rng::Rng;
 
     fn make() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -242,6 +235,26 @@ mod tests {
         std::fs::remove_file(root.path().join("train/cat/b.jpg")).unwrap();
         assert!(listed.batch(&[0]).unwrap_err().to_string().contains("b.jpg"));
         assert!(listed.batch(&[9]).is_err());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let root = make();
+        for name in ["train/cat/a.png", "train/cat/b.jpg"] {
+            let whole = std::fs::read(root.path().join(name)).unwrap();
+            for seed in 0..300 {
+                let mut rng = Rng::new(seed);
+                let mut bytes = whole.clone();
+                for _ in 0..rng.below(6) {
+                    let at = rng.below(bytes.len());
+                    bytes[at] = rng.next_u64() as u8;
+                }
+                bytes.truncate(rng.below(bytes.len() * 2) + 1);
+                if let Ok(picture) = decode(Path::new(name), &bytes) {
+                    assert_eq!(frame(&picture, Framing { resize: 5, size: 4 }).len(), 48, "{name}, seed {seed}");
+                }
+            }
+        }
     }
 
     /// The same file, claiming a width and height of 100,000.

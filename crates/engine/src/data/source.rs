@@ -8,7 +8,7 @@ use super::csv::{self, Column, Header};
 use super::format::{Format, csv_files, detect};
 use super::images::{Framing, ImageFolder};
 use super::in_memory::{InMemory, Normalisation};
-use super::{DataError, Dataset, Part, cifar, digits, folders, holdout, idx, images, known, wav};
+use super::{DataError, Dataset, Part, cifar, digits, files, folders, holdout, idx, images, known, wav};
 
 /// The name of the set that needs no files.
 const EMBEDDED: &str = "digits";
@@ -75,18 +75,18 @@ pub fn open(spec: &DataSpec, path: Option<&Path>, part: Part, seed: u64) -> Resu
     match source {
         Source::Embedded => Ok(Box::new(spec.normalise(digits::open(part)?, Normalisation::scaled(digits::SCALE))?)),
         Source::Files(Format::Cifar10, path) => {
-            Ok(Box::new(spec.normalise(cifar::open(path, part)?, known::cifar10())?))
+            Ok(Box::new(spec.normalise(cifar::open(&path, part)?, known::cifar10())?))
         }
-        Source::Files(Format::Csv, path) => Ok(Box::new(spec.open_csv(path, part, seed)?)),
-        Source::Files(Format::Idx, path) => Ok(Box::new(spec.open_idx(path, part, seed)?)),
+        Source::Files(Format::Csv, path) => Ok(Box::new(spec.open_csv(&path, part, seed)?)),
+        Source::Files(Format::Idx, path) => Ok(Box::new(spec.open_idx(&path, part, seed)?)),
         Source::Files(Format::Images, path) => {
-            let listing = spec.hold_back(path, part, seed, images::list)?;
+            let listing = spec.hold_back(&path, part, seed, images::list)?;
             let size = spec.size.unwrap_or(DEFAULT_SIZE);
             let framing = Framing { resize: spec.resize.unwrap_or(size.saturating_mul(8) / 7), size };
             Ok(Box::new(ImageFolder::new(listing, framing, &spec.normalisation(known::photographs()))?))
         }
         Source::Files(Format::Wav, path) => {
-            let listing = spec.hold_back(path, part, seed, wav::list)?;
+            let listing = spec.hold_back(&path, part, seed, wav::list)?;
             let set = wav::compute(&listing, spec.frames.unwrap_or(wav::DEFAULT_FRAMES))?;
             Ok(Box::new(spec.normalise(set, Normalisation::scaled(1.0))?))
         }
@@ -95,21 +95,21 @@ pub fn open(spec: &DataSpec, path: Option<&Path>, part: Part, seed: u64) -> Resu
 }
 
 /// What a description comes down to.
-pub(crate) enum Source<'a> {
+pub(crate) enum Source {
     /// The digits in the program.
     Embedded,
     /// Files of a format that is neither `Auto` nor `Digits`.
-    Files(Format, &'a Path),
+    Files(Format, PathBuf),
 }
 
-impl<'a> Source<'a> {
+impl Source {
     /// Finds out the format, and refuses settings that mean nothing for it.
-    pub(crate) fn new(spec: &'a DataSpec, path: Option<&'a Path>) -> Result<Self, DataError> {
-        let path = path.or(spec.path.as_deref());
+    pub(crate) fn new(spec: &DataSpec, path: Option<&Path>) -> Result<Self, DataError> {
+        let path = path.or(spec.path.as_deref()).map(unwrap_folder);
         let source = match (spec.format, path) {
             (Format::Digits, _) => Self::Embedded,
             (Format::Auto, _) if spec.name.as_deref() == Some(EMBEDDED) => Self::Embedded,
-            (Format::Auto, Some(path)) => Self::Files(detect(path)?, path),
+            (Format::Auto, Some(path)) => Self::Files(detect(&path)?, path),
             (format, Some(path)) => Self::Files(format, path),
             (_, None) => {
                 return Err(DataError::Setting(match &spec.name {
@@ -138,6 +138,17 @@ impl<'a> Source<'a> {
             Self::Files(_, path) => folders::part_folder(path, Part::Test).is_none(),
         }
     }
+}
+
+/// The folder that is meant by one which holds nothing but another: archives are often packed so.
+fn unwrap_folder(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    while let Ok([only]) = files::list(&path).as_deref()
+        && only.is_dir()
+    {
+        path = only.clone();
+    }
+    path
 }
 
 impl DataSpec {
@@ -218,10 +229,8 @@ impl DataSpec {
         let hold = |part| all.only(&holdout::part(all.labels(), part, self.test_fraction(), seed)?);
         let train = if test_path.is_none() { hold(Part::Train)? } else { all.clone() };
         let by_default = self.mean.is_none() && self.deviation.is_none();
-        let usual = match self.standardise.unwrap_or(by_default) {
-            true => train.measure(),
-            false => Normalisation::scaled(1.0),
-        };
+        let standardise = self.standardise.unwrap_or(by_default);
+        let usual = if standardise { train.measure() } else { Normalisation::scaled(1.0) };
         let set = match (part, test_path) {
             (Part::Train, _) => train,
             (Part::Test, None) => hold(Part::Test)?,
@@ -345,6 +354,10 @@ mod tests {
             std::fs::create_dir_all(&inside).unwrap();
             image::RgbImage::new(9, 9).save(inside.join(format!("{name}.png"))).unwrap();
         }
+        let outside = tempfile::tempdir().unwrap();
+        let inside = outside.path().join("archive-1.0");
+        std::fs::rename(folder.path(), &inside).unwrap();
+        let folder = outside;
         let pictures = spec("size = 7\ntest_fraction = 0.4");
         let train = open(&pictures, Some(folder.path()), Part::Train, 0)?;
         let test = open(&pictures, Some(folder.path()), Part::Test, 0)?;

@@ -183,11 +183,15 @@ impl SplitRule {
         Ok(split)
     }
 
-    /// The samples of one peer. `peer` must be below `n_peers`.
+    /// The samples of one peer.
     ///
     /// Under `groups` all peers together hold the data once per network, which may be far more than memory holds; so only
     /// the one share is made.
+    ///
+    /// # Panics
+    /// If `peer` is not below `n_peers`.
     pub fn share(&self, seed: u64, labels: &[u32], peer: usize, n_peers: usize) -> Result<Vec<usize>, SplitError> {
+        assert!(peer < n_peers, "there is no peer {peer} among {n_peers}");
         let Self::Groups { networks, sets } = *self else {
             return Ok(self.split(seed, labels, n_peers)?.peers.swap_remove(peer));
         };

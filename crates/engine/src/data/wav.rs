@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::Cursor;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hound::{SampleFormat, WavReader};
 use rayon::prelude::*;
@@ -20,15 +20,7 @@ pub const DEFAULT_FRAMES: usize = 64;
 
 /// The recordings of one part of a set; all of them where the set has no parts.
 pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
-    let train = folders::part_folder(root, Part::Train).unwrap_or_else(|| root.to_owned());
-    let listing = folders::list(&train, layout(&train)?, is_wav, None)?;
-    match part {
-        Part::Train => Ok(listing),
-        Part::Test => {
-            let test = folders::part_folder(root, Part::Test).unwrap_or(train);
-            folders::list(&test, layout(&test)?, is_wav, Some(&listing.classes))
-        }
-    }
+    folders::list_part(&innermost(root)?, part, layout, is_wav)
 }
 
 /// Computes the features of all recordings, in parallel on the pool that the caller runs in.
@@ -120,6 +112,17 @@ fn problem(error: &hound::Error) -> String {
     }
 }
 
+/// The folder with the recordings: the one given, or the only one inside it that has any. Sets are published with their
+/// recordings beside other folders, and one folder alone would be one class, of which there is nothing to learn.
+fn innermost(root: &Path) -> Result<PathBuf, DataError> {
+    let has_sound = |folder: &PathBuf| files::list(folder).is_ok_and(|paths| paths.iter().any(|path| is_wav(path)));
+    let mut with_sound = files::list(root)?.into_iter().filter(has_sound);
+    match (with_sound.next(), with_sound.next()) {
+        (Some(only), None) if !has_sound(&root.to_owned()) => Ok(only),
+        _ => Ok(root.to_owned()),
+    }
+}
+
 /// Folders of classes if there is any folder, names that begin with the class otherwise.
 fn layout(root: &Path) -> Result<Layout, DataError> {
     let any_folder = files::list(root)?.iter().any(|path| path.is_dir());
@@ -151,7 +154,8 @@ mod tests {
                 match spec.sample_format {
                     SampleFormat::Float => writer.write_sample(x).unwrap(),
                     SampleFormat::Int => {
-                        writer.write_sample((x * 2.0_f32.powi(spec.bits_per_sample as i32 - 1)) as i32).unwrap()
+                        let scale = 2.0_f32.powi(i32::from(spec.bits_per_sample) - 1);
+                        writer.write_sample((x * scale) as i32).unwrap();
                     }
                 }
             }
@@ -182,7 +186,14 @@ mod tests {
             std::fs::write(folders.path().join("train").join(class).join(format!("{name}.WAV")), &sound).unwrap();
         }
         std::fs::write(prefixes.path().join("readme"), "no sound").unwrap();
-        for root in [prefixes.path(), folders.path()] {
+        // As the Free Spoken Digit Dataset is published: the recordings in a folder beside others.
+        let nested = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(nested.path().join("tools")).unwrap();
+        std::fs::create_dir_all(nested.path().join("recordings")).unwrap();
+        for name in ["no_a.wav", "no_b.wav", "yes_a.wav"] {
+            std::fs::write(nested.path().join("recordings").join(name), &sound).unwrap();
+        }
+        for root in [prefixes.path(), folders.path(), nested.path()] {
             let set = compute(&list(root, Part::Train).unwrap(), 64).unwrap();
             assert_eq!((set.shape(), set.labels()), ([64, 13].as_slice(), [0, 0, 1].as_slice()));
             let batch = set.batch(&[0, 2]).unwrap();
