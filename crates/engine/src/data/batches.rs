@@ -85,6 +85,8 @@ impl BatchRule {
     /// The batches of one epoch over a peer's `indices`; `labels` are those of the whole set.
     ///
     /// The same arguments give the same batches, on every machine; each epoch has its own order.
+    /// Peers that hold the same samples, as in different networks of `groups`, need seeds of their own, or they would all
+    /// take the same steps.
     ///
     /// ```
     /// use nettorrent_engine::data::batches::BatchRule;
@@ -252,6 +254,23 @@ mod tests {
         assert_eq!(balanced(0).epoch_batches(&[0], &labels, 0, 0), Err(BatchError::Empty));
         let missing = BatchError::NoSuchSample { index: 6, n_samples: 6 };
         assert_eq!(BatchRule::shuffled(1).epoch_batches(&[6], &labels, 0, 0), Err(missing));
+    }
+
+    #[test]
+    fn orders_are_frozen() {
+        // A run that is resumed must go on with the same batches: a change here breaks runs that were saved.
+        let batches = |order| {
+            let rule = BatchRule { batch_size: 2, order, last: LastBatch::Keep };
+            rule.epoch_batches(&[0, 1, 2, 3, 4], &[0, 0, 0, 1, 1], 42, 3).unwrap()
+        };
+        assert_eq!(
+            [Order::Shuffled, Order::Balanced, Order::BalancedRepeat].map(batches),
+            [
+                vec![vec![4, 1], vec![0, 3], vec![2]],
+                vec![vec![0, 4], vec![3, 2]],
+                vec![vec![4, 0], vec![2, 3], vec![3, 1]]
+            ]
+        );
     }
 
     #[test]

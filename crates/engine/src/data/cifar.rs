@@ -47,6 +47,7 @@ pub fn open(folder: &Path, part: Part) -> Result<InMemory, DataError> {
         let bytes = files::read(&path)?;
         parse(&path, &bytes, &mut labels, &mut pixels)?;
     }
+    pixels.shrink_to_fit();
     let classes = CLASSES.iter().map(ToString::to_string).collect();
     InMemory::new(vec![SIDE, SIDE, N_CHANNELS], classes, labels, Samples::Bytes(pixels))
 }

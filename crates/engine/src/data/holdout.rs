@@ -59,6 +59,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_back_is_frozen() {
+        // A model that is resumed must not be tested on what it has learned from: a change here breaks saved runs.
+        let labels: Vec<u32> = (0..20).map(|i| i % 2).collect();
+        assert_eq!(part(&labels, Part::Test, 0.2, 42).unwrap(), [3, 6, 12, 15]);
+    }
+
+    #[test]
     fn what_cannot_be_held_back_is_refused() {
         for fraction in [0.0, 1.0, -1.0, f64::NAN] {
             assert!(part(&[0; 9], Part::Test, fraction, 0).is_err());

@@ -413,6 +413,22 @@ mod tests {
     }
 
     #[test]
+    fn splits_are_frozen() {
+        // Peers of different releases must agree on who owns what: a change here parts them.
+        let labels = [0, 0, 0, 1, 1, 1, 1];
+        let peers = |rule: SplitRule| rule.split(42, &labels, 2).unwrap().peers;
+        let rules = [SplitRule::Random, SplitRule::Equal, SplitRule::Groups { networks: 1, sets: 2 }];
+        assert_eq!(
+            rules.map(peers),
+            [
+                vec![vec![1, 2, 3, 4], vec![0, 5, 6]],
+                vec![vec![0, 5, 6], vec![1, 3, 4]],
+                vec![vec![1, 2, 3, 4], vec![0, 5, 6]]
+            ]
+        );
+    }
+
+    #[test]
     fn rules_are_written_as_words() {
         for text in ["class", "equal", "equal-spread", "groups:3:5", "random", "range"] {
             let rule: SplitRule = text.parse().unwrap();
