@@ -89,12 +89,13 @@ pub fn detect(path: &Path) -> Result<Format, DataError> {
     if idx::has_part(path, Part::Train) || idx::has_part(path, Part::Test) {
         return Ok(Format::Idx);
     }
-    if csv_files(path).is_ok() {
-        return Ok(Format::Csv);
-    }
     let train = folders::part_folder(path, Part::Train).unwrap_or_else(|| path.to_owned());
     if let Some(format) = by_names(&train)? {
         return Ok(format);
+    }
+    // Last, for a set of pictures or recordings often has a table about itself lying beside them.
+    if csv_files(path).is_ok() {
+        return Ok(Format::Csv);
     }
     let problem = "holds no data set of a known format; looked for: data_batch_1.bin to 5 and test_batch.bin (cifar10); \
                    train.csv or one .csv file (csv); train-images-idx3-ubyte and its like, with or without .gz (idx); a \
@@ -171,6 +172,7 @@ mod tests {
             (["t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"], Format::Idx),
             (["train/a/1.JPEG", "val/a/2.JPEG"], Format::Images),
             (["a/1.png", "b/1.png"], Format::Images),
+            (["train/a/1.JPEG", "noise.csv"], Format::Images),
             (["0_x.wav", "README.md"], Format::Wav),
             (["yes/1.wav", "no/1.wav"], Format::Wav),
             (["train/yes/1.wav", "test/yes/1.wav"], Format::Wav),
