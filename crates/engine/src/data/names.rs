@@ -1,13 +1,11 @@
 //! The answer to an unknown name: the list of known ones, and the nearest.
 
+use crate::nearest::nearest;
+
 /// A sentence that refuses `given` and helps to the right name.
 pub(crate) fn unknown(what: &str, given: &str, known: &[&str]) -> String {
     let mut answer = format!("unknown {what} `{given}`; known: {}", known.join(", "));
-    let nearest = known.iter().map(|name| (strsim::damerau_levenshtein(given, name), name)).min();
-    // Beyond a third of the letters the nearest is no longer a likely slip of the finger.
-    if let Some((distance, name)) = nearest
-        && distance * 3 <= name.len().max(3)
-    {
+    if let Some(name) = nearest(given, known) {
         answer.push_str(&format!(". Did you mean `{name}`?"));
     }
     answer
