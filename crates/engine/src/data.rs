@@ -1,5 +1,4 @@
 //! Data sets: where samples come from, how they are shared out among peers and grouped into batches.
-
 //!
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
 //! samples, and [`batches`] in which order that peer sees them: both deal in indices and never touch a sample.
@@ -69,6 +68,12 @@ pub trait Dataset: Send + Sync {
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
 
+    /// Reads a picture that is not part of the set, prepared as the set's own are; sets of other things refuse.
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let _ = tone;
+        Err(DataError::malformed(path, "cannot be read as a sample: this data set does not consist of pictures"))
+    }
+
     /// How many samples there are.
     fn len(&self) -> usize {
         self.labels().len()
@@ -78,6 +83,15 @@ pub trait Dataset: Send + Sync {
     fn is_empty(&self) -> bool {
         self.labels().is_empty()
     }
+}
+
+/// How light and dark are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As they are.
+    AsIs,
+    /// Exchanged: a drawing in black on white becomes one in white on black, as in MNIST.
+    Inverted,
 }
 
 /// What is wrong with a data file, and where.

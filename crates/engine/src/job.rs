@@ -12,7 +12,7 @@ use crate::data::batches::{BatchRule, LastBatch, Order};
 use crate::data::source::DataSpec;
 use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
-use crate::schedule::{ScheduleError, ScheduleSpec};
+use crate::schedule::{ScheduleError, ScheduleKind, ScheduleSpec};
 
 pub use read::{ReadError, read_toml};
 
@@ -92,7 +92,7 @@ impl Default for Job {
             augment: Augmentation::default(),
             data: DataSpec { name: Some("digits".into()), ..DataSpec::default() },
             optimizer: OptimizerSpec { lr: 0.05, momentum: 0.9, ..OptimizerSpec::default() },
-            schedule: ScheduleSpec::default(),
+            schedule: ScheduleSpec { kind: ScheduleKind::Cosine, warmup: 0.5, ..ScheduleSpec::default() },
             checkpoint: CheckpointSpec::default(),
         }
     }

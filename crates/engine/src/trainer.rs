@@ -118,6 +118,11 @@ impl<'a> Trainer<'a> {
         &self.progress
     }
 
+    /// Samples in an epoch.
+    pub fn n_samples(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
     /// Batches in an epoch.
     pub fn n_batches(&self) -> usize {
         self.batches.len()

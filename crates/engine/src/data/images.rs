@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::folders::{self, Layout, Listing};
 use super::in_memory::{ByteTable, Normalisation};
-use super::{Batch, DataError, Dataset, Part, check_indices, files};
+use super::{Batch, DataError, Dataset, Part, Tone, check_indices, files};
 
 const N_CHANNELS: usize = 3;
 
@@ -58,16 +58,6 @@ impl ImageFolder {
         let table = ByteTable::new(normalisation, N_CHANNELS);
         Ok(Self { listing, framing, shape: [size, size, N_CHANNELS], table })
     }
-
-    /// Reads and decodes one picture to normalised values.
-    fn sample(&self, index: usize) -> Result<Vec<f32>, DataError> {
-        let path = self.listing.path(index);
-        let picture = decode(&path, &files::read(&path)?)?;
-        let pixels = frame(&picture, self.framing);
-        let mut values = Vec::with_capacity(pixels.len());
-        self.table.extend(&mut values, &pixels);
-        Ok(values)
-    }
 }
 
 impl Dataset for ImageFolder {
@@ -83,11 +73,20 @@ impl Dataset for ImageFolder {
         &self.listing.labels
     }
 
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let pixels = toned(frame(&decode(path, &files::read(path)?)?, self.framing), tone);
+        let mut values = Vec::with_capacity(pixels.len());
+        self.table.extend(&mut values, &pixels);
+        Ok(values)
+    }
+
     /// Decodes in parallel, on the pool that the caller runs in.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
         check_indices(indices, self.len())?;
-        let samples: Vec<Vec<f32>> =
-            indices.par_iter().map(|&index| self.sample(index)).collect::<Result<_, DataError>>()?;
+        let samples: Vec<Vec<f32>> = indices
+            .par_iter()
+            .map(|&index| self.picture(&self.listing.path(index), Tone::AsIs))
+            .collect::<Result<_, DataError>>()?;
         let labels = indices.iter().map(|&index| self.listing.labels[index]).collect();
         Ok(Batch { inputs: samples.concat(), labels })
     }
@@ -150,6 +149,25 @@ fn frame(picture: &DynamicImage, Framing { resize, size }: Framing) -> Vec<u8> {
         return middle.into_raw();
     }
     imageops::resize(&middle, size as u32, size as u32, FilterType::Triangle).into_raw()
+}
+
+/// One picture at exactly this size: in colour with three channels, in grey with one.
+pub(crate) fn read_at(path: &Path, [height, width, channels]: [usize; 3], tone: Tone) -> Result<Vec<u8>, DataError> {
+    let picture = decode(path, &files::read(path)?)?;
+    let (width, height) = (width as u32, height as u32);
+    let resized = picture.resize_exact(width, height, FilterType::Triangle);
+    match channels {
+        1 => Ok(toned(resized.into_luma8().into_raw(), tone)),
+        N_CHANNELS => Ok(toned(resized.into_rgb8().into_raw(), tone)),
+        _ => Err(DataError::malformed(path, format!("has no {channels} channels, as the samples of this set have"))),
+    }
+}
+
+fn toned(mut pixels: Vec<u8>, tone: Tone) -> Vec<u8> {
+    if tone == Tone::Inverted {
+        pixels.iter_mut().for_each(|pixel| *pixel = 255 - *pixel);
+    }
+    pixels
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! Pixels stay bytes (MNIST is 47 MB so, and would be 188 MB as floats); each byte becomes a float through a table of
 //! 256 values per channel, which costs less than the division and subtraction it stands for.
 
-use super::{Batch, DataError, Dataset, check_indices};
+use std::path::Path;
+
+use super::{Batch, DataError, Dataset, Tone, check_indices, images};
 
 /// How raw values become the values that are trained on: `(raw / scale - mean) / deviation`, per channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -260,6 +262,20 @@ impl Dataset for InMemory {
             }
         }
         Ok(Batch { inputs, labels: indices.iter().map(|&index| self.labels[index]).collect() })
+    }
+
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let (Samples::Bytes(_), Ok(shape)) = (&self.samples, <[usize; 3]>::try_from(self.shape.as_slice())) else {
+            let problem = format!("cannot be read as a sample: the samples here are {:?} and no pictures", self.shape);
+            return Err(DataError::malformed(path, problem));
+        };
+        // A set whose brightest value is 16 wants pictures in the same range.
+        let range = self.normalisation.scale / 255.0;
+        let raw: Vec<u8> =
+            images::read_at(path, shape, tone)?.iter().map(|&pixel| (f32::from(pixel) * range).round() as u8).collect();
+        let mut values = Vec::with_capacity(raw.len());
+        self.table.extend(&mut values, &raw);
+        Ok(values)
     }
 }
 
