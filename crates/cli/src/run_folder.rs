@@ -63,7 +63,7 @@ impl RunFolder {
     }
 
     pub(crate) fn job(&self, settings: &[String]) -> anyhow::Result<Job> {
-        Ok(Job::open(Some(&self.path.join(JOB_FILE)), settings)?)
+        Ok(Job::open(&self.path.join(JOB_FILE), settings)?)
     }
 
     pub(crate) fn network(&self) -> anyhow::Result<Network> {

@@ -12,7 +12,7 @@ use crate::data::batches::{BatchRule, LastBatch, Order};
 use crate::data::source::DataSpec;
 use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
-use crate::schedule::{ScheduleError, ScheduleKind, ScheduleSpec};
+use crate::schedule::{ScheduleError, ScheduleSpec};
 
 pub use read::{ReadError, read_toml};
 
@@ -78,7 +78,7 @@ impl Default for CheckpointSpec {
     }
 }
 
-/// The demonstration: the digits that come with the program, learnt in a few seconds.
+/// What holds where a job says nothing.
 impl Default for Job {
     fn default() -> Self {
         Self {
@@ -91,8 +91,8 @@ impl Default for Job {
             threads: 0,
             augment: Augmentation::default(),
             data: DataSpec { name: Some("digits".into()), ..DataSpec::default() },
-            optimizer: OptimizerSpec { lr: 0.05, momentum: 0.9, ..OptimizerSpec::default() },
-            schedule: ScheduleSpec { kind: ScheduleKind::Cosine, warmup: 0.5, ..ScheduleSpec::default() },
+            optimizer: OptimizerSpec::default(),
+            schedule: ScheduleSpec::default(),
             checkpoint: CheckpointSpec::default(),
         }
     }
@@ -135,16 +135,10 @@ pub enum JobError {
 }
 
 impl Job {
-    /// A job from a file, or the demonstration without one, with some fields set from outside (`optimizer.lr=0.1`).
-    pub fn open(path: Option<&Path>, settings: &[String]) -> Result<Self, JobError> {
-        let text = match path {
-            Some(path) => {
-                std::fs::read_to_string(path).map_err(|source| JobError::File { path: path.to_owned(), source })?
-            }
-            None => toml::to_string(&Self::default()).expect("the demonstration can be written"),
-        };
-        let name = path.map_or_else(|| "the demonstration".to_owned(), |path| path.display().to_string());
-        Self::parse(&name, &text, settings)
+    /// A job from a file, with some fields set from outside (`optimizer.lr=0.1`).
+    pub fn open(path: &Path, settings: &[String]) -> Result<Self, JobError> {
+        let text = std::fs::read_to_string(path).map_err(|source| JobError::File { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text, settings)
     }
 
     /// A job from text; `name` is for messages.

@@ -129,7 +129,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 
 fn describe(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
     let settings: Vec<String> = arguments.settings.iter().map(|setting| format!("data.{setting}")).collect();
-    let job = Job::open(None, &settings)?;
+    let job = Job::parse("the arguments", "", &settings)?;
     let spec = data_spec(&arguments.data, job.data);
     let path: Option<PathBuf> = data_path(&spec)?;
     let found = info(&spec, path.as_deref(), job.seed)?;

@@ -72,7 +72,7 @@ impl TrainedArguments {
     }
 
     fn open_weights(&self, weights: &Path, model: &str, room: Workspace) -> anyhow::Result<Trained> {
-        let mut job = Job::open(None, &self.settings)?;
+        let mut job = Job::parse("the arguments", "", &self.settings)?;
         model.clone_into(&mut job.model);
         let argument = self.data.as_deref().context("say which data to use, with --data NAME or --data PATH")?;
         job.data = data_spec(argument, job.data);

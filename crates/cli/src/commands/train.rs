@@ -20,6 +20,9 @@ use crate::open::{data_spec, n_threads, open_data};
 use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
 
+/// What `train` does when it is not told what to train.
+const DEMONSTRATION: &str = include_str!("../../../../jobs/digits.toml");
+
 /// Arguments of `train`.
 #[derive(Args)]
 pub(crate) struct TrainArguments {
@@ -108,7 +111,10 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
 
 /// The job with what the arguments say instead. The number of threads becomes definite, because results depend on it.
 fn job_of(arguments: &TrainArguments) -> anyhow::Result<Job> {
-    let mut job = Job::open(arguments.job.as_deref(), &arguments.settings)?;
+    let mut job = match &arguments.job {
+        Some(path) => Job::open(path, &arguments.settings)?,
+        None => Job::parse("the demonstration", DEMONSTRATION, &arguments.settings)?,
+    };
     if let Some(argument) = &arguments.data {
         job.data = data_spec(argument, job.data);
     }
