@@ -1,3 +1,81 @@
 //! The one binary: parses, wires together, prints.
 
-fn main() {}
+mod commands;
+mod events;
+mod interrupt;
+mod memory;
+mod open;
+mod progress;
+mod run_folder;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Trains neural networks across ordinary machines on ordinary networks.
+#[derive(Parser)]
+#[command(
+    name = "nettorrent",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
+Try it: `nettorrent train` learns the digits that come with the program, in seconds and without a network."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a model: a job file, or without one the demonstration.
+    Train(commands::train::TrainArguments),
+    /// Go on with a run that was stopped.
+    Resume(commands::train::ResumeArguments),
+    /// Test a trained model.
+    Eval(commands::eval::EvalArguments),
+    /// Say what a picture shows.
+    Predict(commands::predict::PredictArguments),
+    /// Describe models, or write a new one's starting weights.
+    #[command(subcommand)]
+    Model(commands::model::ModelCommand),
+    /// List, fetch and describe data sets.
+    #[command(subcommand)]
+    Data(commands::data::DataCommand),
+    /// Measure how fast this machine trains a model.
+    Bench(commands::bench::BenchArguments),
+}
+
+fn main() -> ExitCode {
+    // A reader that has seen enough (`nettorrent model list | head`) is no reason for a panic.
+    reset_broken_pipe();
+    let result = match Arguments::parse().command {
+        Command::Train(arguments) => commands::train::train(&arguments),
+        Command::Resume(arguments) => commands::train::resume(&arguments),
+        Command::Eval(arguments) => commands::eval::eval(&arguments),
+        Command::Predict(arguments) => commands::predict::predict(&arguments),
+        Command::Model(command) => commands::model::model(&command),
+        Command::Data(command) => commands::data::data(&command),
+        Command::Bench(arguments) => commands::bench::bench(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writing to a closed pipe ends the program quietly, as it does other command-line tools.
+fn reset_broken_pipe() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload_as_str().unwrap_or_default();
+        if message.contains("Broken pipe") {
+            std::process::exit(0);
+        }
+        default(info);
+    }));
+}

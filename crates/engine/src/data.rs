@@ -1,6 +1,30 @@
 //! Data sets: where samples come from, how they are shared out among peers and grouped into batches.
+//!
+//! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
+//! samples, and [`batches`] in which order that peer sees them: both deal in indices and never touch a sample.
 
-use std::path::PathBuf;
+pub mod assignment;
+pub mod augment;
+pub mod batches;
+pub mod cifar;
+pub mod csv;
+pub mod digits;
+mod files;
+mod folders;
+pub mod format;
+mod holdout;
+pub mod idx;
+pub mod images;
+pub mod in_memory;
+pub mod info;
+mod known;
+pub mod mfcc;
+mod names;
+pub mod source;
+pub mod split;
+pub mod wav;
+
+use std::path::{Path, PathBuf};
 
 /// A number of samples, ready to be trained on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +47,16 @@ impl Batch {
     }
 }
 
+/// Which part of a data set is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// The samples to learn from.
+    Train,
+    /// The samples to judge by, never learned from.
+    Test,
+}
+
 /// Labelled samples that can be asked for by index.
 pub trait Dataset: Send + Sync {
     /// The shape of one sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
@@ -34,6 +68,12 @@ pub trait Dataset: Send + Sync {
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
 
+    /// Reads a picture that is not part of the set, prepared as the set's own are; sets of other things refuse.
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let _ = tone;
+        Err(DataError::malformed(path, "cannot be read as a sample: this data set does not consist of pictures"))
+    }
+
     /// How many samples there are.
     fn len(&self) -> usize {
         self.labels().len()
@@ -43,6 +83,15 @@ pub trait Dataset: Send + Sync {
     fn is_empty(&self) -> bool {
         self.labels().is_empty()
     }
+}
+
+/// How light and dark are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As they are.
+    AsIs,
+    /// Exchanged: a drawing in black on white becomes one in white on black, as in MNIST.
+    Inverted,
 }
 
 /// What is wrong with a data file, and where.
@@ -64,4 +113,35 @@ pub enum DataError {
         /// What is wrong, and what to do about it.
         problem: String,
     },
+    /// A sample was asked for that the set does not have. Indices may come from another peer, so this is no bug of ours.
+    #[error("there is no sample {index}: the set has {n_samples}")]
+    NoSuchSample {
+        /// The index asked for.
+        index: usize,
+        /// How many samples there are.
+        n_samples: usize,
+    },
+    /// What was asked for does not fit the data, or contradicts itself.
+    #[error("{0}")]
+    Setting(String),
+}
+
+impl DataError {
+    /// The file is not what it should be.
+    pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), problem: problem.into() }
+    }
+
+    /// The system would not let us read it.
+    pub(crate) fn read(path: &Path, source: std::io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+}
+
+/// Fails if an index is not below `n_samples`.
+pub(crate) fn check_indices(indices: &[usize], n_samples: usize) -> Result<(), DataError> {
+    match indices.iter().find(|&&index| index >= n_samples) {
+        Some(&index) => Err(DataError::NoSuchSample { index, n_samples }),
+        None => Ok(()),
+    }
 }

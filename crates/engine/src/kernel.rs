@@ -5,10 +5,12 @@
 
 mod columns;
 mod convolution;
+mod peak;
 mod product;
 
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
 
 /// Runs `pass` compiled for the widest vectors of this processor; for simple loops that the compiler can vectorise itself.

@@ -1,8 +1,13 @@
 //! What ONE peer computes: data sets, models, optimizers and checkpoints, without sockets, clocks or globals.
 
+pub mod checkpoint;
 pub mod data;
+pub mod job;
 pub mod kernel;
 pub mod model;
 pub mod nearest;
+pub mod optimizer;
 pub mod rng;
+pub mod schedule;
 pub mod team;
+pub mod trainer;

@@ -19,6 +19,6 @@ pub use description::{
     ResidualSpec, StepsKept,
 };
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
-pub use loss::Score;
+pub use loss::{Score, best_class};
 pub use network::{LayerSummary, ModelError, NamedTensor, Network};
 pub use workspace::{Phase, Probe, Workspace};

@@ -49,7 +49,7 @@ fn run(network: &Network, n: usize, room: &mut Workspace) -> (Vec<f32>, Vec<f32>
     let batch = batch(network, n);
     let mut gradient = vec![f32::NAN; network.n_values()];
     let score = network.gradient(&values, &batch, 9, &mut gradient, room);
-    let outputs = network.predict(&values, &batch, room);
+    let (outputs, _) = network.predict(&values, &batch, room);
     (gradient, outputs, score)
 }
 

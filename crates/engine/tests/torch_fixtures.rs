@@ -198,7 +198,7 @@ impl Model {
 
     /// With the running statistics, as in use.
     fn check_outputs(&self, fixture: &Value, room: &mut Workspace) {
-        let outputs = self.network.predict(&self.values, &self.batch, room);
+        let (outputs, score) = self.network.predict(&self.values, &self.batch, room);
         let error = (FACTOR * number(&fixture["eval_logits_f32_error"])).max(LEAST_ERROR);
         for (row, expected) in outputs.chunks_exact(self.network.n_classes()).zip(list(&fixture["eval_logits"])) {
             for (found, expected) in row.iter().zip(list(expected)) {
@@ -206,8 +206,7 @@ impl Model {
                 assert!(off <= error, "{}: an output is {found} and not {expected}: off by {off:.1e}", self.name);
             }
         }
-        let loss = self.network.score(&self.values, &self.batch, room).loss();
-        self.check_loss(loss, number(&fixture["eval_loss"]), error);
+        self.check_loss(score.loss(), number(&fixture["eval_loss"]), error);
     }
 
     /// With the batch's statistics, as in training.

@@ -57,7 +57,7 @@ pub(super) fn gradient(logits: &[f32], labels: &[u32], n_classes: usize, batch_l
 }
 
 /// The index of the largest output; the first of equals.
-pub(super) fn best(row: &[f32]) -> usize {
+pub fn best_class(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
 }
 
@@ -65,5 +65,5 @@ fn score_one(row: &[f32], label: usize) -> Score {
     let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let total: f64 = row.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
     let loss = total.ln() + highest - f64::from(row[label]);
-    Score { loss_sum: loss, n_correct: usize::from(best(row) == label), n: 1 }
+    Score { loss_sum: loss, n_correct: usize::from(best_class(row) == label), n: 1 }
 }

@@ -49,31 +49,19 @@ impl Network {
         total_score(room)
     }
 
-    /// How well the network does on a batch, without training.
-    pub fn score(&self, values: &[f32], batch: &Batch, room: &mut Workspace) -> Score {
-        self.outputs(values, batch, room, |_, _| {});
-        total_score(room)
-    }
-
-    /// The network's outputs for each sample: the higher a class's number, the likelier it is.
-    pub fn predict(&self, values: &[f32], batch: &Batch, room: &mut Workspace) -> Vec<f32> {
-        let outputs = Mutex::new(vec![0.0; batch.len() * self.n_classes()]);
-        self.outputs(values, batch, room, |samples, logits| {
-            let mut outputs = outputs.lock().expect("no thread panicked");
-            outputs[samples.start * self.n_classes()..samples.end * self.n_classes()].copy_from_slice(logits);
-        });
-        outputs.into_inner().expect("no thread panicked")
-    }
-
-    fn outputs(&self, values: &[f32], batch: &Batch, room: &mut Workspace, take: impl Fn(Range<usize>, &[f32]) + Sync) {
+    /// The network's outputs for each sample (the higher a class's number, the likelier it is), and how well it did.
+    pub fn predict(&self, values: &[f32], batch: &Batch, room: &mut Workspace) -> (Vec<f32>, Score) {
         self.check(values, batch);
         room.prepare(self, values);
+        let outputs = Mutex::new(vec![0.0; batch.len() * self.n_classes()]);
         room.team.run(|member| {
             let mut space = room.spaces[member.rank].lock().expect("each thread has its own");
             let mut pass = Pass::new(self, values, batch, Mode::Test, member, room, &mut space);
             pass.up();
-            take(pass.samples.clone(), pass.logits());
+            let place = pass.samples.start * self.n_classes()..pass.samples.end * self.n_classes();
+            outputs.lock().expect("no thread panicked")[place].copy_from_slice(pass.logits());
         });
+        (outputs.into_inner().expect("no thread panicked"), total_score(room))
     }
 
     fn check(&self, values: &[f32], batch: &Batch) {

@@ -1,0 +1,332 @@
+//! `train` and `resume`: a model learns, visibly, and nothing is lost when it is stopped.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use nettorrent_engine::checkpoint::{Progress, load_weights};
+use nettorrent_engine::data::{Dataset, Part};
+use nettorrent_engine::job::{Job, build_network};
+use nettorrent_engine::model::{Network, Score, Workspace};
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::trainer::{StepReport, Trainer, evaluate};
+
+use crate::events::{Event, EventLog, Reason};
+use crate::interrupt::{self, Interrupt};
+use crate::memory::peak_rss_bytes;
+use crate::open::{data_spec, n_threads, open_data};
+use crate::progress::{Display, EpochLine, clock};
+use crate::run_folder::RunFolder;
+
+/// What `train` does when it is not told what to train.
+const DEMONSTRATION: &str = include_str!("../../../../jobs/digits.toml");
+
+/// Arguments of `train`.
+#[derive(Args)]
+pub(crate) struct TrainArguments {
+    /// The job file; without one, the demonstration on the embedded digits.
+    job: Option<PathBuf>,
+    /// Set any field of the job, for example `--set optimizer.lr=0.1`; may be given several times.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    settings: Vec<String>,
+    /// The data: a name (`nettorrent data list`) or a path.
+    #[arg(long, value_name = "NAME|PATH")]
+    data: Option<String>,
+    /// The model: a name (`nettorrent model list`) or a description file.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: Option<String>,
+    /// How often to go through the data.
+    #[arg(long)]
+    epochs: Option<u64>,
+    /// How many threads share a batch; 0 for as many as the machine has.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// The folder for this run [default: runs/MODEL-TIME].
+    #[arg(long, value_name = "FOLDER")]
+    run: Option<PathBuf>,
+    /// Start from these weights (safetensors) instead of random ones.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Print events as lines of JSON instead of a progress bar.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `resume`.
+#[derive(Args)]
+pub(crate) struct ResumeArguments {
+    /// The run's folder.
+    run: PathBuf,
+    /// Train to this many epochs instead of the job's.
+    #[arg(long)]
+    epochs: Option<u64>,
+    /// The checkpoint to go on from [default: the newest].
+    #[arg(long, value_name = "FOLDER")]
+    checkpoint: Option<PathBuf>,
+    /// Print events as lines of JSON instead of a progress bar.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `train`.
+pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
+    let job = job_of(arguments)?;
+    let train_set = open_data(&job, Part::Train)?;
+    let test_set = open_data(&job, Part::Test)?;
+    let spec = job.model_spec(train_set.shape(), train_set.classes().len())?;
+    let network = build_network(&job.model, &spec)?;
+    let mut trainer = Trainer::new(&job, &network, train_set.as_ref())?;
+    if let Some(path) = &arguments.weights {
+        trainer.set_values(load_weights(path, &network)?);
+    }
+    let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
+    Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?.train(trainer)
+}
+
+/// Runs `resume`.
+pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
+    let run = RunFolder::open(&arguments.run)?;
+    let settings: Vec<String> = arguments.epochs.iter().map(|epochs| format!("epochs={epochs}")).collect();
+    let job = run.job(&settings)?;
+    let network = run.network()?;
+    let checkpoint = arguments.checkpoint.clone().map_or_else(|| run.newest(), Ok)?;
+    let mut optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
+    let (values, progress) = run.load(&checkpoint, &network, &mut optimizer)?;
+    let train_set = open_data(&job, Part::Train)?;
+    let test_set = open_data(&job, Part::Test)?;
+    let trainer = Trainer::resume(&job, &network, train_set.as_ref(), values, optimizer, progress)?;
+    let session = Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?;
+    if trainer.is_finished() {
+        session.display.say(&format!(
+            "The run has done its {} epochs; train it further with `nettorrent resume {} --epochs N`.",
+            job.epochs,
+            session.run.path().display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    session.train(trainer)
+}
+
+/// The job with what the arguments say instead. The number of threads becomes definite, because results depend on it.
+fn job_of(arguments: &TrainArguments) -> anyhow::Result<Job> {
+    let mut job = match &arguments.job {
+        Some(path) => Job::open(path, &arguments.settings)?,
+        None => Job::parse("the demonstration", DEMONSTRATION, &arguments.settings)?,
+    };
+    if let Some(argument) = &arguments.data {
+        job.data = data_spec(argument, job.data);
+    }
+    if let Some(model) = &arguments.model {
+        job.model.clone_from(model);
+    }
+    job.epochs = arguments.epochs.unwrap_or(job.epochs).max(1);
+    job.threads = n_threads(arguments.threads.unwrap_or(job.threads));
+    // A run may be resumed from another folder, so its data must be found from there too.
+    if let Some(path) = &mut job.data.path {
+        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
+    }
+    Ok(job)
+}
+
+/// How often the display and the events are brought up to date.
+const REFRESH: Duration = Duration::from_millis(200);
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A run from its start, or from where it was taken up, to its end.
+struct Session<'a> {
+    job: &'a Job,
+    network: &'a Network,
+    run: RunFolder,
+    test_set: &'a dyn Dataset,
+    room: Workspace,
+    display: Display,
+    events: EventLog,
+    interrupt: Interrupt,
+    started: Instant,
+    pace: Pace,
+}
+
+/// How fast training goes.
+struct Pace {
+    /// Time spent training in the present epoch, and samples trained since the epoch (or the session) began.
+    training: Duration,
+    n_samples: usize,
+    shown: Instant,
+    told: Instant,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { training: Duration::ZERO, n_samples: 0, shown: Instant::now(), told: Instant::now() }
+    }
+
+    fn samples_per_s(&self) -> f64 {
+        self.n_samples as f64 / self.training.as_secs_f64().max(1e-9)
+    }
+}
+
+impl<'a> Session<'a> {
+    fn new(
+        job: &'a Job,
+        network: &'a Network,
+        run: RunFolder,
+        test_set: &'a dyn Dataset,
+        json: bool,
+    ) -> anyhow::Result<Self> {
+        let events = EventLog::append(&run.events(), json)?;
+        let room = Workspace::new(job.threads)?;
+        let (display, interrupt) = (Display::new(json), Interrupt::listen()?);
+        let (started, pace) = (Instant::now(), Pace::new());
+        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace })
+    }
+
+    fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
+        self.announce(&trainer)?;
+        let result = self.epochs(&mut trainer);
+        self.display.finish();
+        let Progress { epoch, step, .. } = *trainer.progress();
+        let failure = result.as_ref().err().map(|error| format!("{error:#}"));
+        let reason = match (&failure, trainer.is_finished()) {
+            (Some(failure), _) => Reason::Failed(failure),
+            (None, true) => Reason::Finished,
+            (None, false) => Reason::Interrupted,
+        };
+        let seconds = self.started.elapsed().as_secs_f64();
+        // If this line cannot be written, the error to tell is the one that came first.
+        let told = self.events.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes() });
+        result?;
+        told?;
+        let path = self.run.path().display();
+        if reason == Reason::Interrupted {
+            self.display.say(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
+            return Ok(ExitCode::from(interrupt::EXIT_CODE));
+        }
+        self.display.say(&format!("Finished in {}. The run is in {path}", clock(self.started.elapsed())));
+        self.display.say(&format!("Test it again with: nettorrent eval {path}"));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn announce(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
+        let Progress { epoch, step, .. } = *trainer.progress();
+        let (n_params, threads) = (self.network.n_params(), self.room.n_threads());
+        self.display.say(&format!(
+            "{} with {} parameters on {} samples, {} thread{}; the run is in {}",
+            self.job.model,
+            indicatif::HumanCount(n_params as u64),
+            indicatif::HumanCount(trainer.n_samples() as u64),
+            threads,
+            if threads == 1 { "" } else { "s" },
+            self.run.path().display()
+        ));
+        if step > 0 {
+            self.display.say(&format!("Going on after step {step}."));
+        }
+        self.events.write(&Event::Start {
+            run: self.run.path(),
+            model: &self.job.model,
+            n_params,
+            n_train: trainer.n_samples(),
+            n_test: self.test_set.len(),
+            threads,
+            seed: self.job.seed,
+            epoch,
+            step,
+            version: env!("CARGO_PKG_VERSION"),
+        })
+    }
+
+    fn epochs(&mut self, trainer: &mut Trainer<'_>) -> anyhow::Result<()> {
+        while !trainer.is_finished() {
+            let Progress { epoch, epoch_n, .. } = *trainer.progress();
+            self.display.begin(epoch + 1, self.job.epochs, trainer.n_samples(), epoch_n);
+            self.pace = Pace::new();
+            loop {
+                if self.interrupt.is_set() {
+                    return self.save(trainer);
+                }
+                let began = Instant::now();
+                let report = trainer.step(&mut self.room)?;
+                self.pace.training += began.elapsed();
+                self.pace.n_samples += report.score.n;
+                if let Some(score) = report.epoch_score {
+                    self.finish_epoch(trainer, score, report.lr)?;
+                    break;
+                }
+                self.show(trainer, &report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, trainer: &Trainer<'_>, report: &StepReport) -> anyhow::Result<()> {
+        let score = trainer.progress().epoch_score();
+        let samples_per_s = self.pace.samples_per_s();
+        if self.pace.shown.elapsed() > REFRESH {
+            self.pace.shown = Instant::now();
+            let epochs_left = self.job.epochs - trainer.progress().epoch;
+            let samples_left = (epochs_left as usize * trainer.n_samples()).saturating_sub(score.n);
+            let left = Duration::from_secs_f64(samples_left as f64 / samples_per_s);
+            self.display.advance(score.n, score.loss(), score.accuracy(), samples_per_s, left);
+        }
+        if self.pace.told.elapsed() > EVENT_INTERVAL {
+            self.pace.told = Instant::now();
+            self.events.write(&Event::Progress {
+                epoch: trainer.progress().epoch + 1,
+                step: trainer.progress().step,
+                loss: score.loss(),
+                accuracy: score.accuracy(),
+                lr: report.lr,
+                samples_per_s,
+                seconds: self.started.elapsed().as_secs_f64(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish_epoch(&mut self, trainer: &Trainer<'_>, train: Score, lr: f32) -> anyhow::Result<()> {
+        let Progress { epoch, step, .. } = *trainer.progress();
+        // Saved first: the test may be interrupted, the epoch's work is kept.
+        let every = self.job.checkpoint.every;
+        if trainer.is_finished() || every > 0 && epoch.is_multiple_of(every) {
+            self.save(trainer)?;
+        }
+        self.display.testing();
+        let began = Instant::now();
+        let interrupt = self.interrupt.clone();
+        let test =
+            evaluate(self.network, trainer.values(), self.test_set, self.job.batch, &mut self.room, |_, _, _| {
+                !interrupt.is_set()
+            })?;
+        let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());
+        self.display.epoch(&EpochLine {
+            epoch,
+            epochs: self.job.epochs,
+            train_loss: train.loss(),
+            train_accuracy: train.accuracy(),
+            test_loss: test.loss(),
+            test_accuracy: test.accuracy(),
+            samples_per_s,
+            seconds,
+        });
+        self.events.write(&Event::Epoch {
+            epoch,
+            step,
+            train_loss: train.loss(),
+            train_accuracy: train.accuracy(),
+            test_loss: test.loss(),
+            test_accuracy: test.accuracy(),
+            lr,
+            samples_per_s,
+            seconds,
+            test_seconds: began.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
+        let Progress { epoch, step, .. } = *trainer.progress();
+        let path = self.run.save(self.network, trainer, self.job.checkpoint.keep)?;
+        self.events.write(&Event::Checkpoint { path: &path, epoch, step })
+    }
+}

@@ -1,0 +1,80 @@
+//! What happened in a run, as lines of JSON: in the run's folder for later, on standard output for other programs.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+/// One thing that happened.
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub(crate) enum Event<'a> {
+    /// Training begins, or goes on.
+    Start {
+        run: &'a Path,
+        model: &'a str,
+        n_params: usize,
+        n_train: usize,
+        n_test: usize,
+        threads: usize,
+        seed: u64,
+        epoch: u64,
+        step: u64,
+        version: &'a str,
+    },
+    /// Once a second while an epoch goes on.
+    Progress { epoch: u64, step: u64, loss: f64, accuracy: f64, lr: f32, samples_per_s: f64, seconds: f64 },
+    /// An epoch is done and was tested. `seconds` counts training only.
+    Epoch {
+        epoch: u64,
+        step: u64,
+        train_loss: f64,
+        train_accuracy: f64,
+        test_loss: f64,
+        test_accuracy: f64,
+        lr: f32,
+        samples_per_s: f64,
+        seconds: f64,
+        test_seconds: f64,
+    },
+    /// A checkpoint is whole on the disk.
+    Checkpoint { path: &'a Path, epoch: u64, step: u64 },
+    /// Training ends.
+    Stop { reason: Reason<'a>, epoch: u64, step: u64, seconds: f64, peak_rss_bytes: Option<u64> },
+}
+
+/// Why training ends.
+#[derive(Clone, Copy, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reason<'a> {
+    Finished,
+    Interrupted,
+    Failed(&'a str),
+}
+
+/// Where events go.
+pub(crate) struct EventLog {
+    file: File,
+    to_stdout: bool,
+}
+
+impl EventLog {
+    /// Appends to a run's file; `to_stdout` also prints each line.
+    pub(crate) fn append(path: &Path, to_stdout: bool) -> anyhow::Result<Self> {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { file, to_stdout })
+    }
+
+    /// Writes one event, as one line.
+    pub(crate) fn write(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(event).expect("events are plain data");
+        line.push('\n');
+        if self.to_stdout {
+            print!("{line}");
+        }
+        self.file.write_all(line.as_bytes()).context("cannot write the run's events")
+    }
+}

@@ -1,0 +1,92 @@
+//! The line at the bottom of the terminal that shows how training goes, and the lines above it for what is done.
+
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+
+/// A progress bar over the samples of an epoch. Where there is no terminal, only finished epochs are printed.
+pub(crate) struct Display {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+/// What an epoch was like.
+pub(crate) struct EpochLine {
+    pub epoch: u64,
+    pub epochs: u64,
+    pub train_loss: f64,
+    pub train_accuracy: f64,
+    pub test_loss: f64,
+    pub test_accuracy: f64,
+    pub samples_per_s: f64,
+    pub seconds: f64,
+}
+
+impl Display {
+    /// A display, or nothing at all if `quiet` (then other programs read standard output).
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
+        let style = ProgressStyle::with_template("{prefix} {bar:24.cyan/dim} {msg}");
+        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        Self { bar, quiet }
+    }
+
+    /// Prints a line above the bar.
+    pub(crate) fn say(&self, line: &str) {
+        if self.quiet {
+            return;
+        }
+        self.bar.suspend(|| println!("{line}"));
+    }
+
+    /// A new epoch of so many samples begins.
+    pub(crate) fn begin(&self, epoch: u64, epochs: u64, n_samples: usize, done: usize) {
+        self.bar.set_length(n_samples as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_prefix(format!("epoch {epoch}/{epochs}"));
+    }
+
+    /// Shows how the epoch goes.
+    pub(crate) fn advance(&self, done: usize, loss: f64, accuracy: f64, samples_per_s: f64, left: Duration) {
+        self.bar.set_position(done as u64);
+        self.bar.set_message(format!(
+            "loss {loss:.4}  accuracy {:.2} %  {} samples/s  {} left",
+            100.0 * accuracy,
+            HumanCount(samples_per_s as u64),
+            clock(left)
+        ));
+    }
+
+    /// Shows that testing goes on.
+    pub(crate) fn testing(&self) {
+        self.bar.set_message("testing");
+    }
+
+    /// Prints a finished epoch.
+    pub(crate) fn epoch(&self, line: &EpochLine) {
+        let width = line.epochs.to_string().len();
+        self.say(&format!(
+            "epoch {:>width$}/{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %   {} samples/s  {:.1} s",
+            line.epoch,
+            line.epochs,
+            line.train_loss,
+            100.0 * line.train_accuracy,
+            line.test_loss,
+            100.0 * line.test_accuracy,
+            HumanCount(line.samples_per_s as u64),
+            line.seconds,
+        ));
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// `1:02:03` or `4:05`.
+pub(crate) fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}

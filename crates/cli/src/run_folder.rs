@@ -1,0 +1,168 @@
+//! A run's folder: the job as it was run, the model's description, the events, and the checkpoints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, bail};
+use nettorrent_engine::checkpoint::{self, Progress};
+use nettorrent_engine::job::{Job, build_network, read_toml};
+use nettorrent_engine::model::{ModelSpec, Network};
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::trainer::Trainer;
+
+const JOB_FILE: &str = "job.toml";
+const MODEL_FILE: &str = "model.toml";
+const EVENTS_FILE: &str = "events.jsonl";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// The folder of one run.
+pub(crate) struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// A new one: at this path, or under `runs/` with the model's name and the time.
+    pub(crate) fn create(path: Option<&Path>, job: &Job, model: &ModelSpec) -> anyhow::Result<Self> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => free_name(&job.model),
+        };
+        if path.join(JOB_FILE).exists() {
+            let shown = path.display();
+            bail!("{shown} holds a run already; go on with it by `nettorrent resume {shown}`, or choose another --run");
+        }
+        let run = Self { path };
+        let create = || -> anyhow::Result<()> {
+            fs::create_dir_all(run.path.join(CHECKPOINTS))?;
+            checkpoint::write_file(&run.path.join(MODEL_FILE), toml::to_string(model)?.as_bytes())?;
+            checkpoint::write_file(&run.path.join(JOB_FILE), toml::to_string(job)?.as_bytes())?;
+            Ok(())
+        };
+        create().with_context(|| format!("cannot make the run's folder {}", run.path.display()))?;
+        Ok(run)
+    }
+
+    /// One that exists.
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        if !path.join(JOB_FILE).is_file() {
+            let shown = path.display();
+            bail!(
+                "{shown} is no run: it has no {JOB_FILE}; runs are the folders that `nettorrent train` makes, under runs/"
+            );
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn events(&self) -> PathBuf {
+        self.path.join(EVENTS_FILE)
+    }
+
+    pub(crate) fn job(&self, settings: &[String]) -> anyhow::Result<Job> {
+        Ok(Job::open(&self.path.join(JOB_FILE), settings)?)
+    }
+
+    pub(crate) fn network(&self) -> anyhow::Result<Network> {
+        let path = self.path.join(MODEL_FILE);
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.display().to_string();
+        let spec: ModelSpec = read_toml(&name, &text)?;
+        Ok(build_network(&name, &spec)?)
+    }
+
+    /// The checkpoints that are whole, oldest first.
+    pub(crate) fn checkpoints(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let folder = self.path.join(CHECKPOINTS);
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            // Numbers are padded, so that the order of names is the order of steps; what is half written has another name.
+            if name.starts_with("step-") {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// The newest checkpoint.
+    pub(crate) fn newest(&self) -> anyhow::Result<PathBuf> {
+        let shown = self.path.display();
+        self.checkpoints()?.pop().with_context(|| format!("the run {shown} has no checkpoint yet; start it anew"))
+    }
+
+    /// Saves a trainer's state and removes what is older than the newest `keep`.
+    pub(crate) fn save(&self, network: &Network, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(CHECKPOINTS).join(format!("step-{:010}", trainer.progress().step));
+        if !path.exists() {
+            checkpoint::save(&path, network, trainer.values(), trainer.optimizer(), trainer.progress())?;
+        }
+        let all = self.checkpoints()?;
+        for old in &all[..all.len().saturating_sub(keep)] {
+            fs::remove_dir_all(old).with_context(|| format!("cannot remove the old checkpoint {}", old.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Reads a checkpoint of this run.
+    pub(crate) fn load(
+        &self,
+        checkpoint: &Path,
+        network: &Network,
+        optimizer: &mut Optimizer,
+    ) -> anyhow::Result<(Vec<f32>, Progress)> {
+        checkpoint::load(checkpoint, network, optimizer).with_context(|| {
+            let others = self.checkpoints().unwrap_or_default();
+            let others: Vec<String> =
+                others.iter().filter(|other| *other != checkpoint).map(|other| other.display().to_string()).collect();
+            match others.as_slice() {
+                [] => "cannot read the run's only checkpoint".to_owned(),
+                _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
+            }
+        })
+    }
+}
+
+/// A name that is not taken: the model and the time, and a number if need be.
+fn free_name(model: &str) -> PathBuf {
+    let stem = Path::new(model).file_stem().unwrap_or_default().to_string_lossy().replace([':', ','], "-");
+    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let plain = format!("{stem}-{}", date_and_time(seconds));
+    let names = (1_u32..).map(|n| if n == 1 { plain.clone() } else { format!("{plain}-{n}") });
+    let mut paths = names.map(|name| Path::new("runs").join(name));
+    paths.find(|path| !path.exists()).expect("there are names enough")
+}
+
+/// `20261115-024500`, in UTC.
+fn date_and_time(unix_seconds: u64) -> String {
+    let (days, rest) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    // The civil calendar in years that begin in March, so that the leap day comes last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date_and_time;
+
+    #[test]
+    fn dates_are_right() {
+        assert_eq!(date_and_time(0), "19700101-000000");
+        assert_eq!(date_and_time(951_782_399), "20000228-235959");
+        assert_eq!(date_and_time(951_782_400), "20000229-000000");
+        assert_eq!(date_and_time(1_794_710_700), "20261115-024500");
+    }
+}

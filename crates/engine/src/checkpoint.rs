@@ -1,0 +1,179 @@
+//! Checkpoints: the model in PyTorch's names and layouts, and beside it what is needed to go on as if nothing had happened.
+//!
+//! A checkpoint is a folder with two files in the safetensors format: `model.safetensors`, which any program of that world
+//! can read, and `state.safetensors` with the optimizer's memories and the place in the run. It is written beside its final
+//! place under another name, synced, and renamed: it is there whole or not at all.
+
+mod atomic;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Network, Score};
+use crate::optimizer::Optimizer;
+
+pub use atomic::{write_file, write_folder};
+pub use weights::{load_weights, save_weights, weights_from_bytes, weights_to_bytes};
+
+/// The model's file in a checkpoint.
+pub const MODEL_FILE: &str = "model.safetensors";
+const STATE_FILE: &str = "state.safetensors";
+const FORMAT: &str = "nettorrent-state/1";
+const FORMAT_KEY: &str = "format";
+const PROGRESS_KEY: &str = "progress";
+const OPTIMIZER_STEPS_KEY: &str = "optimizer_steps";
+
+/// Where a run stands. All randomness is a function of the job's seed and these numbers, so they are the random state too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// The job's seed.
+    pub seed: u64,
+    /// Steps taken.
+    pub step: u64,
+    /// Epochs finished.
+    pub epoch: u64,
+    /// Batches of the present epoch done.
+    pub batch: usize,
+    /// How the present epoch went so far.
+    pub epoch_loss_sum: f64,
+    /// See `epoch_loss_sum`.
+    pub epoch_n_correct: usize,
+    /// See `epoch_loss_sum`.
+    pub epoch_n: usize,
+}
+
+impl Progress {
+    /// How the present epoch went so far.
+    pub fn epoch_score(&self) -> Score {
+        Score { loss_sum: self.epoch_loss_sum, n_correct: self.epoch_n_correct, n: self.epoch_n }
+    }
+
+    pub(crate) fn set_epoch_score(&mut self, score: Score) {
+        self.epoch_loss_sum = score.loss_sum;
+        self.epoch_n_correct = score.n_correct;
+        self.epoch_n = score.n;
+    }
+}
+
+/// What went wrong with a checkpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// Reading failed.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Writing failed; what was there before is still there.
+    #[error("cannot write {}: {source}; earlier checkpoints are untouched{}", path.display(), full_disk_hint(source))]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{}: {problem}", path.display())]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+}
+
+fn full_disk_hint(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            "; make room on the disk and resume the run"
+        }
+        _ => "",
+    }
+}
+
+impl CheckpointError {
+    pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), problem: problem.into() }
+    }
+}
+
+/// Writes a checkpoint as a folder, which must not exist yet.
+pub fn save(
+    folder: &Path,
+    network: &Network,
+    values: &[f32],
+    optimizer: &Optimizer,
+    progress: &Progress,
+) -> Result<(), CheckpointError> {
+    let model = weights_to_bytes(network, values);
+    let state = state_to_bytes(optimizer, progress);
+    write_folder(folder, &[(MODEL_FILE, &model), (STATE_FILE, &state)])
+}
+
+/// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its memories back.
+pub fn load(
+    folder: &Path,
+    network: &Network,
+    optimizer: &mut Optimizer,
+) -> Result<(Vec<f32>, Progress), CheckpointError> {
+    let values = load_weights(&folder.join(MODEL_FILE), network)?;
+    let path = folder.join(STATE_FILE);
+    let bytes = std::fs::read(&path).map_err(|source| CheckpointError::Read { path: path.clone(), source })?;
+    let progress = state_from_bytes(&path, &bytes, optimizer)?;
+    Ok((values, progress))
+}
+
+fn state_to_bytes(optimizer: &Optimizer, progress: &Progress) -> Vec<u8> {
+    let (n_steps, memories) = optimizer.state();
+    let memories: Vec<(&str, Vec<u8>)> =
+        memories.map(|(name, memory)| (name, memory.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
+    let views = memories.iter().map(|(name, bytes)| {
+        let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes).expect("as many bytes as it says");
+        (*name, view)
+    });
+    let metadata = [
+        (FORMAT_KEY, FORMAT.to_owned()),
+        (PROGRESS_KEY, serde_json::to_string(progress).expect("plain numbers can be written")),
+        (OPTIMIZER_STEPS_KEY, n_steps.to_string()),
+    ];
+    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    safetensors::serialize(views, Some(metadata)).expect("the names differ and the sizes are right")
+}
+
+fn state_from_bytes(path: &Path, bytes: &[u8], optimizer: &mut Optimizer) -> Result<Progress, CheckpointError> {
+    let damaged = |why: String| {
+        CheckpointError::malformed(path, format!("{why}; use an earlier checkpoint, or start from the model alone"))
+    };
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(format!("damaged ({error})")))?;
+    let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(format!("damaged ({error})")))?;
+    let metadata: BTreeMap<&String, &String> = header.metadata().iter().flatten().collect();
+    let field = |key: &str| {
+        let found = metadata.iter().find(|(name, _)| name.as_str() == key);
+        found.map(|(_, value)| value.as_str()).ok_or_else(|| damaged(format!("`{key}` is missing")))
+    };
+    if field(FORMAT_KEY)? != FORMAT {
+        let found = field(FORMAT_KEY)?;
+        return Err(CheckpointError::malformed(
+            path,
+            format!("its format is {found}, and this program reads {FORMAT}"),
+        ));
+    }
+    let progress =
+        serde_json::from_str(field(PROGRESS_KEY)?).map_err(|error| damaged(format!("bad progress: {error}")))?;
+    let n_steps = field(OPTIMIZER_STEPS_KEY)?.parse().map_err(|_| damaged("bad number of steps".into()))?;
+    let memory = |name: &str| {
+        let tensor = tensors.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32)?;
+        Some(tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    };
+    if !optimizer.restore(n_steps, memory) {
+        return Err(CheckpointError::malformed(path, "it was written by another optimizer than the job's"));
+    }
+    Ok(progress)
+}

@@ -1,0 +1,80 @@
+//! Reading files and folders with errors that name them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::DataError;
+
+/// The whole of a file. Only regular files are read: a pipe or a device would never end.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
+    let (mut file, n_bytes) = open(path)?;
+    // The length is the file's real one, not one that the file claims, so it is safe to reserve.
+    let mut bytes = Vec::with_capacity(n_bytes as usize);
+    file.read_to_end(&mut bytes).map_err(|source| DataError::read(path, source))?;
+    Ok(bytes)
+}
+
+/// An opened regular file and its length in bytes.
+pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
+    let file = File::open(path).map_err(|source| DataError::read(path, source))?;
+    let metadata = file.metadata().map_err(|source| DataError::read(path, source))?;
+    if metadata.is_dir() {
+        return Err(DataError::malformed(path, "expected a file, found a folder"));
+    }
+    if !metadata.is_file() {
+        return Err(DataError::malformed(path, "expected a regular file, found a device or a pipe"));
+    }
+    Ok((file, metadata.len()))
+}
+
+/// What lies in a folder, sorted by name, since the system lists it in any order. Hidden entries are left out.
+pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
+    let entries = std::fs::read_dir(folder).map_err(|source| DataError::read(folder, source))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|source| DataError::read(folder, source))?.path();
+        if !name_of(&path).starts_with('.') {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The last part of a path, for people and for comparing with known names.
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The first of these names that is a file in the folder.
+pub(crate) fn first_file(folder: &Path, names: &[String]) -> Option<PathBuf> {
+    names.iter().map(|name| folder.join(name)).find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_file, list, name_of, read};
+
+    #[test]
+    fn a_folder_is_listed_in_order_without_hidden_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", ".hidden", "a"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let names: Vec<String> = list(folder.path()).unwrap().iter().map(|path| name_of(path)).collect();
+        assert_eq!(names, ["a", "b"]);
+        let found = first_file(folder.path(), &["c".to_owned(), "b".to_owned()]).unwrap();
+        assert_eq!(read(&found).unwrap(), b"b");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("found a folder"));
+        assert!(read(&folder.path().join("none")).unwrap_err().to_string().contains("none"));
+        assert!(list(&folder.path().join("none")).unwrap_err().to_string().contains("none"));
+        #[cfg(unix)]
+        assert!(read(std::path::Path::new("/dev/zero")).unwrap_err().to_string().contains("device"));
+    }
+}

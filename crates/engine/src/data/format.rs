@@ -1,0 +1,208 @@
+//! The formats that can be read, and how one is recognised.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DataError, Part, cifar, files, folders, idx, images, names, wav};
+
+/// How a data set is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Format {
+    /// Find out.
+    #[default]
+    Auto,
+    /// The binary version of CIFAR-10.
+    Cifar10,
+    /// A table as text.
+    Csv,
+    /// The digits embedded in the program.
+    Digits,
+    /// IDX files, as of MNIST.
+    Idx,
+    /// A folder of pictures for each class.
+    Images,
+    /// Recordings.
+    Wav,
+}
+
+/// All formats by name, sorted.
+const FORMATS: [(&str, Format); 7] = [
+    ("auto", Format::Auto),
+    ("cifar10", Format::Cifar10),
+    ("csv", Format::Csv),
+    ("digits", Format::Digits),
+    ("idx", Format::Idx),
+    ("images", Format::Images),
+    ("wav", Format::Wav),
+];
+
+impl FromStr for Format {
+    type Err = DataError;
+
+    fn from_str(text: &str) -> Result<Self, DataError> {
+        let found = FORMATS.iter().find(|(name, _)| *name == text);
+        found
+            .map(|&(_, format)| format)
+            .ok_or_else(|| DataError::Setting(names::unknown("data format", text, &FORMATS.map(|(name, _)| name))))
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = FORMATS.iter().find(|(_, format)| format == self);
+        f.write_str(found.map_or("", |&(name, _)| name))
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = DataError;
+
+    fn try_from(text: String) -> Result<Self, DataError> {
+        text.parse()
+    }
+}
+
+impl From<Format> for String {
+    fn from(format: Format) -> Self {
+        format.to_string()
+    }
+}
+
+/// Finds out the format of a file or folder by what is there.
+pub fn detect(path: &Path) -> Result<Format, DataError> {
+    let metadata = std::fs::metadata(path).map_err(|source| DataError::read(path, source))?;
+    if !metadata.is_dir() {
+        if has_extension(path, &["csv", "tsv", "txt"]) {
+            return Ok(Format::Csv);
+        }
+        let problem = "is a file of no known format: a .csv file was looked for; all other formats are folders, so name \
+                       the folder, or set `format`";
+        return Err(DataError::malformed(path, problem));
+    }
+    if cifar::is_here(path) {
+        return Ok(Format::Cifar10);
+    }
+    if idx::has_part(path, Part::Train) || idx::has_part(path, Part::Test) {
+        return Ok(Format::Idx);
+    }
+    let train = folders::part_folder(path, Part::Train).unwrap_or_else(|| path.to_owned());
+    if let Some(format) = by_names(&train)? {
+        return Ok(format);
+    }
+    // Last, for a set of pictures or recordings often has a table about itself lying beside them.
+    if csv_files(path).is_ok() {
+        return Ok(Format::Csv);
+    }
+    let problem = "holds no data set of a known format; looked for: data_batch_1.bin to 5 and test_batch.bin (cifar10); \
+                   train.csv or one .csv file (csv); train-images-idx3-ubyte and its like, with or without .gz (idx); a \
+                   folder of .jpg or .png pictures for each class, perhaps inside train/ and val/ (images); .wav files \
+                   in a folder for each class, or named <class>_<anything>.wav (wav)";
+    Err(DataError::malformed(path, problem))
+}
+
+/// The table to train on, and the one to test with if it is apart.
+pub(crate) fn csv_files(path: &Path) -> Result<(PathBuf, Option<PathBuf>), DataError> {
+    if !path.is_dir() {
+        return Ok((path.to_owned(), None));
+    }
+    let train = path.join("train.csv");
+    if train.is_file() {
+        return Ok((train, Some(path.join("test.csv")).filter(|test| test.is_file())));
+    }
+    let mut tables = files::list(path)?;
+    tables.retain(|path| path.is_file() && has_extension(path, &["csv", "tsv"]));
+    match tables.len() {
+        1 => Ok((tables.remove(0), None)),
+        n => {
+            let problem = format!("holds {n} tables; expected train.csv (and test.csv), or just one .csv file");
+            Err(DataError::malformed(path, problem))
+        }
+    }
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
+    extensions.contains(&extension.as_str())
+}
+
+/// Recordings or pictures, by the names in a folder and in the folders inside it, up to the first that says it.
+fn by_names(folder: &Path) -> Result<Option<Format>, DataError> {
+    let entries = files::list(folder)?;
+    if entries.iter().any(|path| wav::is_wav(path)) {
+        return Ok(Some(Format::Wav));
+    }
+    // Pictures need a folder for each class: those that lie about say nothing of their class.
+    for inside in entries.iter().filter(|path| path.is_dir()) {
+        let paths = files::list(inside)?;
+        if paths.iter().any(|path| wav::is_wav(path)) {
+            return Ok(Some(Format::Wav));
+        }
+        if paths.iter().any(|path| images::has_image_name(path)) {
+            return Ok(Some(Format::Images));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FORMATS, Format, detect};
+
+    fn make(names: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for name in names {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn each_format_is_recognised() {
+        for (names, format) in [
+            (["data_batch_1.bin", "batches.meta.txt"], Format::Cifar10),
+            (["cifar-10-batches-bin/test_batch.bin", "x"], Format::Cifar10),
+            (["train.csv", "test.csv"], Format::Csv),
+            (["iris.csv", "readme.md"], Format::Csv),
+            (["t10k-images.idx3-ubyte", "t10k-labels.idx1-ubyte"], Format::Idx),
+            (["train/a/1.JPEG", "val/a/2.JPEG"], Format::Images),
+            (["a/1.png", "b/1.png"], Format::Images),
+            (["train/a/1.JPEG", "noise.csv"], Format::Images),
+            (["0_x.wav", "README.md"], Format::Wav),
+            (["yes/1.wav", "no/1.wav"], Format::Wav),
+            (["train/yes/1.wav", "test/yes/1.wav"], Format::Wav),
+            (["code/a.py", "recordings/0_x.wav"], Format::Wav),
+        ] {
+            assert_eq!(detect(make(&names).path()).unwrap(), format, "{names:?}");
+        }
+        let root = make(&["table.TSV"]);
+        assert_eq!(detect(&root.path().join("table.TSV")).unwrap(), Format::Csv);
+    }
+
+    #[test]
+    fn what_is_not_recognised_lists_what_was_looked_for() {
+        for names in [["a.png", "b.png"], ["x/y", "z"], ["a.csv", "b.csv"]] {
+            let root = make(&names);
+            let error = detect(root.path()).unwrap_err().to_string();
+            assert!(error.contains("looked for") && error.contains("(idx)"), "{error}");
+        }
+        let root = make(&["model.onnx"]);
+        assert!(detect(&root.path().join("model.onnx")).unwrap_err().to_string().contains("name the folder"));
+        assert!(detect(&root.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn formats_have_names() {
+        assert!(FORMATS.is_sorted());
+        for (name, format) in FORMATS {
+            assert_eq!((format.to_string(), name.parse::<Format>().unwrap()), (name.to_owned(), format));
+        }
+        let error = serde_json::from_str::<Format>("\"image\"").unwrap_err().to_string();
+        assert!(error.contains("Did you mean `images`?"), "{error}");
+    }
+}

@@ -1,0 +1,297 @@
+//! A folder of JPEG and PNG pictures for each class, decoded as they are asked for and never held in memory.
+//!
+//! The shorter side of a picture is brought to `resize` pixels and the middle `size` by `size` is kept. The first bytes of
+//! a file decide how it is decoded, not its name.
+
+use std::ffi::OsStr;
+use std::io::Cursor;
+use std::path::Path;
+
+use image::imageops::{self, FilterType};
+use image::{DynamicImage, GenericImageView, ImageFormat, ImageReader, Limits};
+use rayon::prelude::*;
+
+use super::folders::{self, Layout, Listing};
+use super::in_memory::{ByteTable, Normalisation};
+use super::{Batch, DataError, Dataset, Part, Tone, check_indices, files};
+
+const N_CHANNELS: usize = 3;
+
+/// Pictures beyond this are refused before they are decoded: a small file can claim a picture that fills the memory.
+const MAX_SIDE: u32 = 1 << 15;
+const MAX_DECODED_BYTES: u64 = 1 << 29;
+
+/// Files that lie beside pictures and are none. Anything else in a class folder is taken for a picture, and named when
+/// it turns out not to be one.
+const NOT_IMAGES: [&str; 14] =
+    ["csv", "db", "gz", "html", "ini", "json", "log", "md", "py", "tar", "txt", "xml", "yaml", "zip"];
+
+/// The size that pictures are brought to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// The shorter side after resizing.
+    pub resize: usize,
+    /// The side of the square that is cut out of the middle.
+    pub size: usize,
+}
+
+/// Pictures on disk.
+#[derive(Clone, Debug)]
+pub struct ImageFolder {
+    listing: Listing,
+    framing: Framing,
+    shape: [usize; 3],
+    table: ByteTable,
+}
+
+impl ImageFolder {
+    /// The pictures of a listing.
+    pub(crate) fn new(listing: Listing, framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
+        let Framing { resize, size } = framing;
+        if size == 0 || size > resize || resize > MAX_SIDE as usize {
+            return Err(DataError::Setting(format!(
+                "pictures cannot be cut to {size} pixels after resizing to {resize}; `size` must be at least 1 and at \
+                 most `resize`, and that at most {MAX_SIDE}"
+            )));
+        }
+        normalisation.check(N_CHANNELS)?;
+        let table = ByteTable::new(normalisation, N_CHANNELS);
+        Ok(Self { listing, framing, shape: [size, size, N_CHANNELS], table })
+    }
+}
+
+impl Dataset for ImageFolder {
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.listing.classes
+    }
+
+    fn labels(&self) -> &[u32] {
+        &self.listing.labels
+    }
+
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let pixels = toned(frame(&decode(path, &files::read(path)?)?, self.framing), tone);
+        let mut values = Vec::with_capacity(pixels.len());
+        self.table.extend(&mut values, &pixels);
+        Ok(values)
+    }
+
+    /// Decodes in parallel, on the pool that the caller runs in.
+    fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
+        check_indices(indices, self.len())?;
+        let samples: Vec<Vec<f32>> = indices
+            .par_iter()
+            .map(|&index| self.picture(&self.listing.path(index), Tone::AsIs))
+            .collect::<Result<_, DataError>>()?;
+        let labels = indices.iter().map(|&index| self.listing.labels[index]).collect();
+        Ok(Batch { inputs: samples.concat(), labels })
+    }
+}
+
+/// The pictures of one part of a set; all of them where the set has no parts.
+pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
+    folders::list_part(root, part, |_| Ok(Layout::Folders), may_be_image)
+}
+
+fn may_be_image(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    path.is_file() && NOT_IMAGES.binary_search(&extension.as_str()).is_err()
+}
+
+/// Whether a name ends like a picture that can be decoded.
+pub(crate) fn has_image_name(path: &Path) -> bool {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();
+    ["jpeg", "jpg", "png"].contains(&extension.as_str())
+}
+
+/// Decodes a file by its content.
+fn decode(path: &Path, bytes: &[u8]) -> Result<DynamicImage, DataError> {
+    let format = match image::guess_format(bytes) {
+        Ok(format @ (ImageFormat::Jpeg | ImageFormat::Png)) => format,
+        Ok(other) => {
+            let problem = format!("is a {other:?} picture; only JPEG and PNG are understood: convert it");
+            return Err(DataError::malformed(path, problem));
+        }
+        Err(_) => {
+            let problem = "is no JPEG or PNG picture, going by its first bytes; remove it from the class folder";
+            return Err(DataError::malformed(path, problem));
+        }
+    };
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(MAX_DECODED_BYTES);
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    reader.limits(limits);
+    let decoded = reader.decode().map_err(|error| {
+        DataError::malformed(path, format!("cannot be decoded ({error}); fetch it again or remove it"))
+    })?;
+    match decoded.dimensions() {
+        (0, _) | (_, 0) => Err(DataError::malformed(path, "is a picture without pixels; remove it")),
+        _ => Ok(decoded),
+    }
+}
+
+/// The middle of a picture at the wanted size, three bytes a pixel.
+///
+/// The middle is cut out before resizing, not after: the result is the same but for rounding, it is less work, and a
+/// picture of one pixel by many thousands does not become enormous on the way.
+fn frame(picture: &DynamicImage, Framing { resize, size }: Framing) -> Vec<u8> {
+    let (width, height) = picture.dimensions();
+    let shorter = width.min(height);
+    let side = (f64::from(shorter) * size as f64 / resize as f64).round().clamp(1.0, f64::from(shorter)) as u32;
+    let middle = picture.crop_imm((width - side) / 2, (height - side) / 2, side, side).into_rgb8();
+    if side as usize == size {
+        return middle.into_raw();
+    }
+    imageops::resize(&middle, size as u32, size as u32, FilterType::Triangle).into_raw()
+}
+
+/// One picture at exactly this size: in colour with three channels, in grey with one.
+pub(crate) fn read_at(path: &Path, [height, width, channels]: [usize; 3], tone: Tone) -> Result<Vec<u8>, DataError> {
+    let picture = decode(path, &files::read(path)?)?;
+    let (width, height) = (width as u32, height as u32);
+    let resized = picture.resize_exact(width, height, FilterType::Triangle);
+    match channels {
+        1 => Ok(toned(resized.into_luma8().into_raw(), tone)),
+        N_CHANNELS => Ok(toned(resized.into_rgb8().into_raw(), tone)),
+        _ => Err(DataError::malformed(path, format!("has no {channels} channels, as the samples of this set have"))),
+    }
+}
+
+fn toned(mut pixels: Vec<u8>, tone: Tone) -> Vec<u8> {
+    if tone == Tone::Inverted {
+        pixels.iter_mut().for_each(|pixel| *pixel = 255 - *pixel);
+    }
+    pixels
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use image::{GrayImage, Rgb, RgbImage};
+
+    use super::{Framing, ImageFolder, NOT_IMAGES, decode, frame, list};
+    use crate::data::in_memory::Normalisation;
+    use crate::data::{Dataset, Part};
+    use crate::rng::Rng;
+
+    fn make() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["train/cat", "train/dog", "val/cat", "val/dog"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let picture = |width, height| RgbImage::from_fn(width, height, |x, y| Rgb([x as u8, y as u8, 200]));
+        let path = |name: &str| root.path().join(name);
+        picture(8, 8).save(path("train/cat/a.png")).unwrap();
+        picture(20, 10).save(path("train/cat/b.jpg")).unwrap();
+        // A PNG that calls itself JPEG, and a grey one without a name.
+        picture(12, 8).save(path("x.png")).unwrap();
+        std::fs::rename(path("x.png"), path("train/dog/c.JPEG")).unwrap();
+        GrayImage::from_pixel(9, 30, image::Luma([51])).save(path("x.png")).unwrap();
+        std::fs::rename(path("x.png"), path("val/dog/d")).unwrap();
+        picture(8, 8).save(path("val/cat/e.png")).unwrap();
+        std::fs::write(path("train/cat/notes.TXT"), "not a picture").unwrap();
+        std::fs::write(path("train/cat/.DS_Store"), "not a picture").unwrap();
+        root
+    }
+
+    fn open(root: &Path, part: Part, resize: usize, size: usize) -> ImageFolder {
+        let listing = list(root, part).unwrap();
+        ImageFolder::new(listing, Framing { resize, size }, &Normalisation::scaled(255.0)).unwrap()
+    }
+
+    #[test]
+    fn pictures_of_all_kinds_are_framed_alike() {
+        let root = make();
+        let train = open(root.path(), Part::Train, 8, 4);
+        assert_eq!((train.labels(), train.classes()), ([0, 0, 1].as_slice(), ["cat".into(), "dog".into()].as_slice()));
+        let batch = train.batch(&[2, 0]).unwrap();
+        assert_eq!((batch.labels.as_slice(), batch.inputs.len()), ([1, 0].as_slice(), 2 * 4 * 4 * 3));
+        // No resizing is needed for these two, so the middle is exact: it starts at (4, 2) of 12 by 8, at (2, 2) of 8 by 8.
+        let scaled = |values: [u8; 3]| values.map(|x| f32::from(x) / 255.0);
+        assert_eq!(batch.inputs[..3], scaled([4, 2, 200]));
+        assert_eq!(batch.inputs[48..51], scaled([2, 2, 200]));
+        let test = open(root.path(), Part::Test, 6, 6);
+        assert_eq!(test.labels(), [0, 1]);
+        assert!(test.batch(&[1]).unwrap().inputs.iter().all(|&x| x == 0.2));
+    }
+
+    #[test]
+    fn resizing_keeps_the_middle() {
+        let root = make();
+        let train = open(root.path(), Part::Train, 4, 4);
+        let first = train.batch(&[0]).unwrap().inputs;
+        // Each new pixel covers two old ones; the left one of the row is about the mean of columns 0 and 1.
+        assert!((first[0] * 255.0 - 0.5).abs() <= 1.0, "{}", first[0] * 255.0);
+        assert!((first[9] * 255.0 - 6.5).abs() <= 1.0, "{}", first[9] * 255.0);
+    }
+
+    #[test]
+    fn a_bad_picture_is_named() {
+        let root = make();
+        let path = root.path().join("train/cat/a.png");
+        let whole = std::fs::read(&path).unwrap();
+        let error = || open(root.path(), Part::Train, 8, 8).batch(&[1, 0]).unwrap_err().to_string();
+        for (bytes, answer) in [
+            (whole[..whole.len() / 2].to_vec(), "cannot be decoded"),
+            (b"GIF89a, or so it says".to_vec(), "Gif picture"),
+            (b"<html>".to_vec(), "going by its first bytes"),
+            (Vec::new(), "going by its first bytes"),
+            (huge_png(&whole), "cannot be decoded"),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            assert!(error().contains(answer) && error().contains("a.png"), "{}", error());
+        }
+        std::fs::remove_file(&path).unwrap();
+        let listed = open(root.path(), Part::Train, 8, 8);
+        std::fs::remove_file(root.path().join("train/cat/b.jpg")).unwrap();
+        assert!(listed.batch(&[0]).unwrap_err().to_string().contains("b.jpg"));
+        assert!(listed.batch(&[9]).is_err());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let root = make();
+        for name in ["train/cat/a.png", "train/cat/b.jpg"] {
+            let whole = std::fs::read(root.path().join(name)).unwrap();
+            for seed in 0..300 {
+                let mut rng = Rng::new(seed);
+                let mut bytes = whole.clone();
+                for _ in 0..rng.below(6) {
+                    let at = rng.below(bytes.len());
+                    bytes[at] = rng.next_u64() as u8;
+                }
+                bytes.truncate(rng.below(bytes.len() * 2) + 1);
+                if let Ok(picture) = decode(Path::new(name), &bytes) {
+                    assert_eq!(frame(&picture, Framing { resize: 5, size: 4 }).len(), 48, "{name}, seed {seed}");
+                }
+            }
+        }
+    }
+
+    /// The same file, claiming a width and height of 100,000.
+    fn huge_png(whole: &[u8]) -> Vec<u8> {
+        let mut bytes = whole.to_vec();
+        bytes[16..24].copy_from_slice(&[0, 1, 0x86, 0xa0, 0, 1, 0x86, 0xa0]);
+        bytes
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused() {
+        let root = make();
+        let listing = list(root.path(), Part::Train).unwrap();
+        for (resize, size) in [(8, 9), (8, 0), (1 << 20, 8)] {
+            let framing = Framing { resize, size };
+            assert!(ImageFolder::new(listing.clone(), framing, &Normalisation::scaled(1.0)).is_err());
+        }
+        let two = Normalisation::pixels(&[0.1, 0.2], &[1.0]);
+        assert!(ImageFolder::new(listing, Framing { resize: 8, size: 8 }, &two).is_err());
+        assert!(NOT_IMAGES.is_sorted());
+    }
+}

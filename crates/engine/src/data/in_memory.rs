@@ -1,0 +1,348 @@
+//! A data set that sits in memory: pixels as bytes, or features as floats, normalised as they are read.
+//!
+//! Pixels stay bytes (MNIST is 47 MB so, and would be 188 MB as floats); each byte becomes a float through a table of
+//! 256 values per channel, which costs less than the division and subtraction it stands for.
+
+use std::path::Path;
+
+use super::{Batch, DataError, Dataset, Tone, check_indices, images};
+
+/// How raw values become the values that are trained on: `(raw / scale - mean) / deviation`, per channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalisation {
+    /// The raw value that becomes 1 before mean and deviation apply: 255 for most pixels, 1 for features.
+    pub scale: f32,
+    /// The mean of each channel, or one for all, after scaling.
+    pub mean: Vec<f32>,
+    /// The deviation of each channel, or one for all, after scaling.
+    pub deviation: Vec<f32>,
+}
+
+impl Normalisation {
+    /// Divides by `scale` and does nothing more.
+    pub fn scaled(scale: f32) -> Self {
+        Self { scale, mean: vec![0.0], deviation: vec![1.0] }
+    }
+
+    /// Pixels of 0 to 255 with this mean and deviation per channel.
+    pub fn pixels(mean: &[f32], deviation: &[f32]) -> Self {
+        Self { scale: 255.0, mean: mean.to_vec(), deviation: deviation.to_vec() }
+    }
+
+    /// The mean and deviation of each feature over rows of `n_features` values.
+    ///
+    /// A feature that never varies gets the deviation 1, so that it becomes zero and not a division by zero.
+    pub fn measured<'a>(rows: impl Iterator<Item = &'a [f32]> + Clone, n_features: usize) -> Self {
+        let mut mean = vec![0.0_f64; n_features];
+        let mut square = vec![0.0_f64; n_features];
+        let n_rows = rows.clone().count().max(1) as f64;
+        // Two passes: the sum of squares alone loses all its digits when the mean is large.
+        for row in rows.clone() {
+            mean.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x) / n_rows);
+        }
+        for row in rows {
+            for ((sum, mean), &x) in square.iter_mut().zip(&mean).zip(row) {
+                *sum += (f64::from(x) - mean).powi(2) / n_rows;
+            }
+        }
+        let deviation = square.iter().zip(&mean).map(|(square, mean)| {
+            let deviation = square.sqrt();
+            if deviation > mean.abs() * 1e-7 && deviation as f32 > 0.0 { deviation as f32 } else { 1.0 }
+        });
+        let deviation = deviation.collect();
+        Self { scale: 1.0, mean: mean.iter().map(|&x| x as f32).collect(), deviation }
+    }
+
+    /// Fails unless there are one or `n_channels` usable values of each kind.
+    pub fn check(&self, n_channels: usize) -> Result<(), DataError> {
+        for (name, values) in [("mean", &self.mean), ("deviation", &self.deviation)] {
+            if values.len() != 1 && values.len() != n_channels {
+                return Err(DataError::Setting(format!(
+                    "`{name}` has {} values; give one, or one for each of the {n_channels} channels",
+                    values.len()
+                )));
+            }
+            if let Some(value) = values.iter().find(|value| !value.is_finite()) {
+                return Err(DataError::Setting(format!("`{name}` holds {value}, which is not a number")));
+            }
+        }
+        if let Some(value) = self.deviation.iter().chain([&self.scale]).find(|&&value| value <= 0.0) {
+            return Err(DataError::Setting(format!("`deviation` holds {value}; it must be above zero")));
+        }
+        Ok(())
+    }
+
+    /// The mean and the deviation of one channel.
+    fn channel(&self, channel: usize) -> (f32, f32) {
+        let of = |values: &[f32]| values[if values.len() == 1 { 0 } else { channel }];
+        (of(&self.mean), of(&self.deviation))
+    }
+}
+
+/// Bytes to floats: what each of the 256 values becomes, in each channel.
+#[derive(Clone, Debug)]
+pub(crate) struct ByteTable {
+    by_channel: Vec<[f32; 256]>,
+}
+
+impl ByteTable {
+    pub(crate) fn new(normalisation: &Normalisation, n_channels: usize) -> Self {
+        let table = |channel| {
+            let (mean, deviation) = normalisation.channel(channel);
+            std::array::from_fn(|raw| (raw as f32 / normalisation.scale - mean) / deviation)
+        };
+        Self { by_channel: (0..n_channels).map(table).collect() }
+    }
+
+    /// Appends the normalised values of whole pixels.
+    pub(crate) fn extend(&self, out: &mut Vec<f32>, raw: &[u8]) {
+        // One and three channels are what images have; written out, they are free of inner loops.
+        match self.by_channel.as_slice() {
+            [only] => out.extend(raw.iter().map(|&x| only[usize::from(x)])),
+            [red, green, blue] => out.extend(
+                raw.as_chunks::<3>()
+                    .0
+                    .iter()
+                    .flat_map(|&[r, g, b]| [red[usize::from(r)], green[usize::from(g)], blue[usize::from(b)]]),
+            ),
+            tables => out.extend(raw.iter().zip(tables.iter().cycle()).map(|(&x, table)| table[usize::from(x)])),
+        }
+    }
+}
+
+/// The raw values of all samples, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Samples {
+    /// One byte a value: pixels.
+    Bytes(Vec<u8>),
+    /// One float a value: measured features.
+    Floats(Vec<f32>),
+}
+
+impl Samples {
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(values) => values.len(),
+            Self::Floats(values) => values.len(),
+        }
+    }
+}
+
+/// Labelled samples held in memory.
+///
+/// ```
+/// use nettorrent_engine::data::Dataset;
+/// use nettorrent_engine::data::in_memory::{InMemory, Normalisation, Samples};
+/// let names = vec!["dark".to_owned(), "light".to_owned()];
+/// let set = InMemory::new(vec![1, 2, 1], names, vec![0, 1], Samples::Bytes(vec![0, 51, 204, 255]))?
+///     .normalised(Normalisation::scaled(255.0))?;
+/// assert_eq!(set.batch(&[1])?.inputs, [0.8, 1.0]);
+/// # Ok::<(), nettorrent_engine::data::DataError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct InMemory {
+    shape: Vec<usize>,
+    classes: Vec<String>,
+    labels: Vec<u32>,
+    samples: Samples,
+    normalisation: Normalisation,
+    table: ByteTable,
+}
+
+impl InMemory {
+    /// Samples of this shape, as raw as they are. Fails when counts, shape, labels and class names do not fit together.
+    pub fn new(shape: Vec<usize>, classes: Vec<String>, labels: Vec<u32>, samples: Samples) -> Result<Self, DataError> {
+        let per_sample: usize = shape.iter().product();
+        if per_sample == 0 {
+            return Err(DataError::Setting(format!("a sample of shape {shape:?} holds nothing")));
+        }
+        if per_sample.checked_mul(labels.len()) != Some(samples.len()) {
+            let (n_labels, n_values) = (labels.len(), samples.len());
+            return Err(DataError::Setting(format!(
+                "{n_labels} labels and shape {shape:?} need {per_sample} values each, but there are {n_values} in all"
+            )));
+        }
+        if let Some(label) = labels.iter().find(|&&label| label as usize >= classes.len()) {
+            return Err(DataError::Setting(format!("label {label} has no name: there are {} classes", classes.len())));
+        }
+        let normalisation = Normalisation::scaled(1.0);
+        let table = ByteTable::new(&normalisation, 1);
+        Ok(Self { shape, classes, labels, samples, normalisation, table })
+    }
+
+    /// The same samples, normalised so from now on (instead of, not on top of, what was set before).
+    pub fn normalised(mut self, normalisation: Normalisation) -> Result<Self, DataError> {
+        let n_channels = self.n_channels();
+        normalisation.check(n_channels)?;
+        // One mean and one deviation for all channels need but one table.
+        let alike = normalisation.mean.len() == 1 && normalisation.deviation.len() == 1;
+        self.table = match self.samples {
+            Samples::Bytes(_) => ByteTable::new(&normalisation, if alike { 1 } else { n_channels }),
+            Samples::Floats(_) => ByteTable { by_channel: Vec::new() },
+        };
+        self.normalisation = normalisation;
+        Ok(self)
+    }
+
+    /// How raw values are normalised.
+    pub fn normalisation(&self) -> &Normalisation {
+        &self.normalisation
+    }
+
+    /// The channels are the last dimension: colours of a pixel, coefficients of a frame, or the features themselves.
+    fn n_channels(&self) -> usize {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// Only the samples with these indices, in this order.
+    pub fn only(&self, indices: &[usize]) -> Result<Self, DataError> {
+        check_indices(indices, self.labels.len())?;
+        let per_sample: usize = self.shape.iter().product();
+        let range = |&index: &usize| index * per_sample..(index + 1) * per_sample;
+        let samples = match &self.samples {
+            Samples::Bytes(values) => Samples::Bytes(indices.iter().flat_map(|i| &values[range(i)]).copied().collect()),
+            Samples::Floats(values) => {
+                Samples::Floats(indices.iter().flat_map(|i| &values[range(i)]).copied().collect())
+            }
+        };
+        Ok(Self {
+            shape: self.shape.clone(),
+            classes: self.classes.clone(),
+            labels: indices.iter().map(|&index| self.labels[index]).collect(),
+            samples,
+            normalisation: self.normalisation.clone(),
+            table: self.table.clone(),
+        })
+    }
+
+    /// The mean and deviation of each feature over the raw samples, for sets of floats.
+    pub(crate) fn measure(&self) -> Normalisation {
+        match &self.samples {
+            Samples::Floats(values) => {
+                Normalisation::measured(values.chunks_exact(self.n_channels()), self.n_channels())
+            }
+            Samples::Bytes(_) => self.normalisation.clone(),
+        }
+    }
+
+    fn extend_floats(&self, out: &mut Vec<f32>, raw: &[f32]) {
+        let scale = self.normalisation.scale;
+        let n_channels = self.n_channels();
+        for pixel in raw.chunks_exact(n_channels) {
+            out.extend(pixel.iter().enumerate().map(|(channel, &x)| {
+                let (mean, deviation) = self.normalisation.channel(channel);
+                (x / scale - mean) / deviation
+            }));
+        }
+    }
+}
+
+impl Dataset for InMemory {
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
+        check_indices(indices, self.labels.len())?;
+        let per_sample: usize = self.shape.iter().product();
+        let mut inputs = Vec::with_capacity(indices.len() * per_sample);
+        for &index in indices {
+            let range = index * per_sample..(index + 1) * per_sample;
+            match &self.samples {
+                Samples::Bytes(values) => self.table.extend(&mut inputs, &values[range]),
+                Samples::Floats(values) => self.extend_floats(&mut inputs, &values[range]),
+            }
+        }
+        Ok(Batch { inputs, labels: indices.iter().map(|&index| self.labels[index]).collect() })
+    }
+
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let (Samples::Bytes(_), Ok(shape)) = (&self.samples, <[usize; 3]>::try_from(self.shape.as_slice())) else {
+            let problem = format!("cannot be read as a sample: the samples here are {:?} and no pictures", self.shape);
+            return Err(DataError::malformed(path, problem));
+        };
+        // A set whose brightest value is 16 wants pictures in the same range.
+        let range = self.normalisation.scale / 255.0;
+        let raw: Vec<u8> =
+            images::read_at(path, shape, tone)?.iter().map(|&pixel| (f32::from(pixel) * range).round() as u8).collect();
+        let mut values = Vec::with_capacity(raw.len());
+        self.table.extend(&mut values, &raw);
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InMemory, Normalisation, Samples};
+    use crate::data::Dataset;
+
+    fn names(n: usize) -> Vec<String> {
+        (0..n).map(|i| i.to_string()).collect()
+    }
+
+    #[test]
+    fn bytes_and_floats_are_normalised_alike() {
+        let raw: Vec<u8> = (0..24).map(|x| x * 10).collect();
+        let floats: Vec<f32> = raw.iter().map(|&x| f32::from(x)).collect();
+        for n_channels in [1, 2, 3] {
+            let shape = vec![2, 6 / n_channels, n_channels];
+            let values: Vec<f32> = (0..n_channels).map(|c| 0.2 + 0.1 * c as f32).collect();
+            let normalisation = Normalisation::pixels(&values, &values);
+            let of = |samples| {
+                let set = InMemory::new(shape.clone(), names(2), vec![0, 1], samples).unwrap();
+                set.normalised(normalisation.clone()).unwrap().batch(&[1, 0]).unwrap()
+            };
+            let bytes = of(Samples::Bytes(raw.clone()));
+            assert_eq!(bytes, of(Samples::Floats(floats.clone())));
+            assert_eq!(bytes.labels, [1, 0]);
+            let expected = (120.0 / 255.0 - values[0]) / values[0];
+            assert_eq!(bytes.inputs[0], expected);
+        }
+    }
+
+    #[test]
+    fn some_samples_can_be_taken_alone() {
+        let set = InMemory::new(vec![2], names(2), vec![0, 1, 1], Samples::Floats(vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+        let some = set.unwrap().only(&[2, 0]).unwrap();
+        assert_eq!((some.labels(), some.batch(&[0]).unwrap().inputs), ([1, 0].as_slice(), vec![4.0, 5.0]));
+        assert_eq!(some.measure().mean, [2.0, 3.0]);
+        assert!(some.only(&[2]).is_err());
+    }
+
+    #[test]
+    fn one_mean_serves_all_channels() {
+        let set = InMemory::new(vec![1, 1, 2], names(1), vec![0], Samples::Bytes(vec![0, 255])).unwrap();
+        let set = set.normalised(Normalisation::pixels(&[0.5], &[0.5])).unwrap();
+        assert_eq!(set.batch(&[0]).unwrap().inputs, [-1.0, 1.0]);
+    }
+
+    #[test]
+    fn measured_features_have_mean_zero_and_deviation_one() {
+        let rows = [[1.0, 5.0, 1e6], [3.0, 5.0, 1e6 + 2.0]];
+        let normalisation = Normalisation::measured(rows.iter().map(<[f32; 3]>::as_slice), 3);
+        assert_eq!(normalisation.mean, [2.0, 5.0, 1e6 + 1.0]);
+        assert_eq!(normalisation.deviation, [1.0, 1.0, 1.0]);
+        assert_eq!(Normalisation::measured(std::iter::empty(), 1).deviation, [1.0]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let bytes = |n| Samples::Bytes(vec![0; n]);
+        assert!(InMemory::new(vec![2, 0], names(1), vec![], bytes(0)).is_err());
+        assert!(InMemory::new(vec![2], names(1), vec![0, 0], bytes(3)).is_err());
+        assert!(InMemory::new(vec![2], names(1), vec![1], bytes(2)).is_err());
+        let set = InMemory::new(vec![1, 1, 3], names(1), vec![0], bytes(3)).unwrap();
+        assert!(set.batch(&[1]).unwrap_err().to_string().contains("no sample 1"));
+        for (mean, deviation) in [(vec![0.0; 2], vec![1.0]), (vec![0.0], vec![0.0]), (vec![f32::NAN], vec![1.0])] {
+            assert!(set.clone().normalised(Normalisation::pixels(&mean, &deviation)).is_err());
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a data set holds, for people and for programs.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::format::Format;
+use super::source::{DataSpec, Source, open};
+use super::{DataError, Part};
+
+/// A summary of a data set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Info {
+    /// How it is stored.
+    pub format: Format,
+    /// The shape of one sample.
+    pub shape: Vec<usize>,
+    /// How many samples there are to train on.
+    pub n_train: usize,
+    /// How many samples there are to test with.
+    pub n_test: usize,
+    /// Whether the test samples are held back from the training part, for want of a test part.
+    pub held_back: bool,
+    /// The classes, in the order of their labels.
+    pub classes: Vec<ClassInfo>,
+}
+
+/// How many samples a class has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ClassInfo {
+    /// Its name.
+    pub name: String,
+    /// Samples to train on.
+    pub n_train: usize,
+    /// Samples to test with.
+    pub n_test: usize,
+}
+
+/// Opens both parts and counts. The arguments are those of [`open`].
+pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, DataError> {
+    let source = Source::new(spec, path)?;
+    let train = open(spec, path, Part::Train, seed)?;
+    let test = open(spec, path, Part::Test, seed)?;
+    let count = |labels: &[u32], n_classes: usize| {
+        let mut counts = vec![0; n_classes];
+        labels.iter().for_each(|&label| counts[label as usize] += 1);
+        counts
+    };
+    let n_classes = train.classes().len();
+    let counts = count(train.labels(), n_classes).into_iter().zip(count(test.labels(), n_classes));
+    let class =
+        |(name, (n_train, n_test)): (&String, (usize, usize))| ClassInfo { name: name.clone(), n_train, n_test };
+    Ok(Info {
+        format: source.format(),
+        shape: train.shape().to_vec(),
+        n_train: train.len(),
+        n_test: test.len(),
+        held_back: source.holds_back(),
+        classes: train.classes().iter().zip(counts).map(class).collect(),
+    })
+}
+
+impl fmt::Display for Info {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
+        writeln!(f, "format   {}", self.format)?;
+        writeln!(f, "shape    {}", shape.join(" x "))?;
+        writeln!(f, "train    {} samples", self.n_train)?;
+        let note = if self.held_back { ", held back from the training part" } else { "" };
+        writeln!(f, "test     {} samples{note}", self.n_test)?;
+        writeln!(f, "classes  {}", self.classes.len())?;
+        let width = self.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
+        writeln!(f, "\n{:width$}  {:>8}  {:>8}", "class", "train", "test")?;
+        for ClassInfo { name, n_train, n_test } in &self.classes {
+            writeln!(f, "{name:width$}  {n_train:>8}  {n_test:>8}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::info;
+    use crate::data::source::DataSpec;
+
+    #[test]
+    fn the_digits_are_counted() {
+        let spec = DataSpec { name: Some("digits".to_owned()), ..DataSpec::default() };
+        let info = info(&spec, None, 0).unwrap();
+        assert_eq!((info.n_train, info.n_test, info.held_back), (3823, 1797, false));
+        assert_eq!(info.classes.iter().map(|class| class.n_test).sum::<usize>(), 1797);
+        let text = info.to_string();
+        assert!(text.contains("shape    8 x 8 x 1") && text.contains("\n0           376       178\n"), "{text}");
+        let json = serde_json::to_value(&info).unwrap();
+        assert_eq!((json["format"].as_str(), json["classes"][9]["name"].as_str()), (Some("digits"), Some("9")));
+    }
+}

@@ -1,0 +1,191 @@
+//! A job: everything that decides what a training run computes, as a TOML file.
+//!
+//! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
+
+mod read;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::batches::{BatchRule, LastBatch, Order};
+use crate::data::source::DataSpec;
+use crate::model::{ModelError, ModelSpec, Network, zoo};
+use crate::optimizer::{OptimizerError, OptimizerSpec};
+use crate::schedule::{ScheduleError, ScheduleSpec};
+
+pub use read::{ReadError, read_toml};
+
+/// What to train, on what, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Job {
+    /// The model: a name from the zoo (`mnist-cnn`, `mlp:512,512`) or the path of a description (`*.toml`).
+    pub model: String,
+    /// How often to go through the data.
+    pub epochs: u64,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// What a batch is made of: `shuffled`, `balanced` or `balanced-repeat`.
+    pub order: Order,
+    /// What becomes of a last batch that is not full: `keep` or `drop`.
+    pub last: LastBatch,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// How many threads share a batch; 0 for as many as the machine has.
+    pub threads: usize,
+    /// Changes to the pictures while training: `none`, or `{ crop-flip = { padding = 4, flip = true } }`.
+    pub augment: Augmentation,
+    /// The data.
+    pub data: DataSpec,
+    /// The optimizer.
+    pub optimizer: OptimizerSpec,
+    /// The learning rate's course.
+    pub schedule: ScheduleSpec,
+    /// When to save.
+    pub checkpoint: CheckpointSpec,
+}
+
+/// Random changes to pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Augmentation {
+    /// Shifted by up to `padding` pixels each way, and half of them mirrored if `flip`.
+    CropFlip {
+        /// How far.
+        padding: usize,
+        /// Whether mirroring is allowed.
+        flip: bool,
+    },
+    /// As they are.
+    #[default]
+    None,
+}
+
+/// When checkpoints are written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointSpec {
+    /// After every so many epochs; 0 for only at the end.
+    pub every: u64,
+    /// How many are kept; older ones are removed once a newer one is whole.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSpec {
+    fn default() -> Self {
+        Self { every: 1, keep: 2 }
+    }
+}
+
+/// What holds where a job says nothing.
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            model: "digits-cnn".into(),
+            epochs: 10,
+            batch: 32,
+            order: Order::default(),
+            last: LastBatch::default(),
+            seed: 1,
+            threads: 0,
+            augment: Augmentation::default(),
+            data: DataSpec { name: Some("digits".into()), ..DataSpec::default() },
+            optimizer: OptimizerSpec::default(),
+            schedule: ScheduleSpec::default(),
+            checkpoint: CheckpointSpec::default(),
+        }
+    }
+}
+
+/// Why a job cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The text is no job.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A number makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// The optimizer's settings.
+    #[error(transparent)]
+    Optimizer(#[from] OptimizerError),
+    /// The schedule's settings.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// The model's name.
+    #[error(transparent)]
+    Zoo(#[from] zoo::ZooError),
+    /// The model's layers.
+    #[error("model {model}: {source}")]
+    Model {
+        /// Its name or path.
+        model: String,
+        /// What is wrong.
+        source: ModelError,
+    },
+}
+
+impl Job {
+    /// A job from a file, with some fields set from outside (`optimizer.lr=0.1`).
+    pub fn open(path: &Path, settings: &[String]) -> Result<Self, JobError> {
+        let text = std::fs::read_to_string(path).map_err(|source| JobError::File { path: path.to_owned(), source })?;
+        Self::parse(&path.display().to_string(), &text, settings)
+    }
+
+    /// A job from text; `name` is for messages.
+    pub fn parse(name: &str, text: &str, settings: &[String]) -> Result<Self, JobError> {
+        let job: Self = read::read_with(name, text, settings)?;
+        job.check()?;
+        Ok(job)
+    }
+
+    fn check(&self) -> Result<(), JobError> {
+        let zero = |field: &str| Err(JobError::Setting(format!("{field} = 0: must be at least 1")));
+        if self.batch == 0 {
+            return zero("batch");
+        }
+        if self.epochs == 0 {
+            return zero("epochs");
+        }
+        if self.checkpoint.keep == 0 {
+            return zero("checkpoint.keep");
+        }
+        self.optimizer.check()?;
+        self.schedule.check()?;
+        Ok(())
+    }
+
+    /// How samples become batches.
+    pub fn batch_rule(&self) -> BatchRule {
+        BatchRule { batch_size: self.batch, order: self.order, last: self.last }
+    }
+
+    /// The model's description for samples of this shape and this many classes.
+    pub fn model_spec(&self, input: &[usize], n_classes: usize) -> Result<ModelSpec, JobError> {
+        model_spec(&self.model, Some(input), Some(n_classes))
+    }
+}
+
+/// A model's description by its name in the zoo or the path of its file.
+pub fn model_spec(model: &str, input: Option<&[usize]>, n_classes: Option<usize>) -> Result<ModelSpec, JobError> {
+    let path = Path::new(model);
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml")) {
+        let text = std::fs::read_to_string(path).map_err(|source| JobError::File { path: path.to_owned(), source })?;
+        return Ok(read_toml(model, &text)?);
+    }
+    Ok(zoo::describe(model, input, n_classes)?)
+}
+
+/// The network of a description; `model` is for messages.
+pub fn build_network(model: &str, spec: &ModelSpec) -> Result<Network, JobError> {
+    Network::new(spec).map_err(|source| JobError::Model { model: model.to_owned(), source })
+}

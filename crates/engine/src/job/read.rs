@@ -1,0 +1,166 @@
+//! TOML with helpful errors: the line, the column, the nearest name; and fields that are set from outside.
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use crate::nearest::nearest;
+
+/// Why a text is not what it should be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// In the text itself.
+    #[error("{name}, line {line}, column {column}: {problem}{}", quoted(.snippet))]
+    Text {
+        /// The file.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What is wrong, and perhaps the nearest name.
+        problem: String,
+        /// The line itself.
+        snippet: String,
+    },
+    /// In a field that was set from outside.
+    #[error("--set {setting}: {problem}")]
+    Setting {
+        /// As it was given.
+        setting: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+fn quoted(line: &str) -> String {
+    if line.trim().is_empty() { String::new() } else { format!("\n  {}", line.trim_end()) }
+}
+
+/// Reads a value from TOML; `name` is for messages.
+pub fn read_toml<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ReadError> {
+    toml::from_str(text).map_err(|error| text_error(name, text, &error))
+}
+
+/// Reads a value from TOML, after setting some fields.
+pub(super) fn read_with<T: DeserializeOwned>(name: &str, text: &str, settings: &[String]) -> Result<T, ReadError> {
+    // The text alone must be right first, so that what is wrong in it is told with its place.
+    let plain: T = read_toml(name, text)?;
+    if settings.is_empty() {
+        return Ok(plain);
+    }
+    let mut table: Table = read_toml(name, text)?;
+    let mut latest = plain;
+    for setting in settings {
+        let error = |problem: String| ReadError::Setting { setting: setting.clone(), problem };
+        let (path, value) = setting
+            .split_once('=')
+            .ok_or_else(|| error("write it as field=value, for example optimizer.lr=0.1".into()))?;
+        set(&mut table, path.trim(), parse_value(value.trim())).map_err(error)?;
+        latest = Value::Table(table.clone()).try_into().map_err(|e: toml::de::Error| error(helped(e.message())))?;
+    }
+    Ok(latest)
+}
+
+/// A TOML value; what is none is taken as text, so that `model=mlp` needs no quotes within quotes.
+fn parse_value(text: &str) -> Value {
+    let parsed = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    parsed.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn set(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
+    match path.split_once('.') {
+        None => {
+            table.insert(path.to_owned(), value);
+            Ok(())
+        }
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            let inner = inner.as_table_mut().ok_or_else(|| format!("`{first}` has no fields of its own"))?;
+            set(inner, rest, value)
+        }
+    }
+}
+
+fn text_error(name: &str, text: &str, error: &toml::de::Error) -> ReadError {
+    let start = error.span().map_or(0, |span| span.start.min(text.len()));
+    let before = text.get(..start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let snippet = text.lines().nth(line - 1).unwrap_or_default().to_owned();
+    ReadError::Text { name: name.to_owned(), line, column, problem: helped(error.message()), snippet }
+}
+
+/// Adds the nearest name to a message about an unknown one. Such messages quote the unknown name first and then all that
+/// exist: "unknown field `lrr`, expected one of `lr`, `momentum`".
+fn helped(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    match quoted.split_first() {
+        Some((unknown, known)) if message.starts_with("unknown") => match nearest(unknown, known) {
+            Some(near) => format!("{message}. Did you mean `{near}`?"),
+            None => message.to_owned(),
+        },
+        _ => message.trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::job::{Augmentation, Job};
+    use crate::model::ModelSpec;
+
+    fn error(text: &str, settings: &[&str]) -> String {
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Job::parse("job.toml", text, &settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn wrong_fields_have_a_place_and_a_nearest_name() {
+        let message = error("epochs = 3\n[optimizer]\nlr = 0.1\nmomentun = 0.9\n", &[]);
+        assert!(message.starts_with("job.toml, line 4, column 1: unknown field `momentun`"), "{message}");
+        assert!(message.contains("Did you mean `momentum`?"), "{message}");
+        let message = error("[optimizer]\nkind = \"adamm\"\n", &[]);
+        assert!(message.contains("line 2, column 8") && message.contains("Did you mean `adam`?"), "{message}");
+        let message = error("epochs = \"many\"\n", &[]);
+        assert!(message.contains("line 1, column 10") && message.contains("expected u64"), "{message}");
+        assert!(error("epochs = \n", &[]).contains("line 1"), "syntax errors have a place too");
+    }
+
+    #[test]
+    fn wrong_layers_have_a_place_too() {
+        let text = "input = [4]\nlayers = [\n  \"relu\",\n  { dens = { out = 3 } },\n]\n";
+        let message = super::read_toml::<ModelSpec>("net.toml", text).unwrap_err().to_string();
+        assert!(message.contains("line 4") && message.contains("Did you mean `dense`?"), "{message}");
+        let text = "input = [4]\nlayers = [\n  { dense = { ot = 3 } },\n]\n";
+        let message = super::read_toml::<ModelSpec>("net.toml", text).unwrap_err().to_string();
+        assert!(message.contains("line 3") && message.contains("Did you mean `out`?"), "{message}");
+    }
+
+    #[test]
+    fn every_field_can_be_set() {
+        let settings =
+            ["optimizer.lr=0.5", "model=mlp:8", "data.name=mnist", "augment={crop-flip={padding=2,flip=true}}"];
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let job = Job::parse("job.toml", "epochs = 2", &settings).unwrap();
+        assert_eq!((job.optimizer.lr, job.model.as_str(), job.epochs), (0.5, "mlp:8", 2));
+        assert_eq!(job.augment, Augmentation::CropFlip { padding: 2, flip: true });
+        assert_eq!(job.data.name.as_deref(), Some("mnist"));
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        assert!(error("", &["optimizer.lrr=0.1"]).starts_with("--set optimizer.lrr=0.1: unknown field `lrr`"));
+        assert!(error("", &["epochs"]).contains("field=value"));
+        assert!(error("", &["epochs.x=1"]).contains("unknown") || error("", &["epochs.x=1"]).contains("expected"));
+        assert!(error("epochs = 2", &["epochs.x=1"]).contains("no fields of its own"));
+        assert!(error("", &["batch=0"]).contains("batch = 0"));
+        assert!(error("", &["optimizer.lr=nan"]).contains("optimizer.lr"));
+        assert!(error("", &["optimizer.kind=adam", "optimizer.momentum=0.9"]).contains("beta1"));
+    }
+
+    #[test]
+    fn the_job_as_run_reads_back() {
+        let job = Job::default();
+        let text = toml::to_string(&job).unwrap();
+        assert_eq!(Job::parse("job.toml", &text, &[]).unwrap(), job);
+    }
+}

@@ -1,0 +1,271 @@
+//! Optimizers: how a gradient changes the parameters.
+//!
+//! Formulas, names of settings and defaults are PyTorch's, so that what worked there works here.
+
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::{ParallelSlice, ParallelSliceMut};
+use serde::{Deserialize, Serialize};
+
+use crate::kernel::vectorised;
+use crate::model::Workspace;
+
+/// Which rule, and its settings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerSpec {
+    /// The rule. Default: `sgd`.
+    pub kind: OptimizerKind,
+    /// The learning rate, before the schedule. Default: 0.01.
+    pub lr: f32,
+    /// For `sgd` and `rmsprop`: how much of the last change goes on. Default: 0.
+    pub momentum: f32,
+    /// For `sgd`: look ahead along the momentum. Default: no.
+    pub nesterov: bool,
+    /// How strongly parameters are pulled to zero: with the gradient, or beside it for `adamw`. Default: 0.
+    pub weight_decay: f32,
+    /// For `adam` and `adamw`: how slowly the mean of the gradients changes. Default: 0.9.
+    pub beta1: f32,
+    /// For `adam` and `adamw`: how slowly the mean of their squares changes. Default: 0.999.
+    pub beta2: f32,
+    /// For `rmsprop`: how slowly the mean of the squares changes. Default: 0.99.
+    pub alpha: f32,
+    /// What is added where a division by zero threatens. Default: 1e-10 for `adagrad`, else 1e-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f32>,
+}
+
+/// The rules, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerKind {
+    /// Steps shrink with the sum of all squared gradients so far (Duchi et al. 2011).
+    Adagrad,
+    /// Means of gradients and of their squares (Kingma and Ba 2014).
+    Adam,
+    /// The same with the weight decay apart (Loshchilov and Hutter 2017).
+    Adamw,
+    /// Steps shrink with a running mean of squared gradients (Hinton 2012).
+    Rmsprop,
+    /// Plain steps against the gradient, with momentum (Nesterov's, if wanted).
+    #[default]
+    Sgd,
+}
+
+impl Default for OptimizerSpec {
+    fn default() -> Self {
+        Self {
+            kind: OptimizerKind::default(),
+            lr: 0.01,
+            momentum: 0.0,
+            nesterov: false,
+            weight_decay: 0.0,
+            beta1: 0.9,
+            beta2: 0.999,
+            alpha: 0.99,
+            epsilon: None,
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("optimizer.{setting} = {value}: {problem}")]
+pub struct OptimizerError {
+    setting: &'static str,
+    value: f32,
+    problem: &'static str,
+}
+
+impl OptimizerSpec {
+    /// Refuses settings that make no sense.
+    pub fn check(&self) -> Result<(), OptimizerError> {
+        let share = 0.0..1.0_f32;
+        let positive = f32::MIN_POSITIVE..f32::MAX;
+        let at_least_zero = 0.0..f32::MAX;
+        let shares = "must be at least 0 and below 1";
+        for (setting, value, range, problem) in [
+            ("lr", self.lr, &at_least_zero, "must be a number from 0 up"),
+            ("momentum", self.momentum, &share, shares),
+            ("weight_decay", self.weight_decay, &at_least_zero, "must be a number from 0 up"),
+            ("beta1", self.beta1, &share, shares),
+            ("beta2", self.beta2, &share, shares),
+            ("alpha", self.alpha, &share, shares),
+            ("epsilon", self.epsilon(), &positive, "must be above 0"),
+        ] {
+            if !range.contains(&value) {
+                return Err(OptimizerError { setting, value, problem });
+            }
+        }
+        let uses_momentum = matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Rmsprop);
+        if self.momentum != 0.0 && !uses_momentum {
+            let problem = "only sgd and rmsprop have a momentum; adam and adamw have beta1 in its place";
+            return Err(OptimizerError { setting: "momentum", value: self.momentum, problem });
+        }
+        if self.nesterov && (self.kind != OptimizerKind::Sgd || self.momentum == 0.0) {
+            let problem = "Nesterov's rule is sgd's with a momentum above 0";
+            return Err(OptimizerError { setting: "nesterov", value: 1.0, problem });
+        }
+        Ok(())
+    }
+
+    fn epsilon(&self) -> f32 {
+        self.epsilon.unwrap_or(if self.kind == OptimizerKind::Adagrad { 1e-10 } else { 1e-8 })
+    }
+
+    /// The vectors that the rule remembers from step to step, by the names PyTorch gives them.
+    fn memories(&self) -> &'static [&'static str] {
+        match self.kind {
+            OptimizerKind::Adagrad => &["sum"],
+            OptimizerKind::Adam | OptimizerKind::Adamw => &["exp_avg", "exp_avg_sq"],
+            OptimizerKind::Rmsprop if self.momentum == 0.0 => &["square_avg"],
+            OptimizerKind::Rmsprop => &["square_avg", "momentum_buffer"],
+            OptimizerKind::Sgd if self.momentum == 0.0 => &[],
+            OptimizerKind::Sgd => &["momentum_buffer"],
+        }
+    }
+}
+
+/// A rule with what it remembers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Optimizer {
+    spec: OptimizerSpec,
+    /// Steps taken.
+    n_steps: u64,
+    memories: Vec<Vec<f32>>,
+}
+
+impl Optimizer {
+    /// The rule for this many trained numbers, remembering nothing yet.
+    pub fn new(spec: OptimizerSpec, n_params: usize) -> Self {
+        let memories = spec.memories().iter().map(|_| vec![0.0; n_params]).collect();
+        Self { spec, n_steps: 0, memories }
+    }
+
+    /// What it remembers, by name, and how many steps it has taken.
+    pub fn state(&self) -> (u64, impl Iterator<Item = (&'static str, &[f32])>) {
+        (self.n_steps, self.spec.memories().iter().copied().zip(self.memories.iter().map(Vec::as_slice)))
+    }
+
+    /// Puts back what another optimizer of the same kind remembered; `false` if it does not fit.
+    #[must_use]
+    pub fn restore(&mut self, n_steps: u64, mut memory: impl FnMut(&str) -> Option<Vec<f32>>) -> bool {
+        let restored: Option<Vec<Vec<f32>>> = self.spec.memories().iter().map(|name| memory(name)).collect();
+        match restored {
+            Some(memories) if memories.iter().zip(&self.memories).all(|(new, old)| new.len() == old.len()) => {
+                self.memories = memories;
+                self.n_steps = n_steps;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Changes the parameters by a gradient.
+    ///
+    /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
+    /// those is taken off them as it is.
+    pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
+        let n_params = self.memories.first().map_or(values.len(), Vec::len).min(values.len());
+        self.step_with(n_params, lr, values, gradient, room);
+    }
+
+    /// As [`step`](Self::step), where only the first `n_params` numbers are trained.
+    pub fn step_with(&mut self, n_params: usize, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
+        self.n_steps += 1;
+        let (trained, statistics) = values.split_at_mut(n_params);
+        let (gradient, drift) = gradient.split_at(n_params);
+        statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
+        let len = n_params.div_ceil(room.n_threads()).max(1);
+        let rule = Rule::new(&self.spec, lr, self.n_steps);
+        let (mut none_a, mut none_b) = (Vec::new(), Vec::new());
+        let (first, second) = match &mut self.memories[..] {
+            [] => (&mut none_a, &mut none_b),
+            [first] => (first, &mut none_b),
+            [first, second, ..] => (first, second),
+        };
+        // A memory that the rule has no use for is empty, and so are its parts.
+        let n_parts = n_params.div_ceil(len);
+        let mut firsts: Vec<&mut [f32]> = parts(first, len, n_parts);
+        let mut seconds: Vec<&mut [f32]> = parts(second, len, n_parts);
+        room.install(|| {
+            let memories = firsts.par_chunks_mut(1).zip(seconds.par_chunks_mut(1));
+            trained.par_chunks_mut(len).zip(gradient.par_chunks(len)).zip(memories).for_each(
+                |((values, gradient), (first, second))| {
+                    vectorised(|| rule.apply(values, gradient, first[0], second[0]));
+                },
+            );
+        });
+    }
+}
+
+fn parts(memory: &mut [f32], len: usize, n_parts: usize) -> Vec<&mut [f32]> {
+    let mut parts: Vec<&mut [f32]> = memory.chunks_mut(len).collect();
+    parts.resize_with(n_parts, Default::default);
+    parts
+}
+
+/// One step's numbers.
+struct Rule<'a> {
+    spec: &'a OptimizerSpec,
+    lr: f32,
+    epsilon: f32,
+    /// For the Adams: what makes up for the means having started at zero.
+    correction1: f32,
+    correction2: f32,
+}
+
+impl<'a> Rule<'a> {
+    fn new(spec: &'a OptimizerSpec, lr: f32, n_steps: u64) -> Self {
+        let correction = |beta: f32| (1.0 - f64::from(beta).powf(n_steps as f64)) as f32;
+        let (correction1, correction2) = (correction(spec.beta1), correction(spec.beta2).sqrt());
+        Self { spec, lr, epsilon: spec.epsilon(), correction1, correction2 }
+    }
+
+    #[inline(always)]
+    fn apply(&self, values: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
+        let Self { lr, epsilon, .. } = *self;
+        let OptimizerSpec { momentum, weight_decay, alpha, beta1, beta2, .. } = *self.spec;
+        let each = values.iter_mut().zip(gradient);
+        match (self.spec.kind, momentum != 0.0) {
+            (OptimizerKind::Sgd, false) => each.for_each(|(w, g)| *w -= lr * (g + weight_decay * *w)),
+            (OptimizerKind::Sgd, true) => {
+                let ahead = if self.spec.nesterov { 1.0 } else { 0.0 };
+                let along = if self.spec.nesterov { momentum } else { 1.0 };
+                each.zip(first).for_each(|((w, g), velocity)| {
+                    let g = g + weight_decay * *w;
+                    *velocity = momentum * *velocity + g;
+                    *w -= lr * (ahead * g + along * *velocity);
+                });
+            }
+            (OptimizerKind::Adagrad, _) => each.zip(first).for_each(|((w, g), sum)| {
+                let g = g + weight_decay * *w;
+                *sum += g * g;
+                *w -= lr * g / (sum.sqrt() + epsilon);
+            }),
+            (OptimizerKind::Rmsprop, false) => each.zip(first).for_each(|((w, g), square)| {
+                let g = g + weight_decay * *w;
+                *square = alpha * *square + (1.0 - alpha) * g * g;
+                *w -= lr * g / (square.sqrt() + epsilon);
+            }),
+            (OptimizerKind::Rmsprop, true) => {
+                each.zip(first).zip(second).for_each(|(((w, g), square), velocity)| {
+                    let g = g + weight_decay * *w;
+                    *square = alpha * *square + (1.0 - alpha) * g * g;
+                    *velocity = momentum * *velocity + g / (square.sqrt() + epsilon);
+                    *w -= lr * *velocity;
+                });
+            }
+            (OptimizerKind::Adam | OptimizerKind::Adamw, _) => {
+                let apart = self.spec.kind == OptimizerKind::Adamw;
+                let (pull, shrink) = if apart { (0.0, 1.0 - lr * weight_decay) } else { (weight_decay, 1.0) };
+                let (rate, correction2) = (lr / self.correction1, self.correction2);
+                each.zip(first).zip(second).for_each(|(((w, g), mean), square)| {
+                    let g = g + pull * *w;
+                    *mean = beta1 * *mean + (1.0 - beta1) * g;
+                    *square = beta2 * *square + (1.0 - beta2) * g * g;
+                    *w = *w * shrink - rate * *mean / (square.sqrt() / correction2 + epsilon);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The training loop of one peer, a step at a time: whoever drives it decides when to stop, save and show.
+
+use crate::checkpoint::Progress;
+use crate::data::augment::{Flip, crop_flip};
+use crate::data::batches::BatchError;
+use crate::data::{Batch, DataError, Dataset};
+use crate::job::{Augmentation, Job};
+use crate::model::{Network, Score, Workspace};
+use crate::optimizer::Optimizer;
+use crate::rng::{Rng, mix};
+
+/// What ends a run.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// A sample could not be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The batches cannot be made.
+    #[error(transparent)]
+    Batches(#[from] BatchError),
+    /// The data do not fit the model.
+    #[error("{0}")]
+    Mismatch(String),
+    /// The loss is no number any more.
+    #[error(
+        "the loss became {loss} at step {step} (epoch {epoch}, learning rate {lr}); the parameters from before are kept. \
+         Lower optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and start again from \
+         the last checkpoint"
+    )]
+    NotFinite {
+        /// NaN or infinite.
+        loss: f64,
+        /// The step that would have been taken.
+        step: u64,
+        /// The epoch it is in.
+        epoch: u64,
+        /// The rate it would have been taken with.
+        lr: f32,
+    },
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepReport {
+    /// How the batch was classified, before the step.
+    pub score: Score,
+    /// The rate that was used.
+    pub lr: f32,
+    /// If it was the epoch's last: how the whole epoch went.
+    pub epoch_score: Option<Score>,
+}
+
+/// A model in training.
+pub struct Trainer<'a> {
+    job: &'a Job,
+    network: &'a Network,
+    data: &'a dyn Dataset,
+    /// Which samples are this peer's.
+    indices: Vec<usize>,
+    values: Vec<f32>,
+    gradient: Vec<f32>,
+    optimizer: Optimizer,
+    progress: Progress,
+    /// The present epoch's batches.
+    batches: Vec<Vec<usize>>,
+}
+
+impl<'a> Trainer<'a> {
+    /// A run from the beginning, over all samples.
+    pub fn new(job: &'a Job, network: &'a Network, data: &'a dyn Dataset) -> Result<Self, TrainError> {
+        let values = network.init(&mut Rng::stream(job.seed, "init", 0));
+        let optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
+        Self::resume(job, network, data, values, optimizer, Progress { seed: job.seed, ..Progress::default() })
+    }
+
+    /// A run that goes on where another stopped.
+    pub fn resume(
+        job: &'a Job,
+        network: &'a Network,
+        data: &'a dyn Dataset,
+        values: Vec<f32>,
+        optimizer: Optimizer,
+        progress: Progress,
+    ) -> Result<Self, TrainError> {
+        check_fit(network, data)?;
+        let indices = (0..data.len()).collect();
+        let gradient = vec![0.0; values.len()];
+        let mut trainer =
+            Self { job, network, data, indices, values, gradient, optimizer, progress, batches: Vec::new() };
+        trainer.batches = trainer.epoch_batches()?;
+        if trainer.batches.is_empty() {
+            return Err(TrainError::Mismatch("the training set gives no batch; use a smaller batch size".into()));
+        }
+        Ok(trainer)
+    }
+
+    /// The parameters as they are.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Puts other parameters in their place, for example a trained model's to be trained on.
+    ///
+    /// # Panics
+    /// If there are more or fewer of them than the network has.
+    pub fn set_values(&mut self, values: Vec<f32>) {
+        assert_eq!(values.len(), self.network.n_values(), "the parameters belong to another network");
+        self.values = values;
+    }
+
+    /// What the optimizer remembers.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
+    }
+
+    /// Where the run stands.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Samples in an epoch.
+    pub fn n_samples(&self) -> usize {
+        self.batches.iter().map(Vec::len).sum()
+    }
+
+    /// Batches in an epoch.
+    pub fn n_batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Whether all epochs are done.
+    pub fn is_finished(&self) -> bool {
+        self.progress.epoch >= self.job.epochs
+    }
+
+    /// The learning rate of the next step.
+    pub fn lr(&self) -> f32 {
+        let step = 1.0 / self.batches.len() as f64;
+        let done = self.progress.epoch as f64 + self.progress.batch as f64 * step;
+        self.job.schedule.rate(self.job.optimizer.lr, done, step, self.job.epochs as f64)
+    }
+
+    /// Trains one batch.
+    pub fn step(&mut self, room: &mut Workspace) -> Result<StepReport, TrainError> {
+        let batch = self.next_batch(room)?;
+        let Progress { seed, step, epoch, .. } = self.progress;
+        let lr = self.lr();
+        let score = self.network.gradient(&self.values, &batch, mix(seed ^ mix(step)), &mut self.gradient, room);
+        if !score.loss_sum.is_finite() {
+            return Err(TrainError::NotFinite { loss: score.loss(), step, epoch, lr });
+        }
+        self.optimizer.step_with(self.network.n_params(), lr, &mut self.values, &self.gradient, room);
+        let mut epoch_score = self.progress.epoch_score();
+        epoch_score += score;
+        self.progress.set_epoch_score(epoch_score);
+        self.progress.step += 1;
+        self.progress.batch += 1;
+        let epoch_score = (self.progress.batch == self.batches.len()).then_some(epoch_score);
+        if epoch_score.is_some() {
+            self.progress.epoch += 1;
+            self.progress.batch = 0;
+            self.progress.set_epoch_score(Score::default());
+            self.batches = self.epoch_batches()?;
+        }
+        Ok(StepReport { score, lr, epoch_score })
+    }
+
+    fn next_batch(&self, room: &Workspace) -> Result<Batch, TrainError> {
+        let indices = &self.batches[self.progress.batch];
+        let mut batch = room.install(|| self.data.batch(indices))?;
+        if let (Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
+            (self.job.augment, self.data.shape())
+        {
+            let mut rng = Rng::stream(self.progress.seed, "augment", self.progress.step);
+            let flip = if flip { Flip::Horizontal } else { Flip::Never };
+            crop_flip(&mut batch, [*height, *width, *channels], padding, flip, &mut rng);
+        }
+        Ok(batch)
+    }
+
+    fn epoch_batches(&self) -> Result<Vec<Vec<usize>>, BatchError> {
+        let Progress { seed, epoch, .. } = self.progress;
+        self.job.batch_rule().epoch_batches(&self.indices, self.data.labels(), seed, epoch)
+    }
+}
+
+/// Scores a network on a whole data set. After each batch `watch` is shown the batch, the outputs and the score so far; it
+/// ends the evaluation with `false`.
+pub fn evaluate(
+    network: &Network,
+    values: &[f32],
+    data: &dyn Dataset,
+    batch_size: usize,
+    room: &mut Workspace,
+    mut watch: impl FnMut(&Batch, &[f32], Score) -> bool,
+) -> Result<Score, TrainError> {
+    check_fit(network, data)?;
+    let mut total = Score::default();
+    let all: Vec<usize> = (0..data.len()).collect();
+    for indices in all.chunks(batch_size.max(1)) {
+        let batch = room.install(|| data.batch(indices))?;
+        let (logits, score) = network.predict(values, &batch, room);
+        total += score;
+        if !watch(&batch, &logits, total) {
+            break;
+        }
+    }
+    Ok(total)
+}
+
+/// Whether a network can take a data set's samples.
+pub fn check_fit(network: &Network, data: &dyn Dataset) -> Result<(), TrainError> {
+    if network.input() != data.shape() {
+        return Err(TrainError::Mismatch(format!(
+            "the model takes samples of shape {:?} and the data have {:?}; use another model, or set data.size or \
+             data.frames so that they agree",
+            network.input(),
+            data.shape()
+        )));
+    }
+    if data.is_empty() {
+        return Err(TrainError::Mismatch("the data set has no samples".into()));
+    }
+    if network.n_classes() < data.classes().len() {
+        return Err(TrainError::Mismatch(format!(
+            "the model tells {} classes apart and the data have {}; give the model's last layer as many outputs",
+            network.n_classes(),
+            data.classes().len()
+        )));
+    }
+    Ok(())
+}
