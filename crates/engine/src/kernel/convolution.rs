@@ -125,7 +125,31 @@ pub fn correlate(shape: &ConvShape, images: &[f32], filter: Filter<'_>, bias: Op
 pub fn correlate_transposed(shape: &ConvShape, images: &[f32], output_gradients: &[f32], filter_gradient: &mut [f32]) {
     shape.check(images, output_gradients);
     assert_eq!(filter_gradient.len(), shape.n_inputs() * shape.out_channels);
-    pulp::Arch::new().dispatch(CorrelateTransposed { shape: *shape, images, output_gradients, filter_gradient });
+    let n_lines = output_gradients.len() / (shape.out_width * shape.out_channels);
+    for start in (0..n_lines).step_by(strip(shape)) {
+        let lines = start..n_lines.min(start + strip(shape));
+        pulp::Arch::new().dispatch(CorrelateTransposed {
+            shape: *shape,
+            images,
+            output_gradients,
+            lines,
+            filter_gradient,
+        });
+    }
+}
+
+/// How many lines of output [`correlate_transposed`] goes through at a time.
+///
+/// Every tile of the filter's gradient goes through all of them, so they should stay in the first-level cache; but each time
+/// the whole gradient is read and written, so there should be pixels enough to make up for that, most of all where it is too
+/// large for the second-level cache.
+fn strip(shape: &ConvShape) -> usize {
+    const FIRST_LEVEL: usize = 32 * 1024 / size_of::<f32>();
+    const SECOND_LEVEL: usize = 1024 * 1024 / size_of::<f32>();
+    let line = shape.stride * shape.width * shape.in_channels + shape.out_width * shape.out_channels;
+    let is_large = shape.n_inputs() * shape.out_channels > SECOND_LEVEL;
+    let fewest_pixels: usize = if is_large { 512 } else { 96 };
+    (FIRST_LEVEL / line).max(fewest_pixels.div_ceil(shape.out_width))
 }
 
 /// A computation cut into tiles: some rows times some channels, whose sums stay in registers.
@@ -279,6 +303,7 @@ struct CorrelateTransposed<'a> {
     shape: ConvShape,
     images: &'a [f32],
     output_gradients: &'a [f32],
+    lines: std::ops::Range<usize>,
     filter_gradient: &'a mut [f32],
 }
 
@@ -296,13 +321,14 @@ impl Tiled for CorrelateTransposed<'_> {
         (self.shape.kernel_height, self.shape.run(), self.shape.out_channels)
     }
 
-    /// Neighbouring inputs of one row of the filter, summed over all pixels.
+    /// Neighbouring inputs of one row of the filter, summed over all pixels of the lines.
     #[inline(always)]
     fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At) {
         let (shape, channel) = (&self.shape, at.channel);
         let (pixel_step, line) = (shape.stride * shape.in_channels, shape.out_width * shape.out_channels);
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
-        for (out_line, gradient) in self.output_gradients.chunks_exact(line).enumerate() {
+        for out_line in self.lines.clone() {
+            let gradient = &self.output_gradients[out_line * line..][..line];
             let (image, y) = (out_line / shape.out_height, out_line % shape.out_height);
             let start = (image * shape.height + y * shape.stride + at.pass) * shape.width * shape.in_channels + at.row;
             let pixels = &self.images[start..][..(shape.out_width - 1) * pixel_step + ROWS];

@@ -28,7 +28,6 @@ impl Network {
         self.check(values, batch);
         assert_eq!(gradient.len(), self.n_values(), "a gradient is as long as the parameters");
         room.prepare(self, values);
-        gradient.fill(0.0);
         let first_threads_gradient = Mutex::new(&mut *gradient);
         room.team.run(|member| {
             let mut space = room.spaces[member.rank].lock().expect("each thread has its own");
@@ -39,7 +38,6 @@ impl Network {
                 pass.down(&mut gradient);
             } else {
                 let mut own = std::mem::take(&mut pass.space.weights);
-                own.clear();
                 own.resize(self.n_values(), 0.0);
                 pass.down(&mut own);
                 space.weights = own;
@@ -145,8 +143,12 @@ impl<'a> Pass<'a> {
         self.space.score = loss::score(self.logits(), self.labels, self.network.n_classes());
     }
 
+    /// Overwrites `weights` with this thread's part of the gradient.
     fn down(&mut self, weights: &mut [f32]) {
         let network = self.network;
+        // Each layer's part becomes zero just before it is first added to, while it is in the cache; the rest here.
+        let touched = if self.samples.is_empty() { 0 } else { network.n_params() };
+        weights[touched..].fill(0.0);
         let mut delta = std::mem::take(&mut self.space.gradients[network.output]);
         loss::gradient(self.logits(), self.labels, network.n_classes(), self.batch_len, &mut delta);
         self.space.gradients[network.output] = delta;
@@ -237,6 +239,9 @@ impl<'a> Pass<'a> {
         if let (Op::Layer(layer), false) = (op, params.is_empty()) {
             let mut scratch = std::mem::take(&mut self.space.scratch);
             let dw = &mut weights[params.clone()];
+            if chunk.start == 0 && layer.statistics().is_none() {
+                dw.fill(0.0);
+            }
             layer.weight_gradient(&self.context(step, chunk), self.around(step, chunk), dw, &mut scratch);
             self.space.scratch = scratch;
             self.mark(step, Phase::WeightGradient);
@@ -306,9 +311,10 @@ impl<'a> Pass<'a> {
     fn finish_statistics(&mut self, step: usize, segment: &Segment, weights: &mut [f32]) {
         debug_assert_eq!(segment.gathers, Some(step));
         self.member.sum(&mut self.space.gradient_sums[step]);
+        let Step { params, buffers, .. } = &self.network.steps[step];
+        weights[params.clone()].fill(0.0);
         // No samples have no mean: the statistics stay where they are.
         if self.member.rank == 0 && self.batch_len > 0 {
-            let Step { params, buffers, .. } = &self.network.steps[step];
             let context = self.context(step, &(0..self.samples.len()));
             self.statistics(step).finish_gradient(&context, &mut weights[params.clone()]);
             self.statistics(step).drift(&context, &mut weights[buffers.clone()]);
