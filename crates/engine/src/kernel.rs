@@ -7,6 +7,7 @@ mod columns;
 mod convolution;
 mod peak;
 mod product;
+mod vectors;
 
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};

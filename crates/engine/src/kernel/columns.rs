@@ -3,6 +3,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::vectorised;
+use super::vectors::{load, store};
 
 /// `sums += the sum of (a - its shift)` and `products += the sum of (a - its shift) * (b - its shift)`, column by column, for
 /// two pairs of rows and shift.
@@ -34,27 +35,41 @@ impl WithSimd for ColumnSums<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
+    fn with_simd<S: Simd>(mut self, simd: S) {
         let n_columns = self.a_shift.len();
         for column in (0..n_columns).step_by(S::F32_LANES) {
-            let end = n_columns.min(column + S::F32_LANES);
-            let a_shift = simd.partial_load_f32s(&self.a_shift[column..end]);
-            let b_shift = simd.partial_load_f32s(&self.b_shift[column..end]);
-            let mut sums = [simd.splat_f32s(0.0); ROWS];
-            let mut products = sums;
-            let rows = self.a.chunks_exact(n_columns).zip(self.b.chunks_exact(n_columns));
-            for (i, (a, b)) in rows.enumerate() {
-                let a = simd.sub_f32s(simd.partial_load_f32s(&a[column..end]), a_shift);
-                let b = simd.sub_f32s(simd.partial_load_f32s(&b[column..end]), b_shift);
-                let lane = i % ROWS;
-                sums[lane] = simd.add_f32s(sums[lane], a);
-                products[lane] = simd.mul_add_e_f32s(a, b, products[lane]);
+            if n_columns - column >= S::F32_LANES {
+                self.columns::<S, false>(simd, column);
+            } else {
+                self.columns::<S, true>(simd, column);
             }
-            for (parts, total) in [(sums, &mut *self.sums), (products, &mut *self.products)] {
-                let before = simd.partial_load_f32s(&total[column..end]);
-                let total_now = parts.iter().fold(before, |total, &part| simd.add_f32s(total, part));
-                simd.partial_store_f32s(&mut total[column..end], total_now);
-            }
+        }
+    }
+}
+
+impl ColumnSums<'_> {
+    /// One vector of columns; a `PARTIAL` one ends with the row.
+    #[inline(always)]
+    fn columns<S: Simd, const PARTIAL: bool>(&mut self, simd: S, column: usize) {
+        let n_columns = self.a_shift.len();
+        let at = |numbers: &[f32], place: usize| load::<S, 1, PARTIAL>(simd, numbers, place)[0];
+        let (a_shift, b_shift) = (at(self.a_shift, column), at(self.b_shift, column));
+        let mut sums = [simd.splat_f32s(0.0); ROWS];
+        let mut products = sums;
+        let n_rows = self.a.len() / n_columns;
+        let mut add = |lane: usize, row: usize| {
+            let a = simd.sub_f32s(at(self.a, row * n_columns + column), a_shift);
+            let b = simd.sub_f32s(at(self.b, row * n_columns + column), b_shift);
+            sums[lane] = simd.add_f32s(sums[lane], a);
+            products[lane] = simd.mul_add_e_f32s(a, b, products[lane]);
+        };
+        for group in 0..n_rows / ROWS {
+            (0..ROWS).for_each(|lane| add(lane, group * ROWS + lane));
+        }
+        (n_rows / ROWS * ROWS..n_rows).for_each(|row| add(0, row));
+        for (parts, total) in [(sums, &mut *self.sums), (products, &mut *self.products)] {
+            let total_now = parts.iter().fold(at(total, column), |total, &part| simd.add_f32s(total, part));
+            store::<S, 1, PARTIAL>(simd, total, column, &[total_now]);
         }
     }
 }

@@ -215,7 +215,8 @@ impl Builder {
 
     fn list(&mut self, layers: &[LayerSpec], prefix: &str, field: &str, flow: Flow) -> Result<Flow, ModelError> {
         let mut flow = flow;
-        for (i, layer) in layers.iter().enumerate() {
+        for i in running_order(layers) {
+            let layer = &layers[i];
             // Sub-lists are told apart by their field's name, unless the layer has a name of its own.
             let name = match (layer.name(), prefix) {
                 (Some(name), "") => name.to_owned(),
@@ -480,6 +481,18 @@ fn check_names(tensors: &[NamedTensor]) -> Result<(), ModelError> {
             problem: format!("two layers have a tensor named `{}`; give each layer a name of its own", pair[0]),
         }),
     }
+}
+
+/// The order in which layers run: as they are given, but for a relu before a max-pool. The largest of the positive parts is
+/// the positive part of the largest, so these two may change places, and then the relu has fewer pixels to go through.
+fn running_order(layers: &[LayerSpec]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..layers.len()).collect();
+    for i in 1..layers.len() {
+        if let (LayerSpec::Relu, LayerSpec::MaxPool(_)) = (&layers[i - 1], &layers[i]) {
+            order.swap(i - 1, i);
+        }
+    }
+    order
 }
 
 fn flatten(flow: &Flow) -> Flow {
