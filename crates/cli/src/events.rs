@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use nettorrent_engine::checkpoint::CheckpointError;
 use serde::Serialize;
 
 /// One thing that happened.
@@ -56,6 +57,7 @@ pub(crate) enum Reason<'a> {
 
 /// Where events go.
 pub(crate) struct EventLog {
+    path: PathBuf,
     file: File,
     to_stdout: bool,
 }
@@ -63,9 +65,12 @@ pub(crate) struct EventLog {
 impl EventLog {
     /// Appends to a run's file; `to_stdout` also prints each line.
     pub(crate) fn append(path: &Path, to_stdout: bool) -> anyhow::Result<Self> {
-        let file = File::options().create(true).append(true).open(path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { file, to_stdout })
+        let open = || -> std::io::Result<File> {
+            drop_half_line(path)?;
+            File::options().create(true).append(true).open(path)
+        };
+        let file = open().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, to_stdout })
     }
 
     /// Writes one event, as one line.
@@ -75,6 +80,21 @@ impl EventLog {
         if self.to_stdout {
             print!("{line}");
         }
-        self.file.write_all(line.as_bytes()).context("cannot write the run's events")
+        let written = self.file.write_all(line.as_bytes());
+        Ok(written.map_err(|source| CheckpointError::Write { path: self.path.clone(), source })?)
     }
+}
+
+/// A full disk or a power cut may have left half a line at the end; the next one must not be glued to it.
+fn drop_half_line(path: &Path) -> std::io::Result<()> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    if whole < text.len() {
+        File::options().write(true).open(path)?.set_len(whole as u64)?;
+    }
+    Ok(())
 }
