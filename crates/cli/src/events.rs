@@ -1,10 +1,10 @@
 //! What happened in a run, as lines of JSON: in the run's folder for later, on standard output for other programs.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use nettorrent_engine::checkpoint::CheckpointError;
 use serde::Serialize;
 
@@ -64,13 +64,22 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     /// Appends to a run's file; `to_stdout` also prints each line.
+    ///
+    /// The file is locked as long as this lives: two processes that train the same run would spoil each other's work.
     pub(crate) fn append(path: &Path, to_stdout: bool) -> anyhow::Result<Self> {
-        let open = || -> std::io::Result<File> {
-            drop_half_line(path)?;
-            File::options().create(true).append(true).open(path)
-        };
-        let file = open().with_context(|| format!("cannot write {}", path.display()))?;
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        // Some file systems have no locks; there people must take care themselves.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            bail!("another process is training this run ({} is locked); stop it first", path.display());
+        }
+        drop_half_line(path).with_context(|| format!("cannot repair {}", path.display()))?;
         Ok(Self { path: path.to_owned(), file, to_stdout })
+    }
+
+    /// Whether another program may be reading the events on standard output.
+    pub(crate) fn is_printed(&self) -> bool {
+        self.to_stdout
     }
 
     /// Writes one event, as one line.
@@ -87,11 +96,7 @@ impl EventLog {
 
 /// A full disk or a power cut may have left half a line at the end; the next one must not be glued to it.
 fn drop_half_line(path: &Path) -> std::io::Result<()> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let text = std::fs::read(path)?;
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     if whole < text.len() {
         File::options().write(true).open(path)?.set_len(whole as u64)?;

@@ -90,12 +90,14 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
         // The seed alone would not bring these back, should the run be ended before its first checkpoint.
         run.save(&network, &trainer, job.checkpoint.keep)?;
     }
-    Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?.train(trainer)
+    let events = EventLog::append(&run.events(), arguments.json)?;
+    Session::new(&job, &network, run, test_set.as_ref(), events)?.train(trainer)
 }
 
 /// Runs `resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::open(&arguments.run)?;
+    let events = EventLog::append(&run.events(), arguments.json)?;
     let mut settings = arguments.settings.clone();
     settings.extend(arguments.epochs.map(|epochs| format!("epochs={epochs}")));
     let job = definite(run.job(&settings)?)?;
@@ -126,7 +128,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         Some(checkpoint) => run.set_aside_after(checkpoint, trainer.progress().step)?,
         None => Vec::new(),
     };
-    let session = Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?;
+    let session = Session::new(&job, &network, run, test_set.as_ref(), events)?;
     for path in aside {
         session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
@@ -175,6 +177,8 @@ struct Session<'a> {
     interrupt: Interrupt,
     started: Instant,
     pace: Pace,
+    /// Whether Ctrl-C came during a test, which then has no result.
+    test_is_cut: bool,
 }
 
 /// How fast training goes.
@@ -202,13 +206,12 @@ impl<'a> Session<'a> {
         network: &'a Network,
         run: RunFolder,
         test_set: &'a dyn Dataset,
-        json: bool,
+        events: EventLog,
     ) -> anyhow::Result<Self> {
-        let events = EventLog::append(&run.events(), json)?;
         let room = Workspace::new(job.threads)?;
-        let (display, interrupt) = (Display::new(json), Interrupt::listen()?);
-        let (started, pace) = (Instant::now(), Pace::new());
-        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace })
+        let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
+        let (started, pace, test_is_cut) = (Instant::now(), Pace::new(), false);
+        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace, test_is_cut })
     }
 
     fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
@@ -219,8 +222,8 @@ impl<'a> Session<'a> {
         let failure = result.as_ref().err().map(explain);
         let reason = match (&failure, trainer.is_finished()) {
             (Some(failure), _) => Reason::Failed(failure),
-            (None, true) => Reason::Finished,
-            (None, false) => Reason::Interrupted,
+            (None, true) if !self.test_is_cut => Reason::Finished,
+            (None, _) => Reason::Interrupted,
         };
         let seconds = self.started.elapsed().as_secs_f64();
         // If this line cannot be written, the error to tell is the one that came first.
@@ -229,8 +232,11 @@ impl<'a> Session<'a> {
         told?;
         let path = self.run.path().display();
         if reason == Reason::Interrupted {
-            self.display
-                .tell(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
+            self.display.tell(&if trainer.is_finished() {
+                format!("Training is done, its last test is not. Test it with: nettorrent eval {path}")
+            } else {
+                format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}")
+            });
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         self.display.say(&format!("Finished in {}. The run is in {path}", clock(self.started.elapsed())));
@@ -331,6 +337,7 @@ impl<'a> Session<'a> {
             })?;
         if test.n < self.test_set.len() {
             // Cut short by Ctrl-C: what a part of the test set says is no result.
+            self.test_is_cut = true;
             return Ok(());
         }
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::program::{Place, checkpoints, events, final_state, newest_checkpoint, text};
+use crate::samples;
 
 /// Small batches make long epochs, so that a signal sent at the end of one comes in the middle of another.
 const BATCH: &str = "batch=4";
@@ -171,19 +172,65 @@ fn a_run_that_was_ended_before_its_first_checkpoint_begins_again() {
     assert!(final_state(&place.path("mine")) == final_state(&place.path("whole")));
 }
 
+/// Few parameters and much work, so that an epoch or a test takes seconds.
+fn slow_model(input: &str, width: usize) -> String {
+    let layer = format!("{{ conv = {{ out = {width}, kernel = 3, padding = 1 }} }}, \"relu\",");
+    let head = "\"global-pool\", { dense = { out = 10 } }";
+    format!("input = {input}\nlayers = [{} {head}]\n", layer.repeat(8))
+}
+
 #[test]
-fn data_that_shrank_in_the_middle_of_an_epoch_are_noticed() {
+fn an_epoch_on_its_way_is_told_and_must_go_on_with_the_same_data() {
     let place = Place::new();
-    let mut running = place.start(&[ENDLESS.as_slice(), &["--json", "--set", BATCH]].concat());
-    running.wait_for("epoch");
-    running.signal(&["INT"]);
-    let stop = running.finish().json().pop().unwrap();
-    if step(&stop).is_multiple_of(N_BATCHES) {
-        // The signal came between two epochs, where other batches do no harm.
-        return;
+    place.write("slow.toml", slow_model("[8, 8, 1]", 96));
+    let mut running = place.start(&["train", "--json", "--run", "mine", "--model", "slow.toml"]);
+    let progress = running.wait_for("progress");
+    for field in ["epoch", "step", "loss", "accuracy", "lr", "samples_per_s", "seconds"] {
+        assert!(progress[field].is_number(), "{field}: {progress}");
     }
+    assert_eq!(progress["epoch"], 1, "the epoch that it is in");
+    running.signal(&["INT"]);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+    let stop = outcome.json().pop().unwrap();
+    assert_eq!((&stop["reason"], &stop["epoch"]), (&"interrupted".into(), &0.into()), "within the first epoch");
     let message = place.fail(&["resume", "mine", "--set", "batch=4000"]);
     assert!(message.contains("an epoch now has 1") && message.contains("bring them back"), "{message}");
-    let epoch = stop["epoch"].as_u64().unwrap() + 1;
-    place.succeed(&["resume", "mine", "--epochs", &epoch.to_string()]);
+    let mut running = place.start(&["resume", "mine", "--json"]);
+    assert_eq!(running.wait_for("start")["step"], stop["step"]);
+}
+
+#[test]
+fn a_test_that_is_cut_short_has_no_result() {
+    let place = Place::new();
+    place.write("slow.toml", slow_model("[28, 28, 1]", 24));
+    let data = samples::idx_set(&place, "data", 28, 10, 2000);
+    let arguments = ["train", "--json", "--run", "mine", "--model", "slow.toml", "--data", text(&data)];
+    for (epochs, hint) in [("2", "nettorrent resume mine"), ("1", "nettorrent eval mine")] {
+        let mut running = place.start(&[arguments.as_slice(), &["--epochs", epochs]].concat());
+        // It is saved before it is tested.
+        running.wait_for("checkpoint");
+        running.signal(&["INT"]);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(hint), "{}", outcome.stderr);
+        assert!(events(&place.path("mine"), "epoch").is_empty());
+        let stop = outcome.json().pop().unwrap();
+        assert_eq!((&stop["reason"], &stop["epoch"]), (&"interrupted".into(), &1.into()));
+        assert_eq!(checkpoints(&place.path("mine")).len(), 1);
+        std::fs::remove_dir_all(place.path("mine")).unwrap();
+    }
+}
+
+#[test]
+fn two_processes_do_not_train_the_same_run() {
+    let place = Place::new();
+    let mut running = place.start(&[ENDLESS.as_slice(), &["--json"]].concat());
+    running.wait_for("epoch");
+    let message = place.fail(&["resume", "mine"]);
+    assert!(message.contains("another process is training this run") && message.contains("stop it"), "{message}");
+    place.succeed(&["eval", "mine"]);
+    running.signal(&["INT"]);
+    assert_eq!(running.finish().code, Some(130));
+    place.succeed(&["resume", "mine", "--epochs", "1"]);
 }
