@@ -138,10 +138,9 @@ impl RunFolder {
     /// otherwise meet states of another course, or the damaged ones that it was chosen instead of. Nothing is deleted.
     pub(crate) fn set_aside_after(&self, checkpoint: &Path, step: u64) -> anyhow::Result<Vec<PathBuf>> {
         let mut moved = Vec::new();
-        let is_same = |path: &Path| fs::canonicalize(path).ok() == fs::canonicalize(checkpoint).ok();
         for path in self.checkpoints()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if *name < *checkpoint_name(step) || is_same(&path) {
+            if *name < *checkpoint_name(step) || is_same(&path, checkpoint) {
                 continue;
             }
             let names = (1_u32..).map(|n| if n == 1 { format!("aside-{name}") } else { format!("aside-{name}-{n}") });
@@ -155,8 +154,11 @@ impl RunFolder {
 
     fn unreadable(&self, checkpoint: &Path) -> String {
         let others = self.checkpoints().unwrap_or_default();
-        let others: Vec<String> =
-            others.iter().filter(|other| *other != checkpoint).map(|other| other.display().to_string()).collect();
+        let others: Vec<String> = others
+            .iter()
+            .filter(|other| !is_same(other, checkpoint))
+            .map(|other| other.display().to_string())
+            .collect();
         match others.as_slice() {
             [] => "cannot read the run's only checkpoint".to_owned(),
             _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
@@ -177,6 +179,11 @@ impl RunFolder {
         found.sort();
         Ok(found)
     }
+}
+
+/// Whether two paths, of which either may be relative, lead to the same place.
+fn is_same(one: &Path, other: &Path) -> bool {
+    fs::canonicalize(one).ok() == fs::canonicalize(other).ok()
 }
 
 fn checkpoint_name(step: u64) -> String {

@@ -2,7 +2,8 @@
 //!
 //! A checkpoint is a folder with two files in the safetensors format: `model.safetensors`, which any program of that world
 //! can read, and `state.safetensors` with the optimizer's memories and the place in the run. It is written beside its final
-//! place under another name, synced, and renamed: it is there whole or not at all.
+//! place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
+//! middle, by a person or by a limit of the system (one on the size of files ends programs that do not ignore SIGXFSZ).
 
 mod atomic;
 mod weights;

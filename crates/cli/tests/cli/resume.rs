@@ -8,7 +8,7 @@ use crate::samples;
 /// Small batches make long epochs, so that a signal sent at the end of one comes in the middle of another.
 const BATCH: &str = "batch=4";
 const N_BATCHES: u64 = 3823_u64.div_ceil(4);
-const EPOCHS: &str = "8";
+const EPOCHS: &str = "12";
 
 /// Trains without interruption and with several; compares the ends byte by byte.
 fn ends_the_same(model: &str, n_batches: u64, settings: &[&str]) {
