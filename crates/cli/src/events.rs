@@ -1,10 +1,11 @@
 //! What happened in a run, as lines of JSON: in the run's folder for later, on standard output for other programs.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use nettorrent_engine::checkpoint::CheckpointError;
 use serde::Serialize;
 
 /// One thing that happened.
@@ -56,16 +57,29 @@ pub(crate) enum Reason<'a> {
 
 /// Where events go.
 pub(crate) struct EventLog {
+    path: PathBuf,
     file: File,
     to_stdout: bool,
 }
 
 impl EventLog {
     /// Appends to a run's file; `to_stdout` also prints each line.
+    ///
+    /// The file is locked as long as this lives: two processes that train the same run would spoil each other's work.
     pub(crate) fn append(path: &Path, to_stdout: bool) -> anyhow::Result<Self> {
         let file = File::options().create(true).append(true).open(path);
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { file, to_stdout })
+        // Some file systems have no locks; there people must take care themselves.
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            bail!("another process is training this run ({} is locked); stop it first", path.display());
+        }
+        drop_half_line(path).with_context(|| format!("cannot repair {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, to_stdout })
+    }
+
+    /// Whether another program may be reading the events on standard output.
+    pub(crate) fn is_printed(&self) -> bool {
+        self.to_stdout
     }
 
     /// Writes one event, as one line.
@@ -75,6 +89,17 @@ impl EventLog {
         if self.to_stdout {
             print!("{line}");
         }
-        self.file.write_all(line.as_bytes()).context("cannot write the run's events")
+        let written = self.file.write_all(line.as_bytes());
+        Ok(written.map_err(|source| CheckpointError::Write { path: self.path.clone(), source })?)
     }
+}
+
+/// A full disk or a power cut may have left half a line at the end; the next one must not be glued to it.
+fn drop_half_line(path: &Path) -> std::io::Result<()> {
+    let text = std::fs::read(path)?;
+    let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    if whole < text.len() {
+        File::options().write(true).open(path)?.set_len(whole as u64)?;
+    }
+    Ok(())
 }

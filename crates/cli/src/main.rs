@@ -62,18 +62,30 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", explain(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes. Some errors tell their cause themselves; it is not told twice.
+fn explain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Writing to a closed pipe ends the program quietly, as it does other command-line tools.
 fn reset_broken_pipe() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let message = info.payload_as_str().unwrap_or_default();
-        if message.contains("Broken pipe") {
+        // What `print!` panics with is always a `String`.
+        let message = info.payload().downcast_ref::<String>();
+        if message.is_some_and(|message| message.contains("Broken pipe")) {
             std::process::exit(0);
         }
         default(info);

@@ -39,6 +39,15 @@ impl Display {
         self.bar.suspend(|| println!("{line}"));
     }
 
+    /// Tells people something that they need to know even when another program reads standard output.
+    pub(crate) fn tell(&self, line: &str) {
+        if self.quiet {
+            eprintln!("{line}");
+        } else {
+            self.say(line);
+        }
+    }
+
     /// A new epoch of so many samples begins.
     pub(crate) fn begin(&self, epoch: u64, epochs: u64, n_samples: usize, done: usize) {
         self.bar.set_length(n_samples as u64);

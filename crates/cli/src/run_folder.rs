@@ -15,6 +15,9 @@ const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
 const EVENTS_FILE: &str = "events.jsonl";
 const CHECKPOINTS: &str = "checkpoints";
+/// How the names of checkpoints end that are being removed, and of those that are being written.
+const REMOVED: &str = ".removed";
+const PARTIAL: &str = ".partial";
 
 /// The folder of one run.
 pub(crate) struct RunFolder {
@@ -36,8 +39,7 @@ impl RunFolder {
         let create = || -> anyhow::Result<()> {
             fs::create_dir_all(run.path.join(CHECKPOINTS))?;
             checkpoint::write_file(&run.path.join(MODEL_FILE), toml::to_string(model)?.as_bytes())?;
-            checkpoint::write_file(&run.path.join(JOB_FILE), toml::to_string(job)?.as_bytes())?;
-            Ok(())
+            run.write_job(job)
         };
         create().with_context(|| format!("cannot make the run's folder {}", run.path.display()))?;
         Ok(run)
@@ -66,6 +68,11 @@ impl RunFolder {
         Ok(Job::open(&self.path.join(JOB_FILE), settings)?)
     }
 
+    /// Replaces the job, so that a run which is stopped again goes on with what it was told last.
+    pub(crate) fn write_job(&self, job: &Job) -> anyhow::Result<()> {
+        Ok(checkpoint::write_file(&self.path.join(JOB_FILE), toml::to_string(job)?.as_bytes())?)
+    }
+
     pub(crate) fn network(&self) -> anyhow::Result<Network> {
         let path = self.path.join(MODEL_FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -76,36 +83,37 @@ impl RunFolder {
 
     /// The checkpoints that are whole, oldest first.
     pub(crate) fn checkpoints(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let folder = self.path.join(CHECKPOINTS);
-        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
-        let mut found = Vec::new();
-        for entry in entries {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            // Numbers are padded, so that the order of names is the order of steps; what is half written has another name.
-            if name.starts_with("step-") {
-                found.push(path);
-            }
-        }
-        found.sort();
-        Ok(found)
+        // Numbers are padded, so that the order of names is the order of steps; what is half written or half removed has
+        // another name.
+        self.entries(|name| name.starts_with("step-"))
     }
 
-    /// The newest checkpoint.
-    pub(crate) fn newest(&self) -> anyhow::Result<PathBuf> {
-        let shown = self.path.display();
-        self.checkpoints()?.pop().with_context(|| format!("the run {shown} has no checkpoint yet; start it anew"))
+    /// The checkpoint that is meant: a path, or the name of one in this run, or the newest; none in a run that was ended
+    /// before its first.
+    pub(crate) fn choose(&self, asked: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+        let Some(asked) = asked else { return Ok(self.checkpoints()?.pop()) };
+        let inside = self.path.join(CHECKPOINTS).join(asked);
+        Ok(Some(if !asked.exists() && inside.exists() { inside } else { asked.to_owned() }))
     }
 
     /// Saves a trainer's state and removes what is older than the newest `keep`.
     pub(crate) fn save(&self, network: &Network, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
-        let path = self.path.join(CHECKPOINTS).join(format!("step-{:010}", trainer.progress().step));
+        let path = self.path.join(CHECKPOINTS).join(checkpoint_name(trainer.progress().step));
         if !path.exists() {
             checkpoint::save(&path, network, trainer.values(), trainer.optimizer(), trainer.progress())?;
         }
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {
-            fs::remove_dir_all(old).with_context(|| format!("cannot remove the old checkpoint {}", old.display()))?;
+            // Renamed first: if we are killed while it is removed, half a checkpoint must not look like a whole one.
+            let name = old.file_name().unwrap_or_default().to_string_lossy();
+            let removed = old.with_file_name(format!(".{name}{REMOVED}"));
+            fs::rename(old, removed).with_context(|| format!("cannot remove the old checkpoint {}", old.display()))?;
+        }
+        // These, and what a process that was killed has left.
+        for rest in
+            self.entries(|name| name.starts_with('.') && (name.ends_with(REMOVED) || name.ends_with(PARTIAL)))?
+        {
+            fs::remove_dir_all(&rest).with_context(|| format!("cannot remove {}", rest.display()))?;
         }
         Ok(path)
     }
@@ -117,16 +125,69 @@ impl RunFolder {
         network: &Network,
         optimizer: &mut Optimizer,
     ) -> anyhow::Result<(Vec<f32>, Progress)> {
-        checkpoint::load(checkpoint, network, optimizer).with_context(|| {
-            let others = self.checkpoints().unwrap_or_default();
-            let others: Vec<String> =
-                others.iter().filter(|other| *other != checkpoint).map(|other| other.display().to_string()).collect();
-            match others.as_slice() {
-                [] => "cannot read the run's only checkpoint".to_owned(),
-                _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
-            }
-        })
+        checkpoint::load(checkpoint, network, optimizer).with_context(|| self.unreadable(checkpoint))
     }
+
+    /// Reads only the model of a checkpoint.
+    pub(crate) fn load_model(&self, checkpoint: &Path, network: &Network) -> anyhow::Result<Vec<f32>> {
+        let path = checkpoint.join(checkpoint::MODEL_FILE);
+        checkpoint::load_weights(&path, network).with_context(|| self.unreadable(checkpoint))
+    }
+
+    /// Takes the checkpoints that are not in the past of this one out of the way: training goes on from it, and would
+    /// otherwise meet states of another course, or the damaged ones that it was chosen instead of. Nothing is deleted.
+    pub(crate) fn set_aside_after(&self, checkpoint: &Path, step: u64) -> anyhow::Result<Vec<PathBuf>> {
+        let mut moved = Vec::new();
+        for path in self.checkpoints()? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if *name < *checkpoint_name(step) || is_same(&path, checkpoint) {
+                continue;
+            }
+            let names = (1_u32..).map(|n| if n == 1 { format!("aside-{name}") } else { format!("aside-{name}-{n}") });
+            let free = names.map(|name| path.with_file_name(name)).find(|path| !path.exists());
+            let target = free.expect("there are names enough");
+            fs::rename(&path, &target).with_context(|| format!("cannot rename {}", path.display()))?;
+            moved.push(target);
+        }
+        Ok(moved)
+    }
+
+    fn unreadable(&self, checkpoint: &Path) -> String {
+        let others = self.checkpoints().unwrap_or_default();
+        let others: Vec<String> = others
+            .iter()
+            .filter(|other| !is_same(other, checkpoint))
+            .map(|other| other.display().to_string())
+            .collect();
+        match others.as_slice() {
+            [] => "cannot read the run's only checkpoint".to_owned(),
+            _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
+        }
+    }
+
+    /// What lies among the checkpoints and has such a name, sorted.
+    fn entries(&self, is_wanted: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
+        let folder = self.path.join(CHECKPOINTS);
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry?.path();
+            if is_wanted(&path.file_name().unwrap_or_default().to_string_lossy()) {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Whether two paths, of which either may be relative, lead to the same place.
+fn is_same(one: &Path, other: &Path) -> bool {
+    fs::canonicalize(one).ok() == fs::canonicalize(other).ok()
+}
+
+fn checkpoint_name(step: u64) -> String {
+    format!("step-{step:010}")
 }
 
 /// A name that is not taken: the model and the time, and a number if need be.

@@ -2,12 +2,12 @@
 //!
 //! A checkpoint is a folder with two files in the safetensors format: `model.safetensors`, which any program of that world
 //! can read, and `state.safetensors` with the optimizer's memories and the place in the run. It is written beside its final
-//! place under another name, synced, and renamed: it is there whole or not at all.
+//! place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
+//! middle, by a person or by a limit of the system (one on the size of files ends programs that do not ignore SIGXFSZ).
 
 mod atomic;
 mod weights;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -23,9 +23,17 @@ pub use weights::{load_weights, save_weights, weights_from_bytes, weights_to_byt
 pub const MODEL_FILE: &str = "model.safetensors";
 const STATE_FILE: &str = "state.safetensors";
 const FORMAT: &str = "nettorrent-state/1";
-const FORMAT_KEY: &str = "format";
-const PROGRESS_KEY: &str = "progress";
-const OPTIMIZER_STEPS_KEY: &str = "optimizer_steps";
+/// The note in the state's file. It is a single one, because safetensors writes several in any order, and the same state
+/// must always give the same bytes.
+const NOTE_KEY: &str = "nettorrent";
+
+/// What the note says, as JSON.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    format: String,
+    optimizer_steps: u64,
+    progress: Progress,
+}
 
 /// Where a run stands. All randomness is a function of the job's seed and these numbers, so they are the random state too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +80,7 @@ pub enum CheckpointError {
         source: std::io::Error,
     },
     /// Writing failed; what was there before is still there.
-    #[error("cannot write {}: {source}; earlier checkpoints are untouched{}", path.display(), full_disk_hint(source))]
+    #[error("cannot write {}: {source}; earlier checkpoints are untouched{}", path.display(), advice(source))]
     Write {
         /// Which file.
         path: PathBuf,
@@ -89,10 +97,17 @@ pub enum CheckpointError {
     },
 }
 
-fn full_disk_hint(source: &std::io::Error) -> &'static str {
+/// What to do about a failed write, to be put after its message.
+fn advice(source: &std::io::Error) -> &'static str {
     match source.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             "; make room on the disk and resume the run"
+        }
+        std::io::ErrorKind::FileTooLarge => {
+            "; files this large are not allowed here: raise the limit (`ulimit -f`) and resume the run"
+        }
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            "; choose a folder that can be written"
         }
         _ => "",
     }
@@ -138,12 +153,9 @@ fn state_to_bytes(optimizer: &Optimizer, progress: &Progress) -> Vec<u8> {
         let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes).expect("as many bytes as it says");
         (*name, view)
     });
-    let metadata = [
-        (FORMAT_KEY, FORMAT.to_owned()),
-        (PROGRESS_KEY, serde_json::to_string(progress).expect("plain numbers can be written")),
-        (OPTIMIZER_STEPS_KEY, n_steps.to_string()),
-    ];
-    let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let note = Note { format: FORMAT.to_owned(), optimizer_steps: n_steps, progress: progress.clone() };
+    let note = serde_json::to_string(&note).expect("plain numbers can be written");
+    let metadata = [(NOTE_KEY.to_owned(), note)].into_iter().collect();
     safetensors::serialize(views, Some(metadata)).expect("the names differ and the sizes are right")
 }
 
@@ -153,27 +165,27 @@ fn state_from_bytes(path: &Path, bytes: &[u8], optimizer: &mut Optimizer) -> Res
     };
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|error| damaged(format!("damaged ({error})")))?;
     let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(format!("damaged ({error})")))?;
-    let metadata: BTreeMap<&String, &String> = header.metadata().iter().flatten().collect();
-    let field = |key: &str| {
-        let found = metadata.iter().find(|(name, _)| name.as_str() == key);
-        found.map(|(_, value)| value.as_str()).ok_or_else(|| damaged(format!("`{key}` is missing")))
-    };
-    if field(FORMAT_KEY)? != FORMAT {
-        let found = field(FORMAT_KEY)?;
+    let note = header.metadata().as_ref().and_then(|notes| notes.get(NOTE_KEY));
+    let note = note.ok_or_else(|| damaged(format!("the note `{NOTE_KEY}` is missing")))?;
+    let note: serde_json::Value = serde_json::from_str(note).map_err(|error| damaged(format!("bad note: {error}")))?;
+    // Looked at first, for the rest of another format may look different.
+    if note["format"] != FORMAT {
+        let found = &note["format"];
         return Err(CheckpointError::malformed(
             path,
-            format!("its format is {found}, and this program reads {FORMAT}"),
+            format!("its format is {found}, and this program reads \"{FORMAT}\""),
         ));
     }
-    let progress =
-        serde_json::from_str(field(PROGRESS_KEY)?).map_err(|error| damaged(format!("bad progress: {error}")))?;
-    let n_steps = field(OPTIMIZER_STEPS_KEY)?.parse().map_err(|_| damaged("bad number of steps".into()))?;
+    let Note { optimizer_steps, progress, .. } =
+        serde_json::from_value(note).map_err(|error| damaged(format!("bad note: {error}")))?;
     let memory = |name: &str| {
         let tensor = tensors.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32)?;
         Some(tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     };
-    if !optimizer.restore(n_steps, memory) {
-        return Err(CheckpointError::malformed(path, "it was written by another optimizer than the job's"));
+    if !optimizer.restore(optimizer_steps, memory) {
+        let problem = "it was written by another optimizer than the job's; bring the job's optimizer back, or start a new \
+                       run from the model alone with --weights";
+        return Err(CheckpointError::malformed(path, problem));
     }
     Ok(progress)
 }

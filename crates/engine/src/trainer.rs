@@ -21,18 +21,20 @@ pub enum TrainError {
     /// The data do not fit the model.
     #[error("{0}")]
     Mismatch(String),
-    /// The loss is no number any more.
+    /// The loss, or a parameter, is no number any more.
     #[error(
-        "the loss became {loss} at step {step} (epoch {epoch}, learning rate {lr}); the parameters from before are kept. \
-         Lower optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and start again from \
-         the last checkpoint"
+        "{what} became {value} at step {step} (epoch {epoch}, learning rate {lr:?}); checkpoints from before are untouched. \
+         Lower optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and go on from the \
+         last good checkpoint or start anew"
     )]
     NotFinite {
+        /// The loss, or a parameter.
+        what: &'static str,
         /// NaN or infinite.
-        loss: f64,
+        value: f64,
         /// The step that would have been taken.
         step: u64,
-        /// The epoch it is in.
+        /// The epoch it is in, counted from 1.
         epoch: u64,
         /// The rate it would have been taken with.
         lr: f32,
@@ -91,6 +93,13 @@ impl<'a> Trainer<'a> {
         if trainer.batches.is_empty() {
             return Err(TrainError::Mismatch("the training set gives no batch; use a smaller batch size".into()));
         }
+        let (batch, n_batches) = (trainer.progress.batch, trainer.batches.len());
+        if batch >= n_batches {
+            return Err(TrainError::Mismatch(format!(
+                "the run stopped after {batch} batches of an epoch, and an epoch now has {n_batches}; the data or the batch \
+                 size are not those it began with: bring them back, or go on from a checkpoint at the end of an epoch"
+            )));
+        }
         Ok(trainer)
     }
 
@@ -106,6 +115,19 @@ impl<'a> Trainer<'a> {
     pub fn set_values(&mut self, values: Vec<f32>) {
         assert_eq!(values.len(), self.network.n_values(), "the parameters belong to another network");
         self.values = values;
+    }
+
+    /// Whether all parameters are numbers. The loss tells only a step later, and a broken state must not become a checkpoint.
+    pub fn check_finite(&self) -> Result<(), TrainError> {
+        let Some(&value) = self.values.iter().find(|value| !value.is_finite()) else { return Ok(()) };
+        let Progress { step, epoch, .. } = self.progress;
+        Err(TrainError::NotFinite {
+            what: "a parameter",
+            value: f64::from(value),
+            step,
+            epoch: epoch + 1,
+            lr: self.lr(),
+        })
     }
 
     /// What the optimizer remembers.
@@ -147,7 +169,7 @@ impl<'a> Trainer<'a> {
         let lr = self.lr();
         let score = self.network.gradient(&self.values, &batch, mix(seed ^ mix(step)), &mut self.gradient, room);
         if !score.loss_sum.is_finite() {
-            return Err(TrainError::NotFinite { loss: score.loss(), step, epoch, lr });
+            return Err(TrainError::NotFinite { what: "the loss", value: score.loss(), step, epoch: epoch + 1, lr });
         }
         self.optimizer.step_with(self.network.n_params(), lr, &mut self.values, &self.gradient, room);
         let mut epoch_score = self.progress.epoch_score();

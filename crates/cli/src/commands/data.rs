@@ -60,9 +60,12 @@ pub(crate) fn data(command: &DataCommand) -> anyhow::Result<ExitCode> {
 
 fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::from_environment()?;
-    if !json {
+    let about = "handwritten digits, 8x8; part of the program";
+    if json {
+        println!("{}", serde_json::json!({ "name": "digits", "about": about, "n_bytes": 0, "here": true }));
+    } else {
         println!("{:15} {:>10}  {:10}  about", "name", "download", "here");
-        println!("{:15} {:>10}  {:10}  handwritten digits, 8x8; part of the program", "digits", "-", "always");
+        println!("{:15} {:>10}  {:10}  {about}", "digits", "-", "always");
     }
     for entry in catalog() {
         let path = cache.cached(entry.name);
@@ -70,7 +73,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             println!(
                 "{}",
                 serde_json::json!({ "name": entry.name, "about": entry.about, "licence": entry.licence,
-                    "n_bytes": entry.n_bytes(), "path": path })
+                    "n_bytes": entry.n_bytes(), "here": path.is_some(), "path": path })
             );
             continue;
         }
@@ -121,7 +124,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
         Progress::Failed { url, why } => bar.suspend(|| println!("{url}: {why}")),
         Progress::Checking { file } => bar.set_message(format!("checking {file}")),
         Progress::Unpacking { file, n_files_done } => {
-            bar.set_message(format!("unpacking {file}: {n_files_done} files"))
+            bar.set_message(format!("unpacking {file}: {n_files_done} files"));
         }
         Progress::Installing => bar.set_message("writing to the disk"),
     }
@@ -130,7 +133,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
 fn describe(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
     let settings: Vec<String> = arguments.settings.iter().map(|setting| format!("data.{setting}")).collect();
     let job = Job::parse("the arguments", "", &settings)?;
-    let spec = data_spec(&arguments.data, job.data);
+    let spec = data_spec(&arguments.data, job.data)?;
     let path: Option<PathBuf> = data_path(&spec)?;
     let found = info(&spec, path.as_deref(), job.seed)?;
     if arguments.json {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use nettorrent_engine::checkpoint::{MODEL_FILE, load_weights};
+use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::data::Part;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::{Network, Workspace, best_class};
@@ -20,7 +20,7 @@ use crate::run_folder::RunFolder;
 pub(crate) struct TrainedArguments {
     /// The run's folder; or give --weights and --model.
     pub run: Option<PathBuf>,
-    /// The checkpoint in the run [default: the newest].
+    /// The checkpoint: its folder, or its name in the run [default: the newest].
     #[arg(long, value_name = "FOLDER", requires = "run")]
     pub checkpoint: Option<PathBuf>,
     /// Weights in a safetensors file, from here or from PyTorch.
@@ -58,7 +58,7 @@ impl TrainedArguments {
             _ => bail!("say which model: the folder of a run, or --weights FILE --model NAME"),
         };
         if let Some(argument) = &self.data {
-            trained.job.data = data_spec(argument, trained.job.data);
+            trained.job.data = data_spec(argument, trained.job.data)?;
         }
         Ok(trained)
     }
@@ -66,8 +66,11 @@ impl TrainedArguments {
     fn open_run(&self, run: &Path, room: Workspace) -> anyhow::Result<Trained> {
         let run = RunFolder::open(run)?;
         let (job, network) = (run.job(&self.settings)?, run.network()?);
-        let checkpoint = self.checkpoint.clone().map_or_else(|| run.newest(), Ok)?;
-        let values = load_weights(&checkpoint.join(MODEL_FILE), &network)?;
+        let checkpoint = run.choose(self.checkpoint.as_deref())?.with_context(|| {
+            let shown = run.path().display();
+            format!("the run {shown} has no checkpoint yet; train it first, with `nettorrent resume {shown}`")
+        })?;
+        let values = run.load_model(&checkpoint, &network)?;
         Ok(Trained { job, network, values, room })
     }
 
@@ -75,7 +78,7 @@ impl TrainedArguments {
         let mut job = Job::parse("the arguments", "", &self.settings)?;
         model.clone_into(&mut job.model);
         let argument = self.data.as_deref().context("say which data to use, with --data NAME or --data PATH")?;
-        job.data = data_spec(argument, job.data);
+        job.data = data_spec(argument, job.data)?;
         let test_set = open_data(&job, Part::Test)?;
         let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
         let network = build_network(model, &spec)?;

@@ -37,7 +37,7 @@ pub(crate) struct PredictArguments {
 /// The same choices as for `eval`, but for the run's folder, which comes before the pictures.
 #[derive(Args)]
 struct UsedModel {
-    /// The checkpoint in the run [default: the newest].
+    /// The checkpoint: its folder, or its name in the run [default: the newest].
     #[arg(long, value_name = "FOLDER")]
     checkpoint: Option<PathBuf>,
     /// Weights in a safetensors file, from here or from PyTorch.

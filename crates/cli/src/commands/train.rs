@@ -14,6 +14,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::trainer::{StepReport, Trainer, evaluate};
 
 use crate::events::{Event, EventLog, Reason};
+use crate::explain;
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
 use crate::open::{data_spec, n_threads, open_data};
@@ -38,7 +39,7 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "NAME|FILE")]
     model: Option<String>,
     /// How often to go through the data.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
     /// How many threads share a batch; 0 for as many as the machine has.
     #[arg(long)]
@@ -60,9 +61,12 @@ pub(crate) struct ResumeArguments {
     /// The run's folder.
     run: PathBuf,
     /// Train to this many epochs instead of the job's.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
-    /// The checkpoint to go on from [default: the newest].
+    /// Change a field of the job from here on, for example `--set optimizer.lr=0.001`; may be given several times.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    settings: Vec<String>,
+    /// The checkpoint to go on from: its folder, or its name in the run [default: the newest].
     #[arg(long, value_name = "FOLDER")]
     checkpoint: Option<PathBuf>,
     /// Print events as lines of JSON instead of a progress bar.
@@ -82,29 +86,51 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
         trainer.set_values(load_weights(path, &network)?);
     }
     let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
-    Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?.train(trainer)
+    if arguments.weights.is_some() {
+        // The seed alone would not bring these back, should the run be ended before its first checkpoint.
+        run.save(&network, &trainer, job.checkpoint.keep)?;
+    }
+    let events = EventLog::append(&run.events(), arguments.json)?;
+    Session::new(&job, &network, run, test_set.as_ref(), events)?.train(trainer)
 }
 
 /// Runs `resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::open(&arguments.run)?;
-    let settings: Vec<String> = arguments.epochs.iter().map(|epochs| format!("epochs={epochs}")).collect();
-    let job = run.job(&settings)?;
+    let events = EventLog::append(&run.events(), arguments.json)?;
+    let mut settings = arguments.settings.clone();
+    settings.extend(arguments.epochs.map(|epochs| format!("epochs={epochs}")));
+    let job = definite(run.job(&settings)?)?;
     let network = run.network()?;
-    let checkpoint = arguments.checkpoint.clone().map_or_else(|| run.newest(), Ok)?;
-    let mut optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
-    let (values, progress) = run.load(&checkpoint, &network, &mut optimizer)?;
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
-    let trainer = Trainer::resume(&job, &network, train_set.as_ref(), values, optimizer, progress)?;
-    let session = Session::new(&job, &network, run, test_set.as_ref(), arguments.json)?;
+    let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
+    let trainer = match &checkpoint {
+        Some(checkpoint) => {
+            let mut optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
+            let (values, progress) = run.load(checkpoint, &network, &mut optimizer)?;
+            Trainer::resume(&job, &network, train_set.as_ref(), values, optimizer, progress)?
+        }
+        // It was ended before its first checkpoint, so nothing is lost if it begins again.
+        None => Trainer::new(&job, &network, train_set.as_ref())?,
+    };
     if trainer.is_finished() {
-        session.display.say(&format!(
-            "The run has done its {} epochs; train it further with `nettorrent resume {} --epochs N`.",
-            job.epochs,
-            session.run.path().display()
+        let (epoch, path) = (trainer.progress().epoch, run.path().display());
+        Display::new(arguments.json).tell(&format!(
+            "The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`."
         ));
         return Ok(ExitCode::SUCCESS);
+    }
+    if !settings.is_empty() {
+        run.write_job(&job)?;
+    }
+    let aside = match &checkpoint {
+        Some(checkpoint) => run.set_aside_after(checkpoint, trainer.progress().step)?,
+        None => Vec::new(),
+    };
+    let session = Session::new(&job, &network, run, test_set.as_ref(), events)?;
+    for path in aside {
+        session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
     session.train(trainer)
 }
@@ -116,14 +142,19 @@ fn job_of(arguments: &TrainArguments) -> anyhow::Result<Job> {
         None => Job::parse("the demonstration", DEMONSTRATION, &arguments.settings)?,
     };
     if let Some(argument) = &arguments.data {
-        job.data = data_spec(argument, job.data);
+        job.data = data_spec(argument, job.data)?;
     }
     if let Some(model) = &arguments.model {
         job.model.clone_from(model);
     }
-    job.epochs = arguments.epochs.unwrap_or(job.epochs).max(1);
-    job.threads = n_threads(arguments.threads.unwrap_or(job.threads));
-    // A run may be resumed from another folder, so its data must be found from there too.
+    job.epochs = arguments.epochs.unwrap_or(job.epochs);
+    job.threads = arguments.threads.unwrap_or(job.threads);
+    definite(job)
+}
+
+/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
+fn definite(mut job: Job) -> anyhow::Result<Job> {
+    job.threads = n_threads(job.threads);
     if let Some(path) = &mut job.data.path {
         *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
     }
@@ -146,6 +177,8 @@ struct Session<'a> {
     interrupt: Interrupt,
     started: Instant,
     pace: Pace,
+    /// Whether Ctrl-C came during a test, which then has no result.
+    test_is_cut: bool,
 }
 
 /// How fast training goes.
@@ -173,13 +206,12 @@ impl<'a> Session<'a> {
         network: &'a Network,
         run: RunFolder,
         test_set: &'a dyn Dataset,
-        json: bool,
+        events: EventLog,
     ) -> anyhow::Result<Self> {
-        let events = EventLog::append(&run.events(), json)?;
         let room = Workspace::new(job.threads)?;
-        let (display, interrupt) = (Display::new(json), Interrupt::listen()?);
-        let (started, pace) = (Instant::now(), Pace::new());
-        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace })
+        let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
+        let (started, pace, test_is_cut) = (Instant::now(), Pace::new(), false);
+        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace, test_is_cut })
     }
 
     fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
@@ -187,11 +219,11 @@ impl<'a> Session<'a> {
         let result = self.epochs(&mut trainer);
         self.display.finish();
         let Progress { epoch, step, .. } = *trainer.progress();
-        let failure = result.as_ref().err().map(|error| format!("{error:#}"));
+        let failure = result.as_ref().err().map(explain);
         let reason = match (&failure, trainer.is_finished()) {
             (Some(failure), _) => Reason::Failed(failure),
-            (None, true) => Reason::Finished,
-            (None, false) => Reason::Interrupted,
+            (None, true) if !self.test_is_cut => Reason::Finished,
+            (None, _) => Reason::Interrupted,
         };
         let seconds = self.started.elapsed().as_secs_f64();
         // If this line cannot be written, the error to tell is the one that came first.
@@ -200,7 +232,11 @@ impl<'a> Session<'a> {
         told?;
         let path = self.run.path().display();
         if reason == Reason::Interrupted {
-            self.display.say(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
+            self.display.tell(&if trainer.is_finished() {
+                format!("Training is done, its last test is not. Test it with: nettorrent eval {path}")
+            } else {
+                format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}")
+            });
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
         self.display.say(&format!("Finished in {}. The run is in {path}", clock(self.started.elapsed())));
@@ -299,6 +335,11 @@ impl<'a> Session<'a> {
             evaluate(self.network, trainer.values(), self.test_set, self.job.batch, &mut self.room, |_, _, _| {
                 !interrupt.is_set()
             })?;
+        if test.n < self.test_set.len() {
+            // Cut short by Ctrl-C: what a part of the test set says is no result.
+            self.test_is_cut = true;
+            return Ok(());
+        }
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());
         self.display.epoch(&EpochLine {
             epoch,
@@ -326,6 +367,7 @@ impl<'a> Session<'a> {
 
     fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
+        trainer.check_finite()?;
         let path = self.run.save(self.network, trainer, self.job.checkpoint.keep)?;
         self.events.write(&Event::Checkpoint { path: &path, epoch, step })
     }

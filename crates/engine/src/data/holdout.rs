@@ -26,7 +26,10 @@ pub(crate) fn part(labels: &[u32], part: Part, test_fraction: f64, seed: u64) ->
     chosen.sort_unstable();
     if chosen.is_empty() {
         let n_samples = labels.len();
-        return Err(DataError::Setting(format!("{n_samples} samples are too few to hold some of each class back")));
+        return Err(DataError::Setting(format!(
+            "{n_samples} samples are too few to hold some of each class back; give each class at least two, or the set a \
+             test part"
+        )));
     }
     Ok(chosen)
 }

@@ -105,6 +105,12 @@ pub(crate) enum Source {
 impl Source {
     /// Finds out the format, and refuses settings that mean nothing for it.
     pub(crate) fn new(spec: &DataSpec, path: Option<&Path>) -> Result<Self, DataError> {
+        if spec.name.as_deref() == Some(EMBEDDED) && spec.path.is_some() {
+            return Err(DataError::Setting(
+                "`digits` is part of the program and has no `path`; remove one of the two, or use --data PATH"
+                    .to_owned(),
+            ));
+        }
         let path = path.or(spec.path.as_deref()).map(unwrap_folder);
         let source = match (spec.format, path) {
             (Format::Digits, _) => Self::Embedded,
