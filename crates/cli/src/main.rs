@@ -11,6 +11,10 @@ mod run_folder;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use nettorrent_engine::kernel::LineAligned;
+
+#[global_allocator]
+static ALLOCATOR: LineAligned = LineAligned;
 
 /// Trains neural networks across ordinary machines on ordinary networks.
 #[derive(Parser)]

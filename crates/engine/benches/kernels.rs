@@ -55,7 +55,9 @@ fn convolutions(criterion: &mut Criterion) {
 
 fn products(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("product");
-    for (name, rows, inputs, outputs) in [("mnist-cnn/7", 64, 9216, 128), ("mlp/1", 64, 784, 512), ("square", 512, 512, 512)] {
+    for (name, rows, inputs, outputs) in
+        [("mnist-cnn/7", 64, 9216, 128), ("mlp/1", 64, 784, 512), ("square", 512, 512, 512)]
+    {
         let (x, weights) = (vec![0.5; rows * inputs], vec![0.5; inputs * outputs]);
         let mut y = vec![0.0; rows * outputs];
         group.throughput(Throughput::Elements(2 * (rows * inputs * outputs) as u64));

@@ -3,14 +3,18 @@
 //! Instructions are chosen at run time (AVX-512, AVX2, NEON, plain), so one binary is fast everywhere. Matrix products come
 //! from the `gemm` project; convolutions are computed in place, without unfolding the image into a matrix first.
 
+mod allocator;
 mod columns;
 mod convolution;
+mod dots;
 mod peak;
 mod product;
 mod vectors;
 
+pub use allocator::LineAligned;
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+pub use dots::dot_products;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
 

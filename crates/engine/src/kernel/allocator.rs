@@ -1,0 +1,70 @@
+//! An allocator that begins large blocks at the start of a cache line.
+//!
+//! The system's puts them 16 bytes behind one, and then every vector of 64 bytes that is read or written touches two lines.
+//! A program that computes with the engine should use it:
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: nettorrent_engine::kernel::LineAligned = nettorrent_engine::kernel::LineAligned;
+//! ```
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The system's allocator, with cache lines in mind.
+pub struct LineAligned;
+
+/// The length of a cache line, and of the widest vectors.
+const LINE: usize = 64;
+
+/// Smaller blocks stay as the system has them: there are many of them, and few are computed with.
+const SMALLEST: usize = 1024;
+
+fn aligned(layout: Layout) -> Layout {
+    match layout.size() {
+        SMALLEST.. => layout.align_to(LINE).unwrap_or(layout),
+        _ => layout,
+    }
+}
+
+// SAFETY: every call goes to the system's allocator, with a layout that depends only on the block's own layout; a block is
+// given back with the very layout that it was taken with.
+unsafe impl GlobalAlloc for LineAligned {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as for the system's.
+        unsafe { System.alloc(aligned(layout)) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as for the system's.
+        unsafe { System.alloc_zeroed(aligned(layout)) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as for the system's.
+        unsafe { System.dealloc(block, aligned(layout)) }
+    }
+
+    // `realloc` is left to the default, which takes a new block and copies: the old and the new size may be aligned
+    // differently.
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LineAligned;
+    use std::alloc::{GlobalAlloc, Layout};
+
+    #[test]
+    fn large_blocks_begin_a_line() {
+        for size in [8, 1023, 1024, 5000, 1 << 20] {
+            let layout = Layout::from_size_align(size, 4).unwrap();
+            // SAFETY: the layout is not empty, and each block is given back as it was taken.
+            unsafe {
+                let block = LineAligned.alloc(layout);
+                assert!(size < 1024 || block.addr() % 64 == 0);
+                let block = LineAligned.realloc(block, layout, size + 3000);
+                assert_eq!(block.addr() % 64, 0);
+                LineAligned.dealloc(block, Layout::from_size_align(size + 3000, 4).unwrap());
+            }
+        }
+    }
+}
