@@ -3,10 +3,14 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::kernel::{
-    ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack, packed_len,
+    Before, ConvShape, Filter, LineAligned, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack,
+    packed_len,
 };
 use nettorrent_engine::model::{Network, Workspace, n_values, zoo};
 use nettorrent_engine::rng::Rng;
+
+#[global_allocator]
+static ALLOCATOR: LineAligned = LineAligned;
 
 /// A square image with its border, and a square filter.
 fn square(side: usize, in_channels: usize, out_channels: usize, kernel: usize, stride: usize) -> ConvShape {
@@ -48,7 +52,7 @@ fn convolutions(criterion: &mut Criterion) {
             b.iter(|| correlate(&shape, &image, Filter::Packed(&packed), None, &mut output));
         });
         group.bench_function(BenchmarkId::new("weight-gradient", name), |b| {
-            b.iter(|| correlate_transposed(&shape, &image, &output, &mut filter));
+            b.iter(|| correlate_transposed(&shape, &image, &output, Before::Kept, &mut filter));
         });
     }
 }

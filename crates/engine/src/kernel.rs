@@ -13,7 +13,7 @@ mod vectors;
 
 pub use allocator::LineAligned;
 pub use columns::{affine_columns, column_sums};
-pub use convolution::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use dots::dot_products;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};

@@ -123,18 +123,36 @@ pub fn correlate(shape: &ConvShape, images: &[f32], filter: Filter<'_>, bias: Op
     pulp::Arch::new().dispatch(Correlate { shape: *shape, images, filter, bias, outputs });
 }
 
-/// `filter_gradient += images^T * output_gradients`; the filter's gradient lies as `[row][column][in][out]`.
-pub fn correlate_transposed(shape: &ConvShape, images: &[f32], output_gradients: &[f32], filter_gradient: &mut [f32]) {
+/// What becomes of numbers that are already there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// They are added to.
+    Kept,
+    /// They are overwritten.
+    Lost,
+}
+
+/// `filter_gradient (+)= images^T * output_gradients`; the filter's gradient lies as `[row][column][in][out]`.
+pub fn correlate_transposed(
+    shape: &ConvShape,
+    images: &[f32],
+    output_gradients: &[f32],
+    before: Before,
+    filter_gradient: &mut [f32],
+) {
     shape.check(images, output_gradients);
     assert_eq!(filter_gradient.len(), shape.n_inputs() * shape.out_channels);
     let n_lines = output_gradients.len() / (shape.out_width * shape.out_channels);
     for start in (0..n_lines).step_by(strip(shape)) {
         let lines = start..n_lines.min(start + strip(shape));
+        let keeps = start > 0 || before == Before::Kept;
+        let shape = *shape;
         pulp::Arch::new().dispatch(CorrelateTransposed {
-            shape: *shape,
+            shape,
             images,
             output_gradients,
             lines,
+            keeps,
             filter_gradient,
         });
     }
@@ -306,6 +324,7 @@ struct CorrelateTransposed<'a> {
     images: &'a [f32],
     output_gradients: &'a [f32],
     lines: std::ops::Range<usize>,
+    keeps: bool,
     filter_gradient: &'a mut [f32],
 }
 
@@ -348,16 +367,19 @@ impl Tiled for CorrelateTransposed<'_> {
         for (r, sums) in sums.iter().enumerate() {
             let at = (at.pass * shape.run() + at.row + r) * shape.out_channels;
             let weights = &mut self.filter_gradient[at..at + shape.out_channels];
-            let before = load::<S, VECTORS, PARTIAL>(simd, weights, channel);
-            let after = std::array::from_fn(|v| simd.add_f32s(before[v], sums[v]));
-            store::<S, VECTORS, PARTIAL>(simd, weights, channel, &after);
+            let mut sums = *sums;
+            if self.keeps {
+                let before = load::<S, VECTORS, PARTIAL>(simd, weights, channel);
+                sums = std::array::from_fn(|v| simd.add_f32s(before[v], sums[v]));
+            }
+            store::<S, VECTORS, PARTIAL>(simd, weights, channel, &sums);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+    use super::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
     use crate::rng::Rng;
 
     fn shapes() -> Vec<ConvShape> {
@@ -431,11 +453,13 @@ mod tests {
             }
 
             let deltas = random(found.len(), &mut rng);
-            let mut found = filter.clone();
-            correlate_transposed(&shape, &images, &deltas, &mut found);
-            let mut expected = filter.clone();
-            products(&shape, n_images, |pixel, weight, output| expected[weight] += images[pixel] * deltas[output]);
-            assert_close(&found, &expected, &shape);
+            for (before, start) in [(Before::Kept, filter.clone()), (Before::Lost, vec![0.0; filter.len()])] {
+                let mut found = filter.clone();
+                correlate_transposed(&shape, &images, &deltas, before, &mut found);
+                let mut expected = start;
+                products(&shape, n_images, |pixel, weight, output| expected[weight] += images[pixel] * deltas[output]);
+                assert_close(&found, &expected, &shape);
+            }
         }
     }
 }

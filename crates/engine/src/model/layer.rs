@@ -1,5 +1,7 @@
 //! What a layer is: a function over flat slices with its two gradients apart, and the tensors it is made of.
 
+use crate::kernel::Before;
+
 /// The shape of one sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
 pub type Shape = Vec<usize>;
 
@@ -37,6 +39,9 @@ pub struct Context<'a> {
     pub first: usize,
     /// How many samples the whole batch has.
     pub batch_len: usize,
+    /// What becomes of what is in a weight gradient's place; [`Before::Lost`] only for layers that
+    /// [overwrite](Layer::overwrites).
+    pub before: Before,
     /// What a layer with [`BatchStatistics`] gathered over the whole batch on the way up.
     pub sums: &'a [f64],
     /// What it gathered on the way down.
@@ -124,7 +129,12 @@ pub trait Layer: Send + Sync {
     /// The gradient by the input; overwrites `dx`.
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], scratch: &mut Scratch);
 
-    /// Adds the gradient by the parameters to `dw`.
+    /// Whether [`weight_gradient`](Self::weight_gradient) can overwrite instead of adding; else its place is zeroed first.
+    fn overwrites(&self) -> bool {
+        false
+    }
+
+    /// Adds the gradient by the parameters to `dw`, or overwrites it if the context says so.
     fn weight_gradient(&self, _context: &Context<'_>, _back: Backward<'_>, _dw: &mut [f32], _scratch: &mut Scratch) {}
 
     /// For layers that need to know the whole batch before they can do their work.

@@ -24,10 +24,13 @@ pub use pool::{GlobalPool, Pool, PoolKind};
 pub use recurrent::{LastStep, Recurrent};
 pub use window::Window;
 
-use crate::kernel::vectorised;
+use crate::kernel::{Before, vectorised};
 
-/// `sums += the sum of the rows`.
-fn add_rows(rows: &[f32], sums: &mut [f32]) {
+/// `sums (+)= the sum of the rows`.
+fn add_rows(rows: &[f32], before: Before, sums: &mut [f32]) {
+    if before == Before::Lost {
+        sums.fill(0.0);
+    }
     vectorised(|| {
         for row in rows.chunks_exact(sums.len()) {
             for (sum, value) in sums.iter_mut().zip(row) {

@@ -9,7 +9,7 @@ use super::network::{Network, Op, Step};
 use super::plan::{Extent, Segment};
 use super::workspace::{Phase, Probe, Space, Workspace};
 use crate::data::Batch;
-use crate::kernel::vectorised;
+use crate::kernel::{Before, vectorised};
 use crate::team::Member;
 
 impl Network {
@@ -204,6 +204,7 @@ impl<'a> Pass<'a> {
             n: chunk.len(),
             first: self.samples.start + chunk.start,
             batch_len: self.batch_len,
+            before: Before::Kept,
             sums: &self.space.sums[step],
             gradient_sums: &self.space.gradient_sums[step],
         }
@@ -239,10 +240,13 @@ impl<'a> Pass<'a> {
         if let (Op::Layer(layer), false) = (op, params.is_empty()) {
             let mut scratch = std::mem::take(&mut self.space.scratch);
             let dw = &mut weights[params.clone()];
-            if chunk.start == 0 && layer.statistics().is_none() {
-                dw.fill(0.0);
+            let mut context = self.context(step, chunk);
+            match chunk.start == 0 && layer.statistics().is_none() {
+                true if layer.overwrites() => context.before = Before::Lost,
+                true => dw.fill(0.0),
+                false => {}
             }
-            layer.weight_gradient(&self.context(step, chunk), self.around(step, chunk), dw, &mut scratch);
+            layer.weight_gradient(&context, self.around(step, chunk), dw, &mut scratch);
             self.space.scratch = scratch;
             self.mark(step, Phase::WeightGradient);
         }

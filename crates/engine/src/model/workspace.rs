@@ -83,6 +83,9 @@ impl Workspace {
                 jobs.push((layer, &values[step.params.clone()], prepared));
             }
         }
+        if jobs.is_empty() {
+            return;
+        }
         self.team.install(|| {
             jobs.into_par_iter().for_each(|(layer, params, prepared)| layer.prepare(params, prepared));
         });

@@ -106,6 +106,7 @@ impl<'a> Stand<'a> {
             first: part.start,
             batch_len: self.n,
             sums,
+            before: nettorrent_engine::kernel::Before::Kept,
             gradient_sums,
         }
     }

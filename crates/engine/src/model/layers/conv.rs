@@ -180,12 +180,16 @@ impl Layer for Conv {
         }
     }
 
-    fn weight_gradient(&self, _: &Context<'_>, back: Backward<'_>, dw: &mut [f32], scratch: &mut Scratch) {
+    fn overwrites(&self) -> bool {
+        true
+    }
+
+    fn weight_gradient(&self, context: &Context<'_>, back: Backward<'_>, dw: &mut [f32], scratch: &mut Scratch) {
         let (weights, bias) = dw.split_at_mut(self.n_weights());
         let images = Self::padded(&self.window, back.x, scratch);
-        correlate_transposed(&self.up(), images, back.dy, weights);
+        correlate_transposed(&self.up(), images, back.dy, context.before, weights);
         if self.bias {
-            add_rows(back.dy, bias);
+            add_rows(back.dy, context.before, bias);
         }
     }
 }

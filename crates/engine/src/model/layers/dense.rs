@@ -1,7 +1,7 @@
 //! A fully connected layer: every output is a weighted sum of every input.
 
 use crate::kernel::{
-    ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, dot_products, multiply, vectorised,
+    Before, ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, dot_products, multiply, vectorised,
 };
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
@@ -95,18 +95,23 @@ impl Layer for Dense {
         }
     }
 
+    fn overwrites(&self) -> bool {
+        true
+    }
+
     fn weight_gradient(&self, context: &Context<'_>, back: Backward<'_>, dw: &mut [f32], _: &mut Scratch) {
         let rows = context.n * self.n_rows;
         let (weights, bias) = dw.split_at_mut(self.n_weights());
         if (1..=MOST_ROWS_FOR_TILES).contains(&rows) {
-            correlate_transposed(&self.down(rows), back.dy, back.x, weights);
+            correlate_transposed(&self.down(rows), back.dy, back.x, context.before, weights);
         } else {
             let dy = Matrix::new(back.dy, rows, self.n_outputs).transposed();
             let out = &mut MatrixMut::new(weights, self.n_outputs, self.n_inputs);
-            multiply(dy, Matrix::new(back.x, rows, self.n_inputs), 1.0, out);
+            let keep = if context.before == Before::Kept { 1.0 } else { 0.0 };
+            multiply(dy, Matrix::new(back.x, rows, self.n_inputs), keep, out);
         }
         if self.bias {
-            add_rows(back.dy, bias);
+            add_rows(back.dy, context.before, bias);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Depth-wise convolution: every channel has a filter of its own.
 
-use crate::kernel::vectorised;
+use crate::kernel::{Before, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 use super::{Window, add_rows};
@@ -105,7 +105,7 @@ impl Layer for Depthwise {
             }
         });
         if self.bias {
-            add_rows(back.dy, bias);
+            add_rows(back.dy, Before::Kept, bias);
         }
     }
 }

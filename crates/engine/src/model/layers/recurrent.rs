@@ -1,6 +1,6 @@
 //! A simple recurrent layer: each step's state is made of this step's input and the last step's state.
 
-use crate::kernel::{Matrix, MatrixMut, multiply, vectorised};
+use crate::kernel::{Before, Matrix, MatrixMut, multiply, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 use super::add_rows;
@@ -137,8 +137,8 @@ impl Layer for Recurrent {
             rows.flatten().copied().collect()
         };
         for (step, deltas) in deltas.chunks_exact(n * states).enumerate() {
-            add_rows(deltas, parts.input_bias);
-            add_rows(deltas, parts.state_bias);
+            add_rows(deltas, Before::Kept, parts.input_bias);
+            add_rows(deltas, Before::Kept, parts.state_bias);
             let deltas = Matrix::new(deltas, n, states).transposed();
             let x = gather(back.x, step, inputs);
             let sum = &mut MatrixMut::new(parts.input_weights, states, inputs);
