@@ -1,20 +1,20 @@
 """Checks that checkpoints cross between the engine and PyTorch, both ways.
 
+    python bench/interop.py
     python bench/interop.py --engine target/release/nettorrent --models mnist-cnn,resnet20
-    python bench/interop.py --predict "predict {model} --weights {weights} --input {input} --json"
 
 From the engine: `nettorrent model init MODEL -o FILE` must load into the PyTorch module, strictly.
-To the engine: PyTorch saves its weights, and an `input` tensor in NHWC, as two safetensors files; the command given by
-`--predict` must print JSON with `logits` (a list for each sample) or `predictions` (a class for each) that agree with
-PyTorch's in eval mode. Without `--predict` that way is not checked, and we say so.
+To the engine: PyTorch saves its weights; `nettorrent predict --weights FILE` must say of random pictures what PyTorch says
+in eval mode. The pictures are PNG files, and a tiny data set in their format tells the engine how to normalise them.
 """
 
 import argparse
 import json
-import shlex
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import torch
@@ -22,6 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch_models import ZOO
 
 TOLERANCE = 1e-4
+# What the engine does to CIFAR-10's pixels.
+CIFAR_MEAN, CIFAR_DEVIATION = [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]
 
 
 def run(command):
@@ -39,50 +41,73 @@ def from_engine(engine, model, folder):
     return f"{len(tensors)} tensors of the engine load in PyTorch"
 
 
-def to_engine(engine, template, model, batch, folder):
+def write_png(path, pixels):
+    """Pixels as bytes [height, width, channels], grey or colour."""
+    height, width, channels = pixels.shape
+    lines = b"".join(b"\0" + bytes(row.flatten().tolist()) for row in pixels)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
+    body = b"".join(struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+                    for kind, data in parts)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+
+
+def write_set(folder, shape):
+    """A data set of ten black pictures: IDX for grey ones, CIFAR-10's format for colour."""
+    channels, height, width = shape
+    folder.mkdir()
+    if channels == 1:
+        for part in ["train", "t10k"]:
+            pixels = bytes(10 * height * width)
+            (folder / f"{part}-images-idx3-ubyte").write_bytes(struct.pack(">IIII", 2051, 10, height, width) + pixels)
+            (folder / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, 10) + bytes(range(10)))
+    else:
+        records = b"".join(bytes([label]) + bytes(3 * height * width) for label in range(10))
+        for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
+            (folder / f"{name}.bin").write_bytes(records)
+
+
+def to_engine(engine, model, folder):
     make, shape, _ = ZOO[model]
+    if shape not in [(1, 8, 8), (1, 28, 28), (3, 32, 32)]:
+        return f"pictures of {shape} are not checked this way; the fixtures cover them"
     torch.manual_seed(0)
     net = make().eval()
-    x = torch.rand(batch, *shape)
+    pixels = torch.randint(0, 256, (4, *shape))
+    x = pixels / 255
+    if shape[0] == 3:
+        x = (x - torch.tensor(CIFAR_MEAN).view(3, 1, 1)) / torch.tensor(CIFAR_DEVIATION).view(3, 1, 1)
     with torch.no_grad():
         expected = net(x)
-    files = {"weights": folder / f"{model}-torch.safetensors", "input": folder / f"{model}-input.safetensors"}
-    # Tensors are contiguous copies: safetensors refuses views. Counters of batches are PyTorch's own affair.
-    state = {k: v.contiguous().clone() for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
-    save_file(state, files["weights"])
-    save_file({"input": (x.permute(0, 2, 3, 1) if x.dim() == 4 else x).contiguous()}, files["input"])
-    answer = json.loads(run([engine, *(part.format(model=model, **files) for part in shlex.split(template))]))
-    if "logits" in answer:
-        error = float((torch.tensor(answer["logits"]) - expected).abs().max())
-        if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
-            raise RuntimeError(f"logits differ by {error:.2e}")
-        return f"PyTorch's weights predict alike in the engine (logits differ by {error:.1e})"
-    if answer["predictions"] != expected.argmax(1).tolist():
-        raise RuntimeError(f"predictions differ: {answer['predictions']}, not {expected.argmax(1).tolist()}")
-    return f"PyTorch's weights predict alike in the engine ({batch} predictions)"
+    weights, data = folder / f"{model}-torch.safetensors", folder / f"{model}-data"
+    # Contiguous copies: safetensors refuses views.
+    save_file({name: tensor.contiguous().clone() for name, tensor in net.state_dict().items()}, weights)
+    write_set(data, shape)
+    pictures = [folder / f"{model}-{i}.png" for i in range(len(pixels))]
+    for path, picture in zip(pictures, pixels):
+        write_png(path, picture.permute(1, 2, 0))
+    command = [engine, "predict", "--weights", weights, "--model", model, "--data", data, "--json", *pictures]
+    answers = [json.loads(line) for line in run(command).splitlines()]
+    error = float((torch.tensor([answer["logits"] for answer in answers]) - expected).abs().max())
+    if not error <= TOLERANCE * max(1.0, float(expected.abs().max())):
+        raise RuntimeError(f"logits differ by {error:.2e}")
+    return f"PyTorch's weights predict alike in the engine (logits differ by {error:.1e})"
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--engine", default="target/release/nettorrent")
-    p.add_argument("--models", default="mnist-cnn", help="comma-separated, of " + ", ".join(ZOO))
-    p.add_argument("--batch", type=int, default=8)
-    p.add_argument("--predict", metavar="TEMPLATE", help="arguments with {model}, {weights} and {input}")
+    p.add_argument("--models", default=",".join(ZOO), help="comma-separated, of " + ", ".join(ZOO))
     a = p.parse_args()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for model in a.models.split(","):
-            checks = [lambda: from_engine(a.engine, model, Path(folder))]
-            if a.predict:
-                checks.append(lambda: to_engine(a.engine, a.predict, model, a.batch, Path(folder)))
-            for check in checks:
+            for check in [from_engine, to_engine]:
                 try:
-                    print(f"{model}: {check()}")
+                    print(f"{model}: {check(a.engine, model, Path(folder))}", flush=True)
                 except (RuntimeError, OSError, KeyError, ValueError) as e:
                     failed = True
-                    print(f"{model}: FAILED: {e}")
-    if not a.predict:
-        print("PyTorch to engine: not checked, no --predict given")
+                    print(f"{model}: FAILED: {e}", flush=True)
     sys.exit(1 if failed else 0)
 
 

@@ -3,6 +3,7 @@
 //! A [`Network`] is an immutable function that any number of peers may share. Its parameters are a flat vector of `f32` that
 //! lives elsewhere: first everything that is trained, then the running statistics of batch norms.
 
+mod builder;
 mod description;
 mod layer;
 pub mod layers;

@@ -129,6 +129,7 @@ impl OptimizerSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimizer {
     spec: OptimizerSpec,
+    n_params: usize,
     /// Steps taken.
     n_steps: u64,
     memories: Vec<Vec<f32>>,
@@ -138,7 +139,7 @@ impl Optimizer {
     /// The rule for this many trained numbers, remembering nothing yet.
     pub fn new(spec: OptimizerSpec, n_params: usize) -> Self {
         let memories = spec.memories().iter().map(|_| vec![0.0; n_params]).collect();
-        Self { spec, n_steps: 0, memories }
+        Self { spec, n_params, n_steps: 0, memories }
     }
 
     /// What it remembers, by name, and how many steps it has taken.
@@ -165,12 +166,7 @@ impl Optimizer {
     /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
     /// those is taken off them as it is.
     pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
-        let n_params = self.memories.first().map_or(values.len(), Vec::len).min(values.len());
-        self.step_with(n_params, lr, values, gradient, room);
-    }
-
-    /// As [`step`](Self::step), where only the first `n_params` numbers are trained.
-    pub fn step_with(&mut self, n_params: usize, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
+        let n_params = self.n_params;
         self.n_steps += 1;
         let (trained, statistics) = values.split_at_mut(n_params);
         let (gradient, drift) = gradient.split_at(n_params);

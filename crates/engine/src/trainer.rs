@@ -171,7 +171,7 @@ impl<'a> Trainer<'a> {
         if !score.loss_sum.is_finite() {
             return Err(TrainError::NotFinite { what: "the loss", value: score.loss(), step, epoch: epoch + 1, lr });
         }
-        self.optimizer.step_with(self.network.n_params(), lr, &mut self.values, &self.gradient, room);
+        self.optimizer.step(lr, &mut self.values, &self.gradient, room);
         let mut epoch_score = self.progress.epoch_score();
         epoch_score += score;
         self.progress.set_epoch_score(epoch_score);

@@ -139,7 +139,7 @@ impl<'a> Steps<'a> {
 
     fn step(&mut self) {
         self.network.gradient(&self.values, &self.batch, self.n_done, &mut self.gradient, &mut self.room);
-        self.optimizer.step_with(self.network.n_params(), 0.01, &mut self.values, &self.gradient, &self.room);
+        self.optimizer.step(0.01, &mut self.values, &self.gradient, &self.room);
         self.n_done += 1;
     }
 

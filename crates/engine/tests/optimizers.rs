@@ -1,0 +1,90 @@
+//! The optimizers take PyTorch's steps: trajectories that it computed once, kept as a fixture.
+
+use nettorrent_engine::model::Workspace;
+use nettorrent_engine::optimizer::{Optimizer, OptimizerKind, OptimizerSpec};
+use nettorrent_engine::rng::mix;
+use serde_json::Value;
+
+/// The fixtures' formula: value `k` of a stream, between -1 and 1.
+fn uniform(stream: u64, k: u64) -> f32 {
+    let x = mix(((stream << 32) + k + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    (x >> 40) as f32 / (1 << 24) as f32 * 2.0 - 1.0
+}
+
+fn spec(kind: &str, options: &Value) -> OptimizerSpec {
+    let number = |name: &str, default: f32| options[name].as_f64().map_or(default, |x| x as f32);
+    let usual = OptimizerSpec::default();
+    let kind = match kind {
+        "Adagrad" => OptimizerKind::Adagrad,
+        "Adam" => OptimizerKind::Adam,
+        "AdamW" => OptimizerKind::Adamw,
+        "RMSprop" => OptimizerKind::Rmsprop,
+        "SGD" => OptimizerKind::Sgd,
+        other => panic!("the fixture has an optimizer {other} that is not ours"),
+    };
+    OptimizerSpec {
+        kind,
+        lr: number("lr", usual.lr),
+        momentum: number("momentum", 0.0),
+        nesterov: options["nesterov"].as_bool().unwrap_or(false),
+        weight_decay: number("weight_decay", 0.0),
+        beta1: options["betas"][0].as_f64().map_or(usual.beta1, |x| x as f32),
+        beta2: options["betas"][1].as_f64().map_or(usual.beta2, |x| x as f32),
+        alpha: number("alpha", usual.alpha),
+        epsilon: options["eps"].as_f64().map(|x| x as f32),
+    }
+}
+
+#[test]
+fn steps_are_pytorchs() {
+    let fixture: Value = serde_json::from_str(include_str!("fixtures/optimizers.json")).unwrap();
+    let n = fixture["n_params"].as_u64().unwrap();
+    let start = fixture["start"].as_u64().unwrap();
+    for case in fixture["optimizers"].as_array().unwrap() {
+        let spec = spec(case["kind"].as_str().unwrap(), &case["options"]);
+        spec.check().unwrap();
+        for n_threads in [1, 3] {
+            let room = Workspace::new(n_threads).unwrap();
+            let mut values: Vec<f32> = (0..n).map(|k| uniform(start, k)).collect();
+            let mut optimizer = Optimizer::new(spec.clone(), values.len());
+            let streams = fixture["gradient_streams"].as_array().unwrap();
+            for (stream, expected) in streams.iter().zip(case["steps"].as_array().unwrap()) {
+                let stream = stream.as_u64().unwrap();
+                let gradient: Vec<f32> = (0..n).map(|k| uniform(stream, k)).collect();
+                optimizer.step(spec.lr, &mut values, &gradient, &room);
+                for (value, expected) in values.iter().zip(expected.as_array().unwrap()) {
+                    let expected = expected.as_f64().unwrap();
+                    let difference = (f64::from(*value) - expected).abs();
+                    assert!(difference < 2e-6, "{}: {value} and not {expected}", case["name"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn running_statistics_move_by_their_drift_alone() {
+    let room = Workspace::new(1).unwrap();
+    let spec = OptimizerSpec { momentum: 0.9, weight_decay: 0.5, ..OptimizerSpec::default() };
+    let mut optimizer = Optimizer::new(spec, 2);
+    let mut values = vec![1.0, 1.0, 1.0];
+    optimizer.step(0.1, &mut values, &[0.0, 0.0, 0.25], &room);
+    assert_eq!(values[2], 0.75);
+    assert!((values[0] - 0.95).abs() < 1e-6);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let base = OptimizerSpec::default;
+    for (wrong, word) in [
+        (OptimizerSpec { lr: f32::NAN, ..base() }, "lr"),
+        (OptimizerSpec { lr: -1.0, ..base() }, "lr"),
+        (OptimizerSpec { momentum: 1.0, ..base() }, "momentum"),
+        (OptimizerSpec { nesterov: true, ..base() }, "nesterov"),
+        (OptimizerSpec { kind: OptimizerKind::Adam, momentum: 0.9, ..base() }, "beta1"),
+        (OptimizerSpec { epsilon: Some(0.0), ..base() }, "epsilon"),
+    ] {
+        let message = wrong.check().unwrap_err().to_string();
+        assert!(message.contains(word), "{message}");
+    }
+}
