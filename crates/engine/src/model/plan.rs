@@ -11,9 +11,9 @@ use std::ops::Range;
 
 use super::network::{Op, Step};
 
-/// How many numbers of its largest value a segment handles at a time: a quarter of a megabyte, so that a few such values
-/// fit a core's second-level cache together.
-const CHUNK_LEN: usize = 64 * 1024;
+/// How many numbers of its largest value a segment handles at a time: 64 KiB, so that the handful of values that a segment
+/// works on at once fit a core's second-level cache with room to spare, even where others share it.
+const CHUNK_LEN: usize = 16 * 1024;
 
 /// Steps that are run together, a few samples at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
