@@ -80,7 +80,8 @@ impl Mfcc {
         (0..n_frames).map(frame).collect()
     }
 
-    /// Exactly `n_frames` frames, normalised: longer sounds lose their end, shorter ones are filled up with zeros.
+    /// Exactly `n_frames` frames, normalised: longer sounds lose their end, shorter ones get zeros before their beginning.
+    /// Before, because a recurrent network remembers best what came last.
     ///
     /// Each coefficient gets mean 0 and deviation 1 over the sound itself, not over the set. That takes away the microphone
     /// and the loudness, which differ from recording to recording, and it needs nothing that peers would have to agree on.
@@ -97,9 +98,8 @@ impl Mfcc {
             let scale = if deviation > 1e-6 { 1.0 / deviation } else { 0.0 };
             frames.iter_mut().for_each(|frame| frame[k] = (frame[k] - mean) * scale);
         }
-        let mut values: Vec<f32> = frames.iter().flatten().map(|&x| x as f32).collect();
-        values.resize(n_frames * N_COEFFICIENTS, 0.0);
-        values
+        let silence = std::iter::repeat_n(0.0, (n_frames - frames.len()) * N_COEFFICIENTS);
+        silence.chain(frames.iter().flatten().map(|&x| x as f32)).collect()
     }
 }
 
@@ -167,9 +167,10 @@ mod tests {
         let mfcc = Mfcc::new(8000);
         let features = mfcc.features(&chirp(), 30);
         assert_eq!(features.len(), 30 * N_COEFFICIENTS);
-        assert!(features[18 * N_COEFFICIENTS..].iter().all(|&x| x == 0.0));
+        let (silence, sound) = features.split_at(12 * N_COEFFICIENTS);
+        assert!(silence.iter().all(|&x| x == 0.0));
         for k in 0..N_COEFFICIENTS {
-            let column: Vec<f32> = features.iter().skip(k).step_by(N_COEFFICIENTS).take(18).copied().collect();
+            let column: Vec<f32> = sound.iter().skip(k).step_by(N_COEFFICIENTS).copied().collect();
             let mean = column.iter().sum::<f32>() / 18.0;
             let variance = column.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / 18.0;
             assert!(mean.abs() < 1e-5 && (variance - 1.0).abs() < 1e-4, "coefficient {k}: {mean}, {variance}");
