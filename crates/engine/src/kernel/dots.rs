@@ -111,16 +111,16 @@ impl DotProducts<'_> {
             }
         }
         let rest = at.numbers.start + n_whole..at.numbers.end;
-        for i in 0..M {
-            for j in 0..N {
+        for (i, sums) in sums.iter_mut().enumerate() {
+            for (j, sum) in sums.iter_mut().enumerate() {
                 if !rest.is_empty() {
                     let end = |numbers: &[f32], row: usize| {
                         load::<S, 1, true>(simd, &numbers[row * self.len..][rest.clone()], 0)[0]
                     };
                     let (x, w) = (end(self.left, at.left + i), end(self.right, at.right + j));
-                    sums[i][j] = simd.mul_add_e_f32s(x, w, sums[i][j]);
+                    *sum = simd.mul_add_e_f32s(x, w, *sum);
                 }
-                self.out[(at.left + i) * self.n_right + at.right + j] += simd.reduce_sum_f32s(sums[i][j]);
+                self.out[(at.left + i) * self.n_right + at.right + j] += simd.reduce_sum_f32s(*sum);
             }
         }
     }
