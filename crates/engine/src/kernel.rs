@@ -6,7 +6,6 @@
 mod allocator;
 mod columns;
 mod convolution;
-mod dots;
 mod peak;
 mod product;
 mod vectors;
@@ -14,7 +13,6 @@ mod vectors;
 pub use allocator::LineAligned;
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
-pub use dots::dot_products;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
 

@@ -145,11 +145,6 @@ impl<'a> Trainer<'a> {
         self.batches.iter().map(Vec::len).sum()
     }
 
-    /// Batches in an epoch.
-    pub fn n_batches(&self) -> usize {
-        self.batches.len()
-    }
-
     /// Whether all epochs are done.
     pub fn is_finished(&self) -> bool {
         self.progress.epoch >= self.job.epochs

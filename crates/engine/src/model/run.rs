@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::loss::{self, Score};
 use super::network::{Network, Op, Step};
-use super::plan::{Extent, Segment};
+use super::plan::Extent;
 use super::workspace::{Phase, Probe, Space, Workspace};
 use crate::data::Batch;
 use crate::kernel::{Before, vectorised};
@@ -163,7 +163,7 @@ impl<'a> Pass<'a> {
                 }
             }
             if let Some(step) = segment.gathers {
-                self.finish_statistics(step, segment, weights);
+                self.finish_statistics(step, weights);
             }
         }
     }
@@ -312,8 +312,7 @@ impl<'a> Pass<'a> {
     }
 
     /// All threads agree on the sums; the first writes what follows from them for the whole batch.
-    fn finish_statistics(&mut self, step: usize, segment: &Segment, weights: &mut [f32]) {
-        debug_assert_eq!(segment.gathers, Some(step));
+    fn finish_statistics(&mut self, step: usize, weights: &mut [f32]) {
         self.member.sum(&mut self.space.gradient_sums[step]);
         let Step { params, buffers, .. } = &self.network.steps[step];
         weights[params.clone()].fill(0.0);

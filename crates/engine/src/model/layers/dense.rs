@@ -1,7 +1,7 @@
 //! A fully connected layer: every output is a weighted sum of every input.
 
 use crate::kernel::{
-    Before, ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, dot_products, multiply, vectorised,
+    Before, ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, multiply, vectorised,
 };
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
@@ -70,10 +70,6 @@ impl Layer for Dense {
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         let rows = context.n * self.n_rows;
         let (weights, bias) = context.params.split_at(self.n_weights());
-        if rows <= MOST_ROWS_FOR_TILES {
-            dot_products(x, weights, self.n_inputs, self.bias.then_some(bias), y);
-            return;
-        }
         if self.bias {
             vectorised(|| y.chunks_exact_mut(self.n_outputs).for_each(|row| row.copy_from_slice(bias)));
         }
