@@ -1,0 +1,72 @@
+//! Who takes part: a view is a numbered list of peers that all its members hold alike.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A peer's name. Its upper bits are its seat, the order in which peers came; its lower bits tell apart those who took the
+/// same seat at the same time (over the network they are a fingerprint of its key).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PeerId(pub u64);
+
+impl PeerId {
+    /// How many of the lower bits are the fingerprint.
+    pub const FINGERPRINT_BITS: u32 = 40;
+
+    /// The peer of this seat whose key has this fingerprint.
+    pub fn new(seat: u32, fingerprint: u64) -> Self {
+        Self(u64::from(seat) << Self::FINGERPRINT_BITS | fingerprint & ((1 << Self::FINGERPRINT_BITS) - 1))
+    }
+
+    /// When it came: 0 for who started the swarm.
+    pub fn seat(self) -> u32 {
+        (self.0 >> Self::FINGERPRINT_BITS) as u32
+    }
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {}", self.seat())
+    }
+}
+
+impl fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{:x}", self.seat(), self.0 & ((1 << Self::FINGERPRINT_BITS) - 1))
+    }
+}
+
+/// A numbered list of peers. A view with a higher number replaces one with a lower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its number: every change of the members makes a new one.
+    pub number: u32,
+    /// The members, sorted; a member's rank is its place here.
+    pub members: Arc<[PeerId]>,
+}
+
+impl View {
+    /// A view of these peers, in the order of their names.
+    pub fn new(number: u32, mut members: Vec<PeerId>) -> Self {
+        members.sort_unstable();
+        members.dedup();
+        Self { number, members: members.into() }
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether nobody is there.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// A member's rank.
+    pub fn rank(&self, peer: PeerId) -> Option<usize> {
+        self.members.binary_search(&peer).ok()
+    }
+}
