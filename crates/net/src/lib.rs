@@ -1,0 +1,1 @@
+//! The real host: peers over TCP and TLS, membership, snapshots, local experiments.

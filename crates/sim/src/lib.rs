@@ -1,0 +1,1 @@
+//! The simulated host: a thousand peers in one process, deterministic.
