@@ -2,8 +2,9 @@
 //!
 //! Formulas, names of settings and defaults are PyTorch's, so that what worked there works here.
 
-use rayon::iter::{IndexedParallelIterator, ParallelIterator};
-use rayon::slice::{ParallelSlice, ParallelSliceMut};
+use std::slice::ChunksMut;
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::vectorised;
@@ -166,38 +167,51 @@ impl Optimizer {
     /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
     /// those is taken off them as it is.
     pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
-        let n_params = self.n_params;
-        self.n_steps += 1;
-        let (trained, statistics) = values.split_at_mut(n_params);
-        let (gradient, drift) = gradient.split_at(n_params);
+        let (rule, parts) = self.begin_step(lr, values, gradient, room.n_threads());
+        room.install(|| parts.into_par_iter().for_each(|part| rule.apply(part)));
+    }
+
+    /// The same step with the same bits, taken by the calling thread alone: for those who have no [`Workspace`] at hand.
+    pub fn step_alone(&mut self, lr: f32, values: &mut [f32], gradient: &[f32]) {
+        let (rule, parts) = self.begin_step(lr, values, gradient, 1);
+        parts.into_iter().for_each(|part| rule.apply(part));
+    }
+
+    /// Moves the statistics, counts the step, and cuts what is left to do into (at most) this many parts.
+    fn begin_step<'a>(
+        &'a mut self,
+        lr: f32,
+        values: &'a mut [f32],
+        gradient: &'a [f32],
+        n_parts: usize,
+    ) -> (Rule<'a>, Vec<Part<'a>>) {
+        let (trained, statistics) = values.split_at_mut(self.n_params);
+        let (gradient, drift) = gradient.split_at(self.n_params);
         statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
-        let len = n_params.div_ceil(room.n_threads()).max(1);
-        let rule = Rule::new(&self.spec, lr, self.n_steps);
-        let (mut none_a, mut none_b) = (Vec::new(), Vec::new());
-        let (first, second) = match &mut self.memories[..] {
-            [] => (&mut none_a, &mut none_b),
-            [first] => (first, &mut none_b),
-            [first, second, ..] => (first, second),
-        };
+        self.n_steps += 1;
+        let len = self.n_params.div_ceil(n_parts).max(1);
         // A memory that the rule has no use for is empty, and so are its parts.
-        let n_parts = n_params.div_ceil(len);
-        let mut firsts: Vec<&mut [f32]> = parts(first, len, n_parts);
-        let mut seconds: Vec<&mut [f32]> = parts(second, len, n_parts);
-        room.install(|| {
-            let memories = firsts.par_chunks_mut(1).zip(seconds.par_chunks_mut(1));
-            trained.par_chunks_mut(len).zip(gradient.par_chunks(len)).zip(memories).for_each(
-                |((values, gradient), (first, second))| {
-                    vectorised(|| rule.apply(values, gradient, first[0], second[0]));
-                },
-            );
+        let mut memories = self.memories.iter_mut().map(|memory| memory.chunks_mut(len));
+        let (mut firsts, mut seconds) = (memories.next(), memories.next());
+        let next =
+            |memory: &mut Option<ChunksMut<'a, f32>>| memory.as_mut().and_then(Iterator::next).unwrap_or_default();
+        let parts = trained.chunks_mut(len).zip(gradient.chunks(len)).map(|(values, gradient)| Part {
+            values,
+            gradient,
+            first: next(&mut firsts),
+            second: next(&mut seconds),
         });
+        let parts = parts.collect();
+        (Rule::new(&self.spec, lr, self.n_steps), parts)
     }
 }
 
-fn parts(memory: &mut [f32], len: usize, n_parts: usize) -> Vec<&mut [f32]> {
-    let mut parts: Vec<&mut [f32]> = memory.chunks_mut(len).collect();
-    parts.resize_with(n_parts, Default::default);
-    parts
+/// A part of the trained numbers, with what belongs to them.
+struct Part<'a> {
+    values: &'a mut [f32],
+    gradient: &'a [f32],
+    first: &'a mut [f32],
+    second: &'a mut [f32],
 }
 
 /// One step's numbers.
@@ -217,8 +231,12 @@ impl<'a> Rule<'a> {
         Self { spec, lr, epsilon: spec.epsilon(), correction1, correction2 }
     }
 
+    fn apply(&self, part: Part<'_>) {
+        vectorised(|| self.apply_to(part));
+    }
+
     #[inline(always)]
-    fn apply(&self, values: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
+    fn apply_to(&self, Part { values, gradient, first, second }: Part<'_>) {
         let Self { lr, epsilon, .. } = *self;
         let OptimizerSpec { momentum, weight_decay, alpha, beta1, beta2, .. } = *self.spec;
         let each = values.iter_mut().zip(gradient);

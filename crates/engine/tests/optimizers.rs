@@ -63,6 +63,38 @@ fn steps_are_pytorchs() {
 }
 
 #[test]
+fn a_thread_alone_takes_the_same_steps_bit_for_bit() {
+    let kinds = [
+        (OptimizerKind::Adagrad, 0.0),
+        (OptimizerKind::Adam, 0.0),
+        (OptimizerKind::Adamw, 0.0),
+        (OptimizerKind::Rmsprop, 0.0),
+        (OptimizerKind::Rmsprop, 0.9),
+        (OptimizerKind::Sgd, 0.0),
+        (OptimizerKind::Sgd, 0.9),
+    ];
+    // Sizes that threads and vector registers do not divide, and running statistics behind.
+    for ((kind, momentum), n_params) in kinds.into_iter().flat_map(|kind| [0, 1, 1009].map(|n| (kind, n))) {
+        let spec = OptimizerSpec { kind, momentum, weight_decay: 0.01, ..OptimizerSpec::default() };
+        let start: Vec<f32> = (0..n_params + 5).map(|k| uniform(1, k as u64)).collect();
+        let (mut alone, mut alone_optimizer) = (start.clone(), Optimizer::new(spec.clone(), n_params));
+        let rooms = [1, 2, 3].map(|n_threads| Workspace::new(n_threads).unwrap());
+        let mut teams = rooms.map(|room| (start.clone(), Optimizer::new(spec.clone(), n_params), room));
+        for stream in 2..6 {
+            let gradient: Vec<f32> = (0..start.len()).map(|k| uniform(stream, k as u64)).collect();
+            alone_optimizer.step_alone(0.1, &mut alone, &gradient);
+            for (values, optimizer, room) in &mut teams {
+                optimizer.step(0.1, values, &gradient, room);
+                let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(values), bits(&alone), "{kind:?} of {n_params} with {} threads", room.n_threads());
+                assert_eq!(*optimizer, alone_optimizer);
+            }
+        }
+        assert_ne!(alone, start);
+    }
+}
+
+#[test]
 fn running_statistics_move_by_their_drift_alone() {
     let room = Workspace::new(1).unwrap();
     let spec = OptimizerSpec { momentum: 0.9, weight_decay: 0.5, ..OptimizerSpec::default() };
