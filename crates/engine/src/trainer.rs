@@ -1,13 +1,16 @@
 //! The training loop of one peer, a step at a time: whoever drives it decides when to stop, save and show.
 
+use std::ops::Range;
+
 use crate::checkpoint::Progress;
-use crate::data::augment::{Flip, crop_flip};
 use crate::data::batches::BatchError;
 use crate::data::{Batch, DataError, Dataset};
-use crate::job::{Augmentation, Job};
+use crate::job::Job;
+use crate::learning::Learning;
 use crate::model::{Network, Score, Workspace};
 use crate::optimizer::Optimizer;
-use crate::rng::{Rng, mix};
+use crate::rng::mix;
+use crate::task::Task;
 
 /// What ends a run.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +58,7 @@ pub struct StepReport {
 /// A model in training.
 pub struct Trainer<'a> {
     job: &'a Job,
-    network: &'a Network,
-    data: &'a dyn Dataset,
+    learning: &'a Learning,
     /// Which samples are this peer's.
     indices: Vec<usize>,
     values: Vec<f32>,
@@ -69,26 +71,23 @@ pub struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// A run from the beginning, over all samples.
-    pub fn new(job: &'a Job, network: &'a Network, data: &'a dyn Dataset) -> Result<Self, TrainError> {
-        let values = network.init(&mut Rng::stream(job.seed, "init", 0));
-        let optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
-        Self::resume(job, network, data, values, optimizer, Progress { seed: job.seed, ..Progress::default() })
+    pub fn new(job: &'a Job, learning: &'a Learning) -> Result<Self, TrainError> {
+        let values = learning.init(job.seed);
+        let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
+        Self::resume(job, learning, values, optimizer, Progress { seed: job.seed, ..Progress::default() })
     }
 
     /// A run that goes on where another stopped.
     pub fn resume(
         job: &'a Job,
-        network: &'a Network,
-        data: &'a dyn Dataset,
+        learning: &'a Learning,
         values: Vec<f32>,
         optimizer: Optimizer,
         progress: Progress,
     ) -> Result<Self, TrainError> {
-        check_fit(network, data)?;
-        let indices = (0..data.len()).collect();
+        let indices = (0..learning.labels().len()).collect();
         let gradient = vec![0.0; values.len()];
-        let mut trainer =
-            Self { job, network, data, indices, values, gradient, optimizer, progress, batches: Vec::new() };
+        let mut trainer = Self { job, learning, indices, values, gradient, optimizer, progress, batches: Vec::new() };
         trainer.batches = trainer.epoch_batches()?;
         if trainer.batches.is_empty() {
             return Err(TrainError::Mismatch("the training set gives no batch; use a smaller batch size".into()));
@@ -113,7 +112,7 @@ impl<'a> Trainer<'a> {
     /// # Panics
     /// If there are more or fewer of them than the network has.
     pub fn set_values(&mut self, values: Vec<f32>) {
-        assert_eq!(values.len(), self.network.n_values(), "the parameters belong to another network");
+        assert_eq!(values.len(), self.learning.n_values(), "the parameters belong to another network");
         self.values = values;
     }
 
@@ -159,10 +158,10 @@ impl<'a> Trainer<'a> {
 
     /// Trains one batch.
     pub fn step(&mut self, room: &mut Workspace) -> Result<StepReport, TrainError> {
-        let batch = self.next_batch(room)?;
-        let Progress { seed, step, epoch, .. } = self.progress;
+        let Progress { seed, step, epoch, batch, .. } = self.progress;
         let lr = self.lr();
-        let score = self.network.gradient(&self.values, &batch, mix(seed ^ mix(step)), &mut self.gradient, room);
+        let (indices, step_seed) = (&self.batches[batch], mix(seed ^ mix(step)));
+        let score = self.learning.whole_gradient(&self.values, indices, step_seed, &mut self.gradient, room)?;
         if !score.loss_sum.is_finite() {
             return Err(TrainError::NotFinite { what: "the loss", value: score.loss(), step, epoch: epoch + 1, lr });
         }
@@ -182,39 +181,27 @@ impl<'a> Trainer<'a> {
         Ok(StepReport { score, lr, epoch_score })
     }
 
-    fn next_batch(&self, room: &Workspace) -> Result<Batch, TrainError> {
-        let indices = &self.batches[self.progress.batch];
-        let mut batch = room.install(|| self.data.batch(indices))?;
-        if let (Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
-            (self.job.augment, self.data.shape())
-        {
-            let mut rng = Rng::stream(self.progress.seed, "augment", self.progress.step);
-            let flip = if flip { Flip::Horizontal } else { Flip::Never };
-            crop_flip(&mut batch, [*height, *width, *channels], padding, flip, &mut rng);
-        }
-        Ok(batch)
-    }
-
     fn epoch_batches(&self) -> Result<Vec<Vec<usize>>, BatchError> {
         let Progress { seed, epoch, .. } = self.progress;
-        self.job.batch_rule().epoch_batches(&self.indices, self.data.labels(), seed, epoch)
+        self.job.batch_rule().epoch_batches(&self.indices, self.learning.labels(), seed, epoch)
     }
 }
 
-/// Scores a network on a whole data set. After each batch `watch` is shown the batch, the outputs and the score so far; it
+/// Scores a network on some samples of a data set. After each batch `watch` is shown the batch, the outputs and the score so far; it
 /// ends the evaluation with `false`.
 pub fn evaluate(
     network: &Network,
     values: &[f32],
     data: &dyn Dataset,
+    samples: Range<usize>,
     batch_size: usize,
     room: &mut Workspace,
     mut watch: impl FnMut(&Batch, &[f32], Score) -> bool,
 ) -> Result<Score, TrainError> {
     check_fit(network, data)?;
     let mut total = Score::default();
-    let all: Vec<usize> = (0..data.len()).collect();
-    for indices in all.chunks(batch_size.max(1)) {
+    let samples: Vec<usize> = samples.collect();
+    for indices in samples.chunks(batch_size.max(1)) {
         let batch = room.install(|| data.batch(indices))?;
         let (logits, score) = network.predict(values, &batch, room);
         total += score;

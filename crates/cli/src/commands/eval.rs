@@ -115,7 +115,8 @@ pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let test_set = open_data(&job, Part::Test)?;
     let n_classes = network.n_classes();
     let mut confusion = vec![vec![0; n_classes]; n_classes];
-    let score = evaluate(&network, &values, test_set.as_ref(), job.batch, &mut room, |batch, logits, _| {
+    let all = 0..test_set.len();
+    let score = evaluate(&network, &values, test_set.as_ref(), all, job.batch, &mut room, |batch, logits, _| {
         for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
             confusion[label as usize][best_class(row)] += 1;
         }

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
-use nettorrent_engine::data::{Dataset, Part};
+use nettorrent_engine::data::Part;
 use nettorrent_engine::job::{Job, build_network};
-use nettorrent_engine::model::{Network, Score, Workspace};
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_engine::trainer::{StepReport, Trainer, evaluate};
+use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::{StepReport, Trainer};
 
 use crate::events::{Event, EventLog, Reason};
 use crate::explain;
@@ -81,17 +83,18 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     let test_set = open_data(&job, Part::Test)?;
     let spec = job.model_spec(train_set.shape(), train_set.classes().len())?;
     let network = build_network(&job.model, &spec)?;
-    let mut trainer = Trainer::new(&job, &network, train_set.as_ref())?;
+    let learning = Learning::new(&job, network, train_set, test_set)?;
+    let mut trainer = Trainer::new(&job, &learning)?;
     if let Some(path) = &arguments.weights {
-        trainer.set_values(load_weights(path, &network)?);
+        trainer.set_values(load_weights(path, learning.network())?);
     }
     let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
     if arguments.weights.is_some() {
         // The seed alone would not bring these back, should the run be ended before its first checkpoint.
-        run.save(&network, &trainer, job.checkpoint.keep)?;
+        run.save(learning.network(), &trainer, job.checkpoint.keep)?;
     }
     let events = EventLog::append(&run.events(), arguments.json)?;
-    Session::new(&job, &network, run, test_set.as_ref(), events)?.train(trainer)
+    Session::new(&job, &learning, run, events)?.train(trainer)
 }
 
 /// Runs `resume`.
@@ -104,15 +107,16 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let network = run.network()?;
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
+    let learning = Learning::new(&job, network, train_set, test_set)?;
     let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
     let trainer = match &checkpoint {
         Some(checkpoint) => {
-            let mut optimizer = Optimizer::new(job.optimizer.clone(), network.n_params());
-            let (values, progress) = run.load(checkpoint, &network, &mut optimizer)?;
-            Trainer::resume(&job, &network, train_set.as_ref(), values, optimizer, progress)?
+            let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
+            let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+            Trainer::resume(&job, &learning, values, optimizer, progress)?
         }
         // It was ended before its first checkpoint, so nothing is lost if it begins again.
-        None => Trainer::new(&job, &network, train_set.as_ref())?,
+        None => Trainer::new(&job, &learning)?,
     };
     if trainer.is_finished() {
         let (epoch, path) = (trainer.progress().epoch, run.path().display());
@@ -128,7 +132,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         Some(checkpoint) => run.set_aside_after(checkpoint, trainer.progress().step)?,
         None => Vec::new(),
     };
-    let session = Session::new(&job, &network, run, test_set.as_ref(), events)?;
+    let session = Session::new(&job, &learning, run, events)?;
     for path in aside {
         session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
@@ -168,9 +172,8 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 /// A run from its start, or from where it was taken up, to its end.
 struct Session<'a> {
     job: &'a Job,
-    network: &'a Network,
+    learning: &'a Learning,
     run: RunFolder,
-    test_set: &'a dyn Dataset,
     room: Workspace,
     display: Display,
     events: EventLog,
@@ -201,17 +204,11 @@ impl Pace {
 }
 
 impl<'a> Session<'a> {
-    fn new(
-        job: &'a Job,
-        network: &'a Network,
-        run: RunFolder,
-        test_set: &'a dyn Dataset,
-        events: EventLog,
-    ) -> anyhow::Result<Self> {
+    fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
         let room = Workspace::new(job.threads)?;
         let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
         let (started, pace, test_is_cut) = (Instant::now(), Pace::new(), false);
-        Ok(Self { job, network, run, test_set, room, display, events, interrupt, started, pace, test_is_cut })
+        Ok(Self { job, learning, run, room, display, events, interrupt, started, pace, test_is_cut })
     }
 
     fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
@@ -246,7 +243,7 @@ impl<'a> Session<'a> {
 
     fn announce(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
-        let (n_params, threads) = (self.network.n_params(), self.room.n_threads());
+        let (n_params, threads) = (self.learning.n_params(), self.room.n_threads());
         self.display.say(&format!(
             "{} with {} parameters on {} samples, {} thread{}; the run is in {}",
             self.job.model,
@@ -264,7 +261,7 @@ impl<'a> Session<'a> {
             model: &self.job.model,
             n_params,
             n_train: trainer.n_samples(),
-            n_test: self.test_set.len(),
+            n_test: self.learning.n_test(),
             threads,
             seed: self.job.seed,
             epoch,
@@ -331,11 +328,10 @@ impl<'a> Session<'a> {
         self.display.testing();
         let began = Instant::now();
         let interrupt = self.interrupt.clone();
-        let test =
-            evaluate(self.network, trainer.values(), self.test_set, self.job.batch, &mut self.room, |_, _, _| {
-                !interrupt.is_set()
-            })?;
-        if test.n < self.test_set.len() {
+        let test = self
+            .learning
+            .test_while(trainer.values(), 0..self.learning.n_test(), &mut self.room, || !interrupt.is_set())?;
+        if test.n < self.learning.n_test() {
             // Cut short by Ctrl-C: what a part of the test set says is no result.
             self.test_is_cut = true;
             return Ok(());
@@ -368,7 +364,7 @@ impl<'a> Session<'a> {
     fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
         trainer.check_finite()?;
-        let path = self.run.save(self.network, trainer, self.job.checkpoint.keep)?;
+        let path = self.run.save(self.learning.network(), trainer, self.job.checkpoint.keep)?;
         self.events.write(&Event::Checkpoint { path: &path, epoch, step })
     }
 }

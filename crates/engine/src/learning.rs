@@ -1,0 +1,226 @@
+//! A network with the data that it is to learn and to be tested on.
+
+use std::ops::Range;
+
+use crate::data::augment::{Flip, crop_flip};
+use crate::data::{Batch, Dataset};
+use crate::job::{Augmentation, Job};
+use crate::model::{Network, Score, Workspace};
+use crate::rng::Rng;
+use crate::task::Task;
+use crate::trainer::{TrainError, check_fit, evaluate};
+
+/// What a job wants learnt.
+pub struct Learning {
+    network: Network,
+    train_set: Box<dyn Dataset>,
+    test_set: Box<dyn Dataset>,
+    /// How many samples are tested at a time.
+    batch: usize,
+    augment: Augmentation,
+    buckets: Vec<Range<usize>>,
+}
+
+impl Learning {
+    /// The network and the data of a job, if they fit each other.
+    pub fn new(
+        job: &Job,
+        network: Network,
+        train_set: Box<dyn Dataset>,
+        test_set: Box<dyn Dataset>,
+    ) -> Result<Self, TrainError> {
+        check_fit(&network, train_set.as_ref())?;
+        check_fit(&network, test_set.as_ref())?;
+        let whole = 0..network.n_values();
+        Ok(Self { network, train_set, test_set, batch: job.batch, augment: job.augment, buckets: vec![whole] })
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The same as [`Task::gradient`] for those who have no use for buckets.
+    pub fn whole_gradient(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+    ) -> Result<Score, TrainError> {
+        let batch = self.read(indices, seed, room)?;
+        Ok(self.network.gradient(values, &batch, seed, gradient, room))
+    }
+
+    /// The same as [`Task::test`], ended early when `go_on` says no: the score then counts fewer samples.
+    pub fn test_while(
+        &self,
+        values: &[f32],
+        samples: Range<usize>,
+        room: &mut Workspace,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Score, TrainError> {
+        assert!(samples.end <= self.n_test(), "there are no test samples {samples:?}");
+        evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, room, |_, _, _| go_on())
+    }
+
+    /// Reads training samples, and varies them if the job wants it.
+    fn read(&self, indices: &[usize], seed: u64, room: &Workspace) -> Result<Batch, TrainError> {
+        let mut batch = room.install(|| self.train_set.batch(indices))?;
+        if let (Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
+            (self.augment, self.train_set.shape())
+        {
+            let mut rng = Rng::stream(seed, "augment", 0);
+            let flip = if flip { Flip::Horizontal } else { Flip::Never };
+            crop_flip(&mut batch, [*height, *width, *channels], padding, flip, &mut rng);
+        }
+        Ok(batch)
+    }
+}
+
+impl Task for Learning {
+    fn n_params(&self) -> usize {
+        self.network.n_params()
+    }
+
+    fn n_values(&self) -> usize {
+        self.network.n_values()
+    }
+
+    fn init(&self, seed: u64) -> Vec<f32> {
+        self.network.init(&mut Rng::stream(seed, "init", 0))
+    }
+
+    fn labels(&self) -> &[u32] {
+        self.train_set.labels()
+    }
+
+    fn n_test(&self) -> usize {
+        self.test_set.len()
+    }
+
+    fn buckets(&self) -> &[Range<usize>] {
+        &self.buckets
+    }
+
+    fn gradient(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        let score = self.whole_gradient(values, indices, seed, gradient, room)?;
+        on_bucket(0, gradient);
+        Ok(score)
+    }
+
+    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
+        self.test_while(values, samples, room, || true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Learning;
+    use crate::data::Part;
+    use crate::data::source::{DataSpec, open};
+    use crate::job::{Job, build_network};
+    use crate::model::{Score, Workspace};
+    use crate::optimizer::Optimizer;
+    use crate::rng::mix;
+    use crate::task::Task;
+    use crate::trainer::{TrainError, Trainer};
+
+    fn job(settings: &[&str]) -> Job {
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Job::parse("the test's job", "model = \"digits-cnn\"\nbatch = 50\n", &settings).unwrap()
+    }
+
+    fn learning(job: &Job) -> Learning {
+        let digits = DataSpec { name: Some("digits".into()), ..DataSpec::default() };
+        let sets = [Part::Train, Part::Test].map(|part| open(&digits, None, part, job.seed).unwrap());
+        let spec = job.model_spec(sets[0].shape(), sets[0].classes().len()).unwrap();
+        let network = build_network(&job.model, &spec).unwrap();
+        let [train_set, test_set] = sets;
+        Learning::new(job, network, train_set, test_set).unwrap()
+    }
+
+    fn room(n_threads: usize) -> Workspace {
+        Workspace::new(n_threads).unwrap()
+    }
+
+    fn gradient(task: &dyn Task, indices: &[usize], seed: u64) -> (Score, Vec<f32>) {
+        let values = task.init(1);
+        let mut gradient = vec![f32::NAN; task.n_values()];
+        let score = task.gradient(&values, indices, seed, &mut gradient, &mut room(1), &mut |_, _| {}).unwrap();
+        (score, gradient)
+    }
+
+    #[test]
+    fn a_trainer_takes_the_steps_that_the_task_describes() {
+        let job = job(&["augment={crop-flip={padding=1,flip=true}}", "optimizer.momentum=0.9"]);
+        let learning = learning(&job);
+        let mut trainer = Trainer::new(&job, &learning).unwrap();
+        let task: &dyn Task = &learning;
+        let (mut values, mut gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
+        let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
+        let all: Vec<usize> = (0..task.labels().len()).collect();
+        let batches = job.batch_rule().epoch_batches(&all, task.labels(), job.seed, 0).unwrap();
+        for (step, indices) in batches.iter().take(3).enumerate() {
+            let seed = mix(job.seed ^ mix(step as u64));
+            let score = task.gradient(&values, indices, seed, &mut gradient, &mut room(2), &mut |_, _| {}).unwrap();
+            optimizer.step_alone(job.optimizer.lr, &mut values, &gradient);
+            assert_eq!(trainer.step(&mut room(2)).unwrap().score, score);
+            assert_eq!(trainer.values(), values);
+        }
+    }
+
+    #[test]
+    fn threads_share_a_task_and_get_the_same() {
+        let task: Arc<dyn Task> = Arc::new(learning(&job(&[])));
+        let expected = gradient(task.as_ref(), &[3, 1, 4], 7);
+        std::thread::scope(|scope| {
+            let peers = [(); 3].map(|()| scope.spawn(|| gradient(task.as_ref(), &[3, 1, 4], 7)));
+            peers.into_iter().for_each(|peer| assert_eq!(peer.join().unwrap(), expected));
+        });
+    }
+
+    #[test]
+    fn another_seed_varies_the_samples_in_another_way() {
+        let plain = learning(&job(&["model=mlp:8"]));
+        let varied = learning(&job(&["model=mlp:8", "augment={crop-flip={padding=2,flip=false}}"]));
+        assert_eq!(gradient(&plain, &[0, 1], 1), gradient(&plain, &[0, 1], 2), "nothing here drops anything");
+        assert_ne!(gradient(&varied, &[0, 1], 1), gradient(&plain, &[0, 1], 1));
+        assert_ne!(gradient(&varied, &[0, 1], 1), gradient(&varied, &[0, 1], 2));
+        assert_eq!(gradient(&varied, &[0, 1], 1), gradient(&varied, &[0, 1], 1));
+    }
+
+    #[test]
+    fn parts_of_a_test_add_up() {
+        let learning = learning(&job(&[]));
+        let (values, n) = (learning.init(1), learning.n_test());
+        let test = |samples| learning.test(&values, samples, &mut room(1)).unwrap();
+        let whole = test(0..n);
+        let mut sum = test(0..n / 3);
+        sum += test(n / 3..n);
+        assert_eq!((whole.n, sum.n), (n, n));
+        assert_eq!(whole.n_correct, sum.n_correct);
+        assert!((whole.loss() - sum.loss()).abs() < 1e-6);
+        assert_eq!(test(0..0), Score::default());
+    }
+
+    #[test]
+    fn samples_that_are_not_there_are_an_error() {
+        let learning = learning(&job(&[]));
+        let (values, mut gradient) = (learning.init(1), vec![0.0; learning.n_values()]);
+        let missing = [0, learning.labels().len()];
+        let result = learning.gradient(&values, &missing, 0, &mut gradient, &mut room(1), &mut |_, _| {});
+        assert!(matches!(result, Err(TrainError::Data(_))));
+    }
+}
