@@ -5,10 +5,14 @@ use std::ops::Range;
 use crate::data::augment::{Flip, crop_flip};
 use crate::data::{Batch, Dataset};
 use crate::job::{Augmentation, Job};
-use crate::model::{Network, Score, Workspace};
+use crate::model::{Handover, Network, Score, Workspace};
 use crate::rng::Rng;
 use crate::task::Task;
 use crate::trainer::{TrainError, check_fit, evaluate};
+
+/// How many numbers a bucket has at least: 1 MiB of them. Sending that much takes far longer than starting to, and a model of
+/// a few MiB is still cut into pieces that can travel while the rest is computed.
+const BUCKET_LEN: usize = 1 << 18;
 
 /// What a job wants learnt.
 pub struct Learning {
@@ -31,8 +35,8 @@ impl Learning {
     ) -> Result<Self, TrainError> {
         check_fit(&network, train_set.as_ref())?;
         check_fit(&network, test_set.as_ref())?;
-        let whole = 0..network.n_values();
-        Ok(Self { network, train_set, test_set, batch: job.batch, augment: job.augment, buckets: vec![whole] })
+        let buckets = network.buckets(BUCKET_LEN);
+        Ok(Self { network, train_set, test_set, batch: job.batch, augment: job.augment, buckets })
     }
 
     /// The network.
@@ -113,9 +117,9 @@ impl Task for Learning {
         room: &mut Workspace,
         on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<Score, TrainError> {
-        let score = self.whole_gradient(values, indices, seed, gradient, room)?;
-        on_bucket(0, gradient);
-        Ok(score)
+        let batch = self.read(indices, seed, room)?;
+        let handover = Handover { buckets: &self.buckets, on_bucket };
+        Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
     }
 
     fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {

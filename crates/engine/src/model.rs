@@ -5,6 +5,7 @@
 
 mod builder;
 mod description;
+mod handover;
 mod layer;
 pub mod layers;
 mod loss;
@@ -19,6 +20,7 @@ pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
 };
+pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use loss::{Score, best_class};
 pub use network::{LayerSummary, ModelError, NamedTensor, Network};

@@ -128,6 +128,11 @@ impl Network {
         self.steps.iter().map(line).collect()
     }
 
+    /// Where the trained numbers of these steps begin, if they have any.
+    pub(super) fn first_param(&self, steps: Range<usize>) -> Option<usize> {
+        self.steps[steps].iter().map(|step| &step.params).find(|params| !params.is_empty()).map(|params| params.start)
+    }
+
     /// A flat vector to start training from.
     pub fn init(&self, rng: &mut Rng) -> Vec<f32> {
         let mut values = vec![0.0; self.n_values];

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
+use super::handover::{Handover, Part, add};
 use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::loss::{self, Score};
 use super::network::{Network, Op, Step};
@@ -25,25 +26,55 @@ impl Network {
         gradient: &mut [f32],
         room: &mut Workspace,
     ) -> Score {
+        self.find_gradient(values, batch, seed, gradient, room, None)
+    }
+
+    /// The same gradient, bit for bit, whose buckets are handed over one by one while the rest is still computed.
+    ///
+    /// # Panics
+    /// If the buckets are not this network's.
+    pub fn gradient_in_buckets(
+        &self,
+        values: &[f32],
+        batch: &Batch,
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+        handover: Handover<'_>,
+    ) -> Score {
+        self.find_gradient(values, batch, seed, gradient, room, Some(handover))
+    }
+
+    fn find_gradient(
+        &self,
+        values: &[f32],
+        batch: &Batch,
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+        handover: Option<Handover<'_>>,
+    ) -> Score {
         self.check(values, batch);
         assert_eq!(gradient.len(), self.n_values(), "a gradient is as long as the parameters");
         room.prepare(self, values);
-        let first_threads_gradient = Mutex::new(&mut *gradient);
+        let mut others = room.take_parts(self.n_values());
+        let is_whole = handover.is_none();
+        let parts = Part::of_each(self.n_params(), gradient, &mut others, handover);
+        let parts: Vec<Mutex<Option<Part<'_>>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
         room.team.run(|member| {
+            // Taken out, so that a thread that panics drops it, and those who wait for its buckets wait no longer.
+            let part = parts[member.rank].lock().expect("each thread has its own").take();
+            let mut part = part.expect("it is taken once");
             let mut space = room.spaces[member.rank].lock().expect("each thread has its own");
             let mut pass = Pass::new(self, values, batch, Mode::Train { seed }, member, room, &mut space);
             pass.up();
-            if member.rank == 0 {
-                let mut gradient = first_threads_gradient.lock().expect("only the first thread takes it");
-                pass.down(&mut gradient);
-            } else {
-                let mut own = std::mem::take(&mut pass.space.weights);
-                own.resize(self.n_values(), 0.0);
-                pass.down(&mut own);
-                space.weights = own;
-            }
+            pass.down(&mut part);
         });
-        room.add_up(gradient);
+        drop(parts);
+        if is_whole {
+            room.add_up(gradient, &others);
+        }
+        room.parts = others;
         total_score(room)
     }
 
@@ -143,19 +174,21 @@ impl<'a> Pass<'a> {
         self.space.score = loss::score(self.logits(), self.labels, self.network.n_classes());
     }
 
-    /// Overwrites `weights` with this thread's part of the gradient.
-    fn down(&mut self, weights: &mut [f32]) {
+    /// Overwrites this thread's part of the gradient, and lets go of what is final.
+    fn down(&mut self, part: &mut Part<'_>) {
         let network = self.network;
         // Each layer's part becomes zero just before it is first added to, while it is in the cache; the rest here.
-        let touched = if self.samples.is_empty() { 0 } else { network.n_params() };
-        weights[touched..].fill(0.0);
+        part.drift.fill(0.0);
+        if self.samples.is_empty() {
+            part.weights.fill(0.0);
+        }
         let mut delta = std::mem::take(&mut self.space.gradients[network.output]);
         loss::gradient(self.logits(), self.labels, network.n_classes(), self.batch_len, &mut delta);
         self.space.gradients[network.output] = delta;
         for segment in &network.plan.down {
             for chunk in chunks(self.samples.len(), segment.chunk) {
                 for step in segment.steps.clone().rev() {
-                    self.backward(step, &chunk, weights);
+                    self.backward(step, &chunk, part.weights);
                 }
                 if let Some(step) = segment.gathers {
                     self.gather_gradient(step, &chunk);
@@ -163,9 +196,14 @@ impl<'a> Pass<'a> {
                 }
             }
             if let Some(step) = segment.gathers {
-                self.finish_statistics(step, weights);
+                self.finish_statistics(step, part);
+            }
+            // After the threads have met for the statistics, if they do: then nobody waits twice.
+            if let Some(start) = network.first_param(segment.steps.clone()) {
+                part.finish_from(start);
             }
         }
+        part.finish();
     }
 
     fn mark(&self, step: usize, phase: Phase) {
@@ -312,21 +350,20 @@ impl<'a> Pass<'a> {
     }
 
     /// All threads agree on the sums; the first writes what follows from them for the whole batch.
-    fn finish_statistics(&mut self, step: usize, weights: &mut [f32]) {
+    fn finish_statistics(&mut self, step: usize, part: &mut Part<'_>) {
         self.member.sum(&mut self.space.gradient_sums[step]);
         let Step { params, buffers, .. } = &self.network.steps[step];
-        weights[params.clone()].fill(0.0);
+        let weights = &mut part.weights[params.clone()];
+        weights.fill(0.0);
         // No samples have no mean: the statistics stay where they are.
         if self.member.rank == 0 && self.batch_len > 0 {
             let context = self.context(step, &(0..self.samples.len()));
-            self.statistics(step).finish_gradient(&context, &mut weights[params.clone()]);
-            self.statistics(step).drift(&context, &mut weights[buffers.clone()]);
+            self.statistics(step).finish_gradient(&context, weights);
+            let n_params = self.network.n_params();
+            let drift = &mut part.drift[buffers.start - n_params..buffers.end - n_params];
+            self.statistics(step).drift(&context, drift);
         }
     }
-}
-
-fn add(sums: &mut [f32], others: &[f32]) {
-    vectorised(|| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other));
 }
 
 /// Cuts `n` samples into ranges of at most `most`.

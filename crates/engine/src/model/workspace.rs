@@ -5,11 +5,11 @@ use std::sync::Mutex;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
+use super::handover::add;
 use super::layer::Scratch;
 use super::loss::Score;
 use super::network::{Network, Op};
 use super::plan::Extent;
-use crate::kernel::vectorised;
 use crate::team::{Team, TeamError};
 
 /// Which part of a step was just done.
@@ -34,6 +34,8 @@ pub struct Workspace {
     pub(super) spaces: Vec<Mutex<Space>>,
     /// The layers' rearranged parameters, shared by all threads.
     pub(super) prepared: Vec<f32>,
+    /// The parts of the gradient of all threads but the first, which writes to the caller's.
+    pub(super) parts: Vec<Vec<f32>>,
     /// Who wants to know where the time goes.
     pub probe: Option<Probe>,
 }
@@ -45,8 +47,6 @@ pub(super) struct Space {
     pub gradients: Vec<Vec<f32>>,
     pub sums: Vec<Vec<f64>>,
     pub gradient_sums: Vec<Vec<f64>>,
-    /// This thread's part of the parameters' gradient (the first thread writes to the caller's).
-    pub weights: Vec<f32>,
     /// Where a gradient waits that is to be added to another.
     pub shared: Vec<f32>,
     pub scratch: Scratch,
@@ -58,7 +58,7 @@ impl Workspace {
     pub fn new(n_threads: usize) -> Result<Self, TeamError> {
         let team = Team::new(n_threads)?;
         let spaces = (0..team.len()).map(|_| Mutex::default()).collect();
-        Ok(Self { team, spaces, prepared: Vec::new(), probe: None })
+        Ok(Self { team, spaces, prepared: Vec::new(), parts: Vec::new(), probe: None })
     }
 
     /// How many threads there are.
@@ -91,22 +91,23 @@ impl Workspace {
         });
     }
 
+    /// Takes out the parts of the gradient, so that threads can write to them, with room for this many numbers each.
+    pub(super) fn take_parts(&mut self, n_values: usize) -> Vec<Vec<f32>> {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.resize_with(self.team.len() - 1, Vec::new);
+        parts.iter_mut().for_each(|part| part.resize(n_values, 0.0));
+        parts
+    }
+
     /// Adds the other threads' gradients to the first's, always in the order of their ranks.
-    pub(super) fn add_up(&mut self, gradient: &mut [f32]) {
-        let others: Vec<&[f32]> = self.spaces[1..]
-            .iter_mut()
-            .map(|space| space.get_mut().expect("no thread panicked").weights.as_slice())
-            .collect();
+    pub(super) fn add_up(&self, gradient: &mut [f32], others: &[Vec<f32>]) {
         if others.is_empty() {
             return;
         }
         let len = gradient.len().div_ceil(self.team.len()).max(1);
         self.team.install(|| {
             gradient.par_chunks_mut(len).enumerate().for_each(|(part, sums)| {
-                for other in &others {
-                    let other = &other[part * len..][..sums.len()];
-                    vectorised(|| sums.iter_mut().zip(other).for_each(|(sum, other)| *sum += other));
-                }
+                others.iter().for_each(|other| add(sums, &other[part * len..][..sums.len()]));
             });
         });
     }
