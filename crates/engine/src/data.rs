@@ -1,13 +1,15 @@
 //! Data sets: where samples come from, how they are shared out among peers and grouped into batches.
 //!
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
-//! samples, and [`batches`] in which order that peer sees them: both deal in indices and never touch a sample.
+//! samples, and [`batches`] in which order that peer sees them; a [`curriculum`] makes a [`plan`] of both for peers that come
+//! and go, from a [`ledger`] of what was trained. All these deal in indices and never touch a sample.
 
 pub mod assignment;
 pub mod augment;
 pub mod batches;
 pub mod cifar;
 pub mod csv;
+pub mod curriculum;
 pub mod digits;
 mod files;
 mod folders;
@@ -18,8 +20,10 @@ pub mod images;
 pub mod in_memory;
 pub mod info;
 mod known;
+pub mod ledger;
 pub mod mfcc;
 mod names;
+pub mod plan;
 pub mod source;
 pub mod split;
 pub mod wav;
