@@ -3,6 +3,7 @@
 //! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
 
 mod read;
+mod swarm;
 
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
 pub use read::{ReadError, read_toml};
+pub use swarm::{SwarmError, SwarmSpec};
 
 /// What to train, on what, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +46,8 @@ pub struct Job {
     pub schedule: ScheduleSpec,
     /// When to save.
     pub checkpoint: CheckpointSpec,
+    /// How peers train together.
+    pub swarm: SwarmSpec,
 }
 
 /// Random changes to pictures.
@@ -94,6 +98,7 @@ impl Default for Job {
             optimizer: OptimizerSpec::default(),
             schedule: ScheduleSpec::default(),
             checkpoint: CheckpointSpec::default(),
+            swarm: SwarmSpec::default(),
         }
     }
 }
@@ -121,6 +126,9 @@ pub enum JobError {
     /// The schedule's settings.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// The swarm's settings.
+    #[error(transparent)]
+    Swarm(#[from] SwarmError),
     /// The model's name.
     #[error(transparent)]
     Zoo(#[from] zoo::ZooError),
@@ -161,6 +169,7 @@ impl Job {
         }
         self.optimizer.check()?;
         self.schedule.check()?;
+        self.swarm.check()?;
         Ok(())
     }
 

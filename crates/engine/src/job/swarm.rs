@@ -1,0 +1,160 @@
+//! How peers train together: the `[swarm]` section of a job.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::data::curriculum::Resplit;
+use crate::data::split::SplitRule;
+use crate::schedule::Scale;
+
+/// The shortest deadline: below it, a pause of the operating system looks like a peer that is gone.
+const SHORTEST_DEADLINE: f64 = 0.2;
+
+/// How peers share the work, and what becomes of those who fall silent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwarmSpec {
+    /// How peers exchange what they learnt, by name. Default: `ring-all-reduce`.
+    pub strategy: String,
+    /// How samples are shared out: `class`, `equal`, `equal-spread`, `groups:NETWORKS:SETS`, `random` or `range`.
+    /// Default: `random`.
+    pub split: SplitRule,
+    /// How often they are shared out anew: once a `run` or every `epoch`. Default: `run`.
+    pub resplit: Resplit,
+    /// After how many seconds a silent peer is given up. Default: 5.
+    pub deadline: f64,
+    /// How the learning rate grows with the number of peers: `none` or `linear`. Default: `none`.
+    pub scale: Scale,
+    /// For `linear`: over how many epochs it grows. Default: 1.
+    pub scale_warmup: f64,
+    /// The strategy's own settings; what there is, the strategy knows.
+    // Last, because in TOML a table ends the fields of the one above it.
+    #[serde(skip_serializing_if = "Table::is_empty")]
+    pub options: Table,
+}
+
+impl Default for SwarmSpec {
+    fn default() -> Self {
+        Self {
+            strategy: "ring-all-reduce".into(),
+            split: SplitRule::default(),
+            resplit: Resplit::default(),
+            deadline: 5.0,
+            scale: Scale::default(),
+            scale_warmup: 1.0,
+            options: Table::new(),
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("swarm.{setting} = {value}: {problem}")]
+pub struct SwarmError {
+    setting: &'static str,
+    value: f64,
+    problem: &'static str,
+}
+
+impl SwarmSpec {
+    /// Refuses settings that make no sense. The strategy's name and options are the business of those who know them.
+    pub fn check(&self) -> Result<(), SwarmError> {
+        if !(self.deadline >= SHORTEST_DEADLINE && self.deadline.is_finite()) {
+            let problem = "must be a number of seconds from 0.2 up";
+            return Err(SwarmError { setting: "deadline", value: self.deadline, problem });
+        }
+        if !(self.scale_warmup >= 0.0 && self.scale_warmup.is_finite()) {
+            let problem = "must be a number of epochs from 0 up";
+            return Err(SwarmError { setting: "scale_warmup", value: self.scale_warmup, problem });
+        }
+        Ok(())
+    }
+
+    /// The deadline as a time.
+    pub fn deadline(&self) -> Duration {
+        Duration::try_from_secs_f64(self.deadline).unwrap_or(Duration::MAX)
+    }
+
+    /// The learning rate of `n_peers` together where `rate` is that of one, when `done` epochs are done.
+    pub fn rate(&self, rate: f32, n_peers: usize, done: f64) -> f32 {
+        self.scale.rate(rate, n_peers, done, self.scale_warmup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::SwarmSpec;
+    use crate::data::curriculum::Resplit;
+    use crate::data::split::SplitRule;
+    use crate::job::Job;
+    use crate::schedule::Scale;
+
+    fn parse(text: &str, settings: &[&str]) -> Result<Job, String> {
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Job::parse("job.toml", text, &settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_job_without_the_section_has_the_usual_one() {
+        assert_eq!(parse("epochs = 3", &[]).unwrap().swarm, SwarmSpec::default());
+        assert_eq!(SwarmSpec::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn the_section_is_read_and_written() {
+        let text = "[swarm]\nstrategy = \"gossip\"\nsplit = \"groups:2:3\"\nresplit = \"epoch\"\ndeadline = 1.5\n\
+                    scale = \"linear\"\nscale_warmup = 2.5\n[swarm.options]\nform = \"naive\"\nfan = 3\n[checkpoint]\nevery = 2\n";
+        let job = parse(text, &[]).unwrap();
+        let spec = &job.swarm;
+        assert_eq!((spec.strategy.as_str(), spec.split), ("gossip", SplitRule::Groups { networks: 2, sets: 3 }));
+        assert_eq!((spec.resplit, spec.scale, spec.scale_warmup), (Resplit::Epoch, Scale::Linear, 2.5));
+        assert_eq!((spec.deadline(), job.checkpoint.every), (Duration::from_millis(1500), 2));
+        assert_eq!(spec.options["form"].as_str(), Some("naive"));
+        assert_eq!(parse(&toml::to_string(&job).unwrap(), &[]).unwrap(), job);
+    }
+
+    #[test]
+    fn options_can_be_set_and_keep_their_types() {
+        let settings = ["swarm.options.form=naive", "swarm.options.fan=3", "swarm.options.share=0.5"];
+        let mut settings = settings.to_vec();
+        settings.extend(["swarm.options.quiet=true", "swarm.strategy=gossip", "swarm.options.inner.depth=2"]);
+        let job = parse("[swarm.options]\nform = \"ring\"\nkept = 1", &settings).unwrap();
+        let options = &job.swarm.options;
+        assert_eq!(job.swarm.strategy, "gossip");
+        assert_eq!(options["form"].as_str(), Some("naive"));
+        assert_eq!(options["fan"].as_integer(), Some(3));
+        assert_eq!(options["share"].as_float(), Some(0.5));
+        assert_eq!(options["quiet"].as_bool(), Some(true));
+        assert_eq!(options["kept"].as_integer(), Some(1));
+        assert_eq!(options["inner"]["depth"].as_integer(), Some(2));
+        assert_eq!(parse(&toml::to_string(&job).unwrap(), &[]).unwrap(), job);
+    }
+
+    #[test]
+    fn wrong_fields_are_answered() {
+        for (text, settings, answer) in [
+            ("[swarm]\nstrategi = \"x\"", &[][..], "line 2, column 1: unknown field `strategi`"),
+            ("[swarm]\nstrategi = \"x\"", &[], "Did you mean `strategy`?"),
+            ("[swarm]\nsplit = \"randm\"", &[], "Did you mean `random`?"),
+            ("[swarm]\nresplit = \"epochs\"", &[], "Did you mean `epoch`?"),
+            ("[swarm]\nscale = \"linar\"", &[], "Did you mean `linear`?"),
+            ("[swarm]\noptions = 3", &[], "line 2"),
+            ("", &["swarm.deadlin=3"], "--set swarm.deadlin=3: unknown field"),
+            ("", &["swarm.deadline=0.1"], "swarm.deadline = 0.1: must be a number of seconds from 0.2 up"),
+            ("", &["swarm.deadline=nan"], "swarm.deadline"),
+            ("", &["swarm.deadline=inf"], "swarm.deadline"),
+            ("", &["swarm.deadline=-1.0"], "swarm.deadline"),
+            ("", &["swarm.scale_warmup=-1.0"], "swarm.scale_warmup = -1: must be"),
+            ("", &["swarm.strategy.form=naive"], "swarm.strategy.form"),
+        ] {
+            let message = parse(text, settings).unwrap_err();
+            assert!(message.contains(answer), "{message}");
+        }
+        assert_eq!(parse("", &["swarm.deadline=1e300"]).unwrap().swarm.deadline(), Duration::MAX);
+        assert_eq!(parse("", &["swarm.deadline=3"]).unwrap().swarm.deadline(), Duration::from_secs(3));
+    }
+}
