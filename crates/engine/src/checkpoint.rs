@@ -53,6 +53,9 @@ pub struct Progress {
     pub epoch_n_correct: usize,
     /// See `epoch_loss_sum`.
     pub epoch_n: usize,
+    /// How far the swarm is, if one trained: what it makes of this is its own business.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swarm: Option<serde_json::Value>,
 }
 
 impl Progress {

@@ -10,7 +10,7 @@ mod peak;
 mod product;
 mod vectors;
 
-pub use allocator::LineAligned;
+pub use allocator::{LineAligned, keep_memory};
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use peak::peak_multiplications;

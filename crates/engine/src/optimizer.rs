@@ -2,6 +2,7 @@
 //!
 //! Formulas, names of settings and defaults are PyTorch's, so that what worked there works here.
 
+use std::ops::Range;
 use std::slice::ChunksMut;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -175,6 +176,34 @@ impl Optimizer {
     pub fn step_alone(&mut self, lr: f32, values: &mut [f32], gradient: &[f32]) {
         let (rule, parts) = self.begin_step(lr, values, gradient, 1);
         parts.into_iter().for_each(|part| rule.apply(part));
+    }
+
+    /// The same step with a gradient that lies in pieces: each with its place in the vector, together all of it.
+    pub fn step_in_parts<'g>(
+        &mut self,
+        lr: f32,
+        values: &mut [f32],
+        gradient: impl Iterator<Item = (Range<usize>, &'g [f32])>,
+    ) {
+        self.n_steps += 1;
+        let rule = Rule::new(&self.spec, lr, self.n_steps);
+        let (mut none_a, mut none_b) = (Vec::new(), Vec::new());
+        let (first, second) = match &mut self.memories[..] {
+            [] => (&mut none_a, &mut none_b),
+            [first] => (first, &mut none_b),
+            [first, second, ..] => (first, second),
+        };
+        for (place, piece) in gradient {
+            // What lies before the statistics is trained; the rest of the piece, if any, is their drift.
+            let n_trained = self.n_params.clamp(place.start, place.end) - place.start;
+            let (gradient, drift) = piece.split_at(n_trained);
+            let (values, statistics) = values[place.clone()].split_at_mut(n_trained);
+            statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
+            let trained = place.start..place.start + n_trained;
+            let first = first.get_mut(trained.clone()).unwrap_or_default();
+            let second = second.get_mut(trained).unwrap_or_default();
+            rule.apply(Part { values, gradient, first, second });
+        }
     }
 
     /// Moves the statistics, counts the step, and cuts what is left to do into (at most) this many parts.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::curriculum::Curriculum;
 
 /// The state of an epoch. It travels between peers: whoever holds the same ledger (and the same job) knows the same plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
     /// Epochs finished.

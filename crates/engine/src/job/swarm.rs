@@ -16,6 +16,8 @@ const SHORTEST_DEADLINE: f64 = 0.2;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwarmSpec {
+    /// How many processes `train` starts on this machine; 0 to train in one, without a swarm. Default: 0.
+    pub peers: usize,
     /// How peers exchange what they learnt, by name. Default: `ring-all-reduce`.
     pub strategy: String,
     /// How samples are shared out: `class`, `equal`, `equal-spread`, `groups:NETWORKS:SETS`, `random` or `range`.
@@ -38,6 +40,7 @@ pub struct SwarmSpec {
 impl Default for SwarmSpec {
     fn default() -> Self {
         Self {
+            peers: 0,
             strategy: "ring-all-reduce".into(),
             split: SplitRule::default(),
             resplit: Resplit::default(),
