@@ -1,0 +1,164 @@
+//! The chain: a sum grows from the first peer to the last, and the last one's result goes back to all.
+//!
+//! Segments follow each other down the chain, so a long vector does not wait at each peer until it is complete.
+
+use bytes::Bytes;
+
+use super::Collective;
+use super::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use crate::codec::Codec;
+use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
+
+/// How the last peer's result comes to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// The last peer sends it to each.
+    FanOut,
+    /// It goes round a second time: from the last to the first, and on to the last but one.
+    Forward,
+}
+
+/// A sum over all peers that goes along a chain.
+#[derive(Debug)]
+pub struct Chain {
+    codec: Codec,
+    spread: Spread,
+    rank: usize,
+    n_peers: usize,
+    buckets: Vec<Bucket>,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    len: usize,
+    numbers: Option<Vec<f32>>,
+    /// By step and segment: what a message can still be.
+    seen: Seen,
+    early: Vec<(Label, Bytes)>,
+}
+
+/// The sum on its way to the last peer, and the result on its way back.
+const SUM: usize = 0;
+const RESULT: usize = 1;
+
+impl Chain {
+    /// A chain that nothing goes along yet.
+    pub fn new(codec: Codec, spread: Spread) -> Self {
+        Self { codec, spread, rank: 0, n_peers: 1, buckets: Vec::new() }
+    }
+
+    /// From whom a message of this step comes.
+    fn sender(&self, step: usize) -> Option<usize> {
+        let last = self.n_peers - 1;
+        match (step, self.spread) {
+            (SUM, _) => self.rank.checked_sub(1),
+            (RESULT, _) if self.rank == last => None,
+            (RESULT, Spread::Forward) if self.rank > 0 => Some(self.rank - 1),
+            (RESULT, _) => Some(last),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, ctx: &mut Ctx<'_>, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let Self { codec, rank, n_peers, spread, .. } = *self;
+        let last = n_peers - 1;
+        let bucket = &mut self.buckets[label.bucket];
+        let place = segment(&(0..bucket.len), label.segment).expect("it was checked when it came");
+        let numbers = &mut bucket.numbers.as_mut().expect("own numbers are there")[place];
+        let is_sum = label.step == SUM;
+        let body = if is_sum { codec.add(body, numbers)? } else { body };
+        if is_sum && rank < last {
+            ctx.send(rank + 1, label.to_part(), body);
+            return Ok(());
+        }
+        codec.decode(&body, numbers)?;
+        let part = Label { step: RESULT, ..label }.to_part();
+        match spread {
+            Spread::FanOut if is_sum => (0..last).for_each(|to| ctx.send(to, part, body.clone())),
+            Spread::Forward if is_sum => ctx.send(0, part, body),
+            Spread::Forward if rank + 1 < last => ctx.send(rank + 1, part, body),
+            Spread::FanOut | Spread::Forward => {}
+        }
+        Ok(())
+    }
+}
+
+impl Collective for Chain {
+    fn begin(&mut self, ctx: &Ctx<'_>) {
+        (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
+        let (is_first, is_last) = (self.rank == 0, self.rank + 1 == self.n_peers);
+        let n_messages = usize::from(!is_first) + usize::from(!is_last);
+        let bucket = |len: usize| {
+            let n = n_segments(&(0..len));
+            Bucket { len, numbers: None, seen: Seen::new(2 * n, n_messages * n), early: Vec::new() }
+        };
+        self.buckets = ctx.buckets().iter().map(|range| bucket(range.len())).collect();
+    }
+
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        if self.rank == 0 && self.n_peers > 1 {
+            for (k, segment) in segments(0..numbers.len()).enumerate() {
+                let label = Label { bucket, step: SUM, segment: k };
+                ctx.send(1, label.to_part(), self.codec.encode(&numbers[segment]));
+            }
+        }
+        self.buckets[bucket].numbers = Some(numbers);
+        for (label, body) in std::mem::take(&mut self.buckets[bucket].early) {
+            self.take(ctx, label, body).expect("it was checked when it came");
+        }
+    }
+
+    fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        if self.sender(label.step) != Some(from) {
+            return Err(Malformed::new("it is not its turn to send this part along the chain"));
+        }
+        let Some(bucket) = self.buckets.get_mut(label.bucket) else {
+            return Err(Malformed::new("there is no such part of the vector"));
+        };
+        let Some(segment) = segment(&(0..bucket.len), label.segment) else {
+            return Err(Malformed::new("there is no such segment of the vector"));
+        };
+        self.codec.check(&message.body, segment.len())?;
+        bucket.seen.mark(label.step * n_segments(&(0..bucket.len)) + label.segment)?;
+        if bucket.numbers.is_none() {
+            bucket.early.push((label, message.body));
+            return Ok(());
+        }
+        self.take(ctx, label, message.body)
+    }
+
+    fn is_complete(&self) -> bool {
+        let is_complete = |bucket: &Bucket| bucket.numbers.is_some() && bucket.seen.is_complete();
+        !self.buckets.is_empty() && self.buckets.iter().all(is_complete)
+    }
+
+    fn take_result(&mut self) -> Vec<Vec<f32>> {
+        self.buckets.drain(..).map(|bucket| bucket.numbers.expect("the chain is complete")).collect()
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        let Some(bucket) = self.buckets.iter().find(|bucket| !bucket.seen.is_complete()) else { return Vec::new() };
+        let n = n_segments(&(0..bucket.len));
+        let sum_is_here = (0..n).all(|k| bucket.seen.contains(k));
+        self.sender(if self.rank > 0 && !sum_is_here { SUM } else { RESULT }).into_iter().collect()
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.codec, 0..bucket.len())).sum();
+        // The first peer sends one sum, the last its results, those between a sum and, going round, a result.
+        let hops = question.n_peers as u64 - 1;
+        let (most_sent, n_steps) = match (self.spread, hops) {
+            (_, 0) => (0, 0),
+            (Spread::FanOut, _) => (hops, hops + 1),
+            (Spread::Forward, 1) => (1, 2),
+            (Spread::Forward, _) => (2, 2 * hops),
+        };
+        Cost {
+            total: 2 * hops * vector,
+            most_sent: most_sent * vector,
+            most_received: hops.min(2) * vector,
+            n_steps: n_steps as u32,
+        }
+    }
+}

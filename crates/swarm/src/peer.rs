@@ -1,0 +1,272 @@
+//! A peer: inputs in, outbox out.
+//!
+//! It owns the parameters and drives its strategy: turns of training, rounds of exchange, epochs, tests. When the view
+//! changes, the members first agree on whose parameters go on. All of that is written once, here, for all strategies.
+
+mod agreement;
+mod core;
+mod rounds;
+mod snapshot;
+mod tests;
+mod turn;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agreement::Accord;
+use tests::Tests;
+use turn::TurnState;
+
+use crate::place::{Place, State};
+use crate::record::Record;
+use crate::setup::Setup;
+use crate::strategy::{Ctx, Malformed, Message, Strategy};
+use crate::view::{PeerId, View};
+use crate::wire::{Frame, Kind};
+use crate::work::{Done, Work};
+
+pub(crate) use core::{Core, Wish};
+
+/// What can happen to a peer.
+#[derive(Debug)]
+pub enum Input {
+    /// Work is done, or a part of it; it has taken this long so far.
+    Done {
+        /// What.
+        done: Done,
+        /// How long.
+        took: Duration,
+    },
+    /// Another peer sent something.
+    Frame {
+        /// Who.
+        from: PeerId,
+        /// What.
+        frame: Frame,
+    },
+    /// A timer has run out.
+    Timer(TimerToken),
+    /// Other peers take part now. The first view begins the training.
+    View(View),
+}
+
+/// What a peer wants done.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// What to send, in this order.
+    pub frames: Vec<(PeerId, Frame)>,
+    /// After how long to give which timer back.
+    pub timers: Vec<(Duration, TimerToken)>,
+    /// What to compute, one after the other.
+    pub work: Vec<Work>,
+    /// What to tell people.
+    pub records: Vec<Record>,
+    /// Why the peer cannot go on, if it cannot.
+    pub failure: Option<String>,
+}
+
+/// Names a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimerToken {
+    view: u32,
+    round: u32,
+    timer: u32,
+}
+
+/// What a peer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// It waits for the first view, or its members agree on whose parameters go on.
+    Agreeing,
+    /// It computes its turn.
+    Training,
+    /// Its turn is over, and it exchanges with others.
+    Exchanging,
+    /// Replicas are brought together at the end of an epoch.
+    Syncing,
+    /// All epochs are done, the last test is not.
+    Testing,
+    /// All is done.
+    Finished,
+}
+
+/// What a peer can say about itself at any time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Rounds done.
+    pub round: u32,
+    /// Whose message has to come next, if it waits.
+    pub waits_for: Vec<PeerId>,
+    /// How long ago this phase of this round began.
+    pub since: Duration,
+}
+
+/// One peer of a swarm.
+pub struct Peer {
+    core: Core,
+    strategy: Box<dyn Strategy>,
+    accord: Accord,
+    turn: Option<TurnState>,
+    tests: Tests,
+    phase: Phase,
+    phase_began: Duration,
+    /// What came before its time: in a view or a round that this peer has yet to reach.
+    held: VecDeque<(PeerId, Frame)>,
+    /// How much of it came from whom.
+    held_bytes: BTreeMap<PeerId, usize>,
+}
+
+/// What is held from one peer besides the vectors of rounds that are ahead.
+const HELD_BYTES: usize = 64 << 20;
+
+impl Peer {
+    /// A peer with the job's strategy, that waits for its first view.
+    pub fn new(id: PeerId, setup: Arc<Setup>, state: State) -> Self {
+        let strategy = setup.strategy();
+        Self::with_strategy(id, setup, strategy, state)
+    }
+
+    /// A peer with a strategy that need not be in the list.
+    pub fn with_strategy(id: PeerId, setup: Arc<Setup>, strategy: Box<dyn Strategy>, state: State) -> Self {
+        let turn = strategy.turn();
+        let tests = Tests::after(state.place.ledger.epoch);
+        Self {
+            core: Core::new(id, setup, turn, state),
+            strategy,
+            accord: Accord::Waiting,
+            turn: None,
+            tests,
+            phase: Phase::Agreeing,
+            phase_began: Duration::ZERO,
+            held: VecDeque::new(),
+            held_bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one input and says what is to be done. An error is the sender's fault and leaves the peer as it was, but for
+    /// parts of a round that the sender's own message was to complete.
+    pub fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
+        self.core.now = now;
+        match input {
+            Input::Done { done, took } => self.on_done(done, took, out),
+            Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
+            Input::Timer(token) => self.on_timer(token, out),
+            Input::View(view) => self.on_view(view, out)?,
+        }
+        self.grant_wishes(out);
+        Ok(())
+    }
+
+    /// The parameters as they are.
+    pub fn values(&self) -> &Arc<Vec<f32>> {
+        &self.core.values
+    }
+
+    /// How far it is.
+    pub fn place(&self) -> &Place {
+        &self.core.place
+    }
+
+    /// All that training could go on from, for a checkpoint: the state after the last round.
+    pub fn state(&self) -> State {
+        self.core.state()
+    }
+
+    /// The view it is in.
+    pub fn view(&self) -> &View {
+        &self.core.view
+    }
+
+    /// Whether all epochs are done and tested.
+    pub fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// What it is doing, and whom it waits for.
+    pub fn status(&self) -> Status {
+        let members = &self.core.view.members;
+        let waits_for = match self.phase {
+            Phase::Exchanging | Phase::Syncing => self.strategy.waits_for(),
+            Phase::Agreeing => self.accord.waits_for(&self.core.view),
+            Phase::Testing => self.tests.missing(members),
+            Phase::Training | Phase::Finished => Vec::new(),
+        };
+        Status {
+            phase: self.phase,
+            epoch: self.core.place.ledger.epoch,
+            round: self.core.place.standing.round,
+            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
+            since: self.core.now.saturating_sub(self.phase_began),
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_began = self.core.now;
+    }
+
+    fn on_timer(&mut self, token: TimerToken, out: &mut Outbox) {
+        if token == self.core.timer_token(token.timer) && matches!(self.accord, Accord::Reached) {
+            self.strategy.on_timer(&mut Ctx::new(&mut self.core, out), token.timer);
+        }
+    }
+
+    fn on_frame(&mut self, from: PeerId, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        let view = self.core.view.number;
+        if frame.head.view > view {
+            return self.hold(from, frame);
+        }
+        if frame.head.view < view {
+            // What was said in a view that is over is void.
+            return Ok(());
+        }
+        let rank = self.core.view.rank(from).ok_or_else(|| Malformed::new("it does not belong to this view"))?;
+        match frame.head.kind {
+            Kind::Agreement => self.on_agreement(rank, &frame, out),
+            // The donor may be quicker than the first member, who says that this peer needs its state.
+            Kind::Snapshot if matches!(self.accord, Accord::Waiting) => self.hold(from, frame),
+            Kind::Snapshot => self.on_snapshot(rank, &frame, out),
+            Kind::Strategy | Kind::Tested if !matches!(self.accord, Accord::Reached) => self.hold(from, frame),
+            Kind::Strategy | Kind::Tested if frame.head.round > self.core.place.standing.round => {
+                self.hold(from, frame)
+            }
+            Kind::Tested => self.on_tested(from, &frame, out),
+            Kind::Strategy if frame.head.round < self.core.place.standing.round => Ok(()),
+            Kind::Strategy => {
+                self.core.received_bytes += frame.body.len() as u64;
+                let message = Message { part: frame.head.part, body: frame.body };
+                self.strategy.on_message(&mut Ctx::new(&mut self.core, out), rank, message)
+            }
+            Kind::Hello | Kind::Membership | Kind::Service => Err(Malformed::new("this frame is not for a peer")),
+        }
+    }
+
+    /// Keeps a frame until its view or round has come. Honest peers are never far ahead; others can neither fill our memory
+    /// nor take the room that is for somebody else's frames.
+    fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
+        let vector = 4 * self.core.values.len();
+        let held = self.held_bytes.entry(from).or_default();
+        if *held + frame.n_bytes() > HELD_BYTES + 4 * vector {
+            return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
+        }
+        *held += frame.n_bytes();
+        self.held.push_back((from, frame));
+        Ok(())
+    }
+
+    /// Looks again at what came before its time.
+    fn release_held(&mut self, out: &mut Outbox) {
+        self.held_bytes.clear();
+        for (from, frame) in std::mem::take(&mut self.held) {
+            // Who sent nonsense is no longer at hand here, and nonsense changes nothing: it is dropped, and the sender, from
+            // whom nothing useful comes, is given up when its round does not end.
+            let _ = self.on_frame(from, frame, out);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A new view: its members agree on whose parameters go on, and those who are behind take them over.
+//!
+//! Everyone tells the first member how far it is. The first member answers with the donor: who is foremost, of equals the
+//! first. The donor sends its state to those whose past is another. A view that changes in the middle begins this anew.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use nettorrent_engine::rng::mix;
+use serde::{Deserialize, Serialize};
+
+use super::snapshot::Incoming;
+use super::{Outbox, Peer, Phase};
+use crate::place::{Place, Standing};
+use crate::record::Event;
+use crate::strategy::{Ctx, Malformed};
+use crate::view::View;
+use crate::wire::{Frame, Kind};
+
+/// How far the members of a view have agreed.
+pub(super) enum Accord {
+    /// This peer waits for a view, or for the first member's word.
+    Waiting,
+    /// This peer is the first member and gathers how far the others are.
+    Gathering(BTreeMap<usize, Claim>),
+    /// This peer is behind and takes over another's state.
+    Behind(Incoming),
+    /// All is agreed.
+    Reached,
+}
+
+/// How far a peer says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Claim {
+    /// Epochs done. This comes first: of two who trained as many samples, one may not have ended the epoch yet; and who has
+    /// finished takes part in nothing any more.
+    epoch: u64,
+    standing: Standing,
+    /// Where turns go on over a change of the view: a fingerprint of who trains what. It follows from the past but for what
+    /// was shared out since the last round.
+    ledger: u64,
+}
+
+/// What the first member says.
+#[derive(Serialize, Deserialize)]
+struct Verdict {
+    donor: u32,
+    behind: Vec<u32>,
+}
+
+const CLAIM: u64 = 0;
+const VERDICT: u64 = 1;
+
+impl Accord {
+    /// Whom this peer waits for, by rank.
+    pub(super) fn waits_for(&self, view: &View) -> Vec<usize> {
+        match self {
+            Self::Waiting => vec![0],
+            Self::Gathering(claims) => (0..view.len()).filter(|rank| !claims.contains_key(rank)).collect(),
+            Self::Behind(incoming) => vec![incoming.donor],
+            Self::Reached => Vec::new(),
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn on_view(&mut self, view: View, out: &mut Outbox) -> Result<(), Malformed> {
+        let core = &mut self.core;
+        if view.number <= core.view.number {
+            return Ok(());
+        }
+        let Some(rank) = view.rank(core.me) else {
+            return Err(Malformed::new("a view came that this peer is not part of"));
+        };
+        (core.view, core.rank, core.wish) = (view, rank, None);
+        if !self.strategy.keeps_turn() {
+            // What is still being computed for it is not wanted any more.
+            self.turn = None;
+        }
+        if self.phase != Phase::Finished {
+            self.enter(Phase::Agreeing);
+        }
+        let claim = self.claim();
+        if rank == 0 {
+            self.accord = Accord::Gathering(BTreeMap::from([(0, claim)]));
+            self.conclude_if_gathered(out)?;
+        } else {
+            self.accord = Accord::Waiting;
+            self.tell(0, Kind::Agreement, CLAIM, encoded(&claim), out);
+        }
+        self.release_held(out);
+        Ok(())
+    }
+
+    fn claim(&self) -> Claim {
+        let Place { standing, ledger, .. } = &self.core.place;
+        let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
+        let shares = if self.strategy.keeps_turn() { fingerprint(&encoded(ledger)) } else { 0 };
+        Claim { epoch: ledger.epoch, standing: *standing, ledger: shares }
+    }
+
+    pub(super) fn on_agreement(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        match (frame.head.part, &mut self.accord) {
+            (CLAIM, Accord::Gathering(claims)) => {
+                claims.insert(rank, decoded(&frame.body)?);
+                self.conclude_if_gathered(out)
+            }
+            (VERDICT, Accord::Waiting) if rank == 0 => {
+                let verdict: Verdict = decoded(&frame.body)?;
+                self.on_verdict(&verdict, out)
+            }
+            _ => Err(Malformed::new("it speaks out of turn in the agreement on a view")),
+        }
+    }
+
+    /// If this first member knows how far all are, it says whose state goes on.
+    fn conclude_if_gathered(&mut self, out: &mut Outbox) -> Result<(), Malformed> {
+        let Accord::Gathering(claims) = &self.accord else { return Ok(()) };
+        if claims.len() < self.core.view.len() {
+            return Ok(());
+        }
+        let foremost = |claim: &Claim| (claim.epoch, claim.standing.n_samples, claim.standing.round);
+        let mut donor = 0;
+        for (&rank, claim) in claims {
+            if foremost(claim) > foremost(&claims[&donor]) {
+                donor = rank;
+            }
+        }
+        let goes_on = claims[&donor];
+        let behind = claims.iter().filter(|(_, claim)| **claim != goes_on).map(|(&rank, _)| rank as u32);
+        let verdict = Verdict { donor: donor as u32, behind: behind.collect() };
+        let body = encoded(&verdict);
+        for rank in 1..self.core.view.len() {
+            self.tell(rank, Kind::Agreement, VERDICT, body.clone(), out);
+        }
+        self.on_verdict(&verdict, out)
+    }
+
+    fn on_verdict(&mut self, verdict: &Verdict, out: &mut Outbox) -> Result<(), Malformed> {
+        let (donor, n_peers) = (verdict.donor as usize, self.core.view.len());
+        if donor >= n_peers || verdict.behind.iter().any(|&rank| rank as usize >= n_peers) {
+            return Err(Malformed::new("it names a member that the view does not have"));
+        }
+        if verdict.behind.contains(&(self.core.rank as u32)) {
+            self.accord = Accord::Behind(Incoming::new(donor));
+            self.release_held(out);
+            return Ok(());
+        }
+        if donor == self.core.rank {
+            self.send_snapshot(&verdict.behind, out);
+        }
+        self.go_on(donor, false, out);
+        Ok(())
+    }
+
+    /// The agreement is reached; this peer's state is the one that goes on.
+    pub(super) fn go_on(&mut self, donor: usize, was_behind: bool, out: &mut Outbox) {
+        self.accord = Accord::Reached;
+        let core = &mut self.core;
+        let members = core.view.members.to_vec();
+        let (view, round, donor) = (core.view.number, core.place.standing.round, members[donor]);
+        out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
+        self.retell_last_test(out);
+        if self.phase == Phase::Finished {
+            return self.release_held(out);
+        }
+        // If only peers who are gone had anything left to train, the turn is empty, and who was behind begins another one.
+        let is_worth_it = !was_behind && self.turn.is_some() && !self.core.segment_is_over();
+        self.core.turn_goes_on = self.strategy.keeps_turn() && is_worth_it;
+        self.strategy.on_view(&mut Ctx::new(&mut self.core, out));
+        if self.core.turn_goes_on {
+            let is_over = self.turn.as_ref().is_some_and(|turn| turn.ended.is_some());
+            self.enter(if is_over { Phase::Exchanging } else { Phase::Training });
+            self.end_turn_if_agreed(out);
+            return self.release_held(out);
+        }
+        self.turn = None;
+        self.core.roll_back();
+        if !self.strategy.keeps_turn() {
+            self.core.end_segment();
+        }
+        self.proceed(out);
+    }
+
+    pub(super) fn tell(&self, rank: usize, kind: Kind, part: u64, body: Bytes, out: &mut Outbox) {
+        let (view, round) = (&self.core.view, self.core.place.standing.round);
+        out.frames.push((view.members[rank], Frame::in_round(kind, view.number, round, part, body)));
+    }
+}
+
+pub(super) fn encoded(value: &impl Serialize) -> Bytes {
+    postcard::to_allocvec(value).expect("plain values can be written").into()
+}
+
+pub(super) fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
+    postcard::from_bytes(body).map_err(|error| Malformed::new(format!("its message cannot be read: {error}")))
+}

@@ -1,0 +1,248 @@
+//! What a peer holds besides its strategy: parameters, place, view; the strategy acts on it through its context.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::data::ledger::{Ledger, Segment};
+use nettorrent_engine::data::plan::Plan;
+use nettorrent_engine::model::Score;
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::rng::mix;
+
+use super::TimerToken;
+use crate::place::{Place, State};
+use crate::record::{Event, Record};
+use crate::setup::Setup;
+use crate::strategy::{Malformed, Payload, Settled, Turn, TurnLength};
+use crate::view::{PeerId, View};
+use crate::work::take_spare;
+
+/// More members than any swarm has.
+const MOST_MEMBERS: usize = 1 << 17;
+
+/// What a strategy asked for, to be done as soon as it can be.
+pub(crate) enum Wish {
+    /// The round has a result.
+    FinishRound { result: Vec<Vec<f32>>, settled: Settled },
+    /// Replicas are together.
+    Synced,
+}
+
+/// A peer without its strategy.
+pub(crate) struct Core {
+    pub me: PeerId,
+    pub setup: Arc<Setup>,
+    pub turn: Turn,
+    pub now: Duration,
+    pub view: View,
+    pub rank: usize,
+    pub values: Arc<Vec<f32>>,
+    pub optimizer: Optimizer,
+    pub place: Place,
+    /// What the round began with, where the peer takes steps by itself before the exchange: if the round is void, so are
+    /// they.
+    pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
+    /// What this peer and the others train until the ledger's segment is over.
+    pub plan: Option<Arc<Plan>>,
+    pub wish: Option<Wish>,
+    /// Whether the turn from before the last change of the view is still valid.
+    pub turn_goes_on: bool,
+    /// How this peer's samples of the present epoch were classified while training.
+    pub epoch_score: Score,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Vectors to be used again.
+    pub spare: Vec<Vec<f32>>,
+    n_works: u64,
+}
+
+impl Core {
+    pub(super) fn new(me: PeerId, setup: Arc<Setup>, turn: Turn, state: State) -> Self {
+        let State { values, optimizer, place } = state;
+        Self {
+            me,
+            setup,
+            turn,
+            now: Duration::ZERO,
+            view: View::new(0, vec![me]),
+            rank: 0,
+            values,
+            optimizer,
+            place,
+            round_start: None,
+            plan: None,
+            wish: None,
+            turn_goes_on: false,
+            epoch_score: Score::default(),
+            sent_bytes: 0,
+            received_bytes: 0,
+            spare: Vec::new(),
+            n_works: 0,
+        }
+    }
+
+    pub(super) fn next_work_id(&mut self) -> u64 {
+        self.n_works += 1;
+        self.n_works
+    }
+
+    /// What training can go on from: the state after the last round.
+    pub(super) fn state(&self) -> State {
+        let (values, optimizer) = match &self.round_start {
+            Some((values, optimizer)) => (values.clone(), optimizer.clone()),
+            None => (self.values.clone(), self.optimizer.clone()),
+        };
+        State { values, optimizer, place: self.place.clone() }
+    }
+
+    /// Takes back the steps of a round that is void.
+    pub(super) fn roll_back(&mut self) {
+        if let Some((values, optimizer)) = self.round_start.take() {
+            (self.values, self.optimizer) = (values, optimizer);
+        }
+    }
+
+    /// Bytes sent and received since the last call.
+    pub(super) fn take_counts(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.sent_bytes), std::mem::take(&mut self.received_bytes))
+    }
+
+    pub(super) fn record(&self, event: Event) -> Record {
+        Record { peer: self.me, at_s: self.now.as_secs_f64(), event }
+    }
+
+    pub(crate) fn timer_token(&self, timer: u32) -> TimerToken {
+        TimerToken { view: self.view.number, round: self.place.standing.round, timer }
+    }
+
+    pub(crate) fn buffer(&mut self, len: usize) -> Vec<f32> {
+        take_spare(&mut self.spare, len)
+    }
+
+    /// The present segment of the epoch.
+    pub(super) fn segment(&self) -> Option<&Segment> {
+        self.place.ledger.segments.last()
+    }
+
+    /// A peer's place among those who share out the present segment.
+    pub(crate) fn seat_of(&self, peer: PeerId) -> Option<usize> {
+        self.segment()?.members.binary_search(&peer.0).ok()
+    }
+
+    /// How many batches a peer trains in a turn, if it has as many.
+    pub(super) fn most_batches(&self) -> u32 {
+        match self.turn.length {
+            TurnLength::Batches(n) => n.max(1),
+            TurnLength::Share => u32::MAX,
+        }
+    }
+
+    /// Counts a round's batches of those whose work went into it; returns how many samples that were, and how many batches
+    /// whoever had the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on
+    /// this peer's own turn, which may have begun when others took part.
+    pub(super) fn settle(&mut self, settled: &Settled) -> (u64, u32) {
+        let seats: Vec<usize> = match settled {
+            Settled::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
+            Settled::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
+        };
+        let most = self.most_batches();
+        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
+        let (mut n_samples, mut n_batches) = (0, 0);
+        for seat in seats {
+            let done = &mut segment.done[seat];
+            let until = done.saturating_add(most).min(plan.n_batches(seat) as u32);
+            n_samples += (*done..until).map(|batch| plan.batch(seat, batch as usize).len() as u64).sum::<u64>();
+            n_batches = n_batches.max(until.saturating_sub(*done));
+            *done = until;
+        }
+        (n_samples, n_batches)
+    }
+
+    /// Whether all members that are still there have trained what they have of the present segment.
+    pub(super) fn segment_is_over(&self) -> bool {
+        let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
+        let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        seats.all(|seat| segment.done[seat] as usize >= plan.n_batches(seat))
+    }
+
+    /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
+    pub(super) fn next_ledger(&self) -> Ledger {
+        let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
+        let ledger = &self.place.ledger;
+        if ledger.segments.is_empty() {
+            // Nothing of this epoch is trained yet.
+            return Ledger { epoch: ledger.epoch, segments: vec![Segment::new(members)] };
+        }
+        ledger.next_segment(&self.setup.curriculum, members)
+    }
+
+    /// Begins a segment.
+    pub(super) fn open(&mut self, ledger: Ledger) {
+        self.plan = Some(self.setup.curriculum.plan(&ledger));
+        self.place.ledger = ledger;
+    }
+
+    /// Refuses a ledger that no honest peer of this swarm has.
+    pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Malformed> {
+        let Setup { curriculum, epochs, .. } = &*self.setup;
+        if ledger.segments.is_empty() && ledger.epoch <= *epochs {
+            return Ok(());
+        }
+        let limits = curriculum.limits(*epochs, MOST_MEMBERS);
+        ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
+    }
+
+    /// Finds the plan of a ledger that came from elsewhere.
+    pub(super) fn reopen(&mut self) {
+        let ledger = std::mem::take(&mut self.place.ledger);
+        self.plan = (!ledger.segments.is_empty()).then(|| self.setup.curriculum.plan(&ledger));
+        self.place.ledger = ledger;
+    }
+
+    /// The members have changed: the present segment ends where it is.
+    pub(super) fn end_segment(&mut self) {
+        self.plan = None;
+    }
+
+    /// The learning rate, this many batches after the beginning of the segment. It follows the clock that all peers share:
+    /// how much of the data has been trained.
+    pub(super) fn lr(&self, n_batches: u32) -> f32 {
+        let Setup { schedule, swarm, optimizer, epochs, .. } = &*self.setup;
+        let Some(plan) = &self.plan else { return optimizer.lr };
+        let (before, left) = (plan.n_samples_before() as f64, plan.n_samples_left() as f64);
+        let total = (before + left).max(1.0);
+        let step = 1.0 / plan.n_rounds(1).max(1) as f64 * (left / total);
+        let done = self.place.ledger.epoch as f64 + before / total + f64::from(n_batches) * step;
+        swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), self.view.len(), done)
+    }
+
+    /// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
+    pub(super) fn batch_seed(&self, seat: usize, n_batches: u32) -> u64 {
+        let seed = mix(self.setup.seed ^ mix(self.place.step + u64::from(n_batches)));
+        if seat == 0 { seed } else { mix(seed ^ seat as u64) }
+    }
+
+    /// Takes a round's result over.
+    pub(super) fn adopt(&mut self, result: Vec<Vec<f32>>, lr: f32) {
+        match self.turn.payload {
+            Payload::Gradients => self.take_step(result, lr),
+            Payload::Weights => self.replace_values(result),
+        }
+    }
+
+    /// A step of the optimizer with a gradient in buckets.
+    pub(super) fn take_step(&mut self, gradient: Vec<Vec<f32>>, lr: f32) {
+        let values = Arc::make_mut(&mut self.values);
+        let parts = self.setup.task.buckets().iter().cloned().zip(gradient.iter().map(Vec::as_slice));
+        self.optimizer.step_in_parts(lr, values, parts);
+        self.spare.extend(gradient);
+    }
+
+    pub(crate) fn replace_values(&mut self, parts: Vec<Vec<f32>>) {
+        let values = Arc::make_mut(&mut self.values);
+        for (range, part) in self.setup.task.buckets().iter().zip(&parts) {
+            values[range.clone()].copy_from_slice(part);
+        }
+        self.spare.extend(parts);
+    }
+}

@@ -1,0 +1,109 @@
+//! The end of rounds and epochs, and what comes next.
+
+use super::{Outbox, Peer, Phase, Wish};
+use crate::record::Event;
+use crate::strategy::{Ctx, Settled};
+
+impl Peer {
+    /// Does what the strategy asked for, as long as it asks.
+    pub(super) fn grant_wishes(&mut self, out: &mut Outbox) {
+        loop {
+            match self.core.wish.take() {
+                None => return,
+                Some(Wish::FinishRound { result, settled }) => {
+                    // The result may be there before this peer's own work is quite over, which must have its parameters to
+                    // the end; but what did not go into the result is not waited for.
+                    if !self.turn_is_over() && settled.contains(self.core.rank) {
+                        self.core.wish = Some(Wish::FinishRound { result, settled });
+                        return;
+                    }
+                    self.finish_round(result, &settled, out);
+                }
+                Some(Wish::Synced) => self.finish_epoch(out),
+            }
+        }
+    }
+
+    fn turn_is_over(&self) -> bool {
+        self.turn.as_ref().is_none_or(|turn| turn.ended.is_some())
+    }
+
+    fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: &Settled, out: &mut Outbox) {
+        let turn = self.turn.take().expect("a round has a turn");
+        let core = &mut self.core;
+        let lr = core.lr(turn.first);
+        core.adopt(result, lr);
+        core.round_start = None;
+        let (n_samples, n_batches) = core.settle(settled);
+        if *settled != Settled::All {
+            // Some have work left that did not count: all share it.
+            core.end_segment();
+        }
+        core.place.standing.advance(core.view.number, n_samples);
+        core.place.step += u64::from(n_batches);
+        core.epoch_score += turn.score;
+        let (sent_bytes, received_bytes) = core.take_counts();
+        out.records.push(core.record(Event::Round {
+            epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
+            n_samples: turn.score.n as u64,
+            n_samples_all: core.place.standing.n_samples,
+            loss: turn.score.loss(),
+            n_correct: turn.score.n_correct as u64,
+            lr,
+            compute_s: turn.compute.as_secs_f64(),
+            wait_s: core.now.saturating_sub(turn.ended.unwrap_or(core.now)).as_secs_f64(),
+            sent_bytes,
+            received_bytes,
+        }));
+        self.proceed(out);
+    }
+
+    /// Goes on where the place says: another turn, another segment, or the end of the epoch.
+    pub(super) fn proceed(&mut self, out: &mut Outbox) {
+        if self.core.place.ledger.epoch >= self.core.setup.epochs {
+            return self.finish(out);
+        }
+        if !self.core.segment_is_over() {
+            self.begin_turn(out);
+            return self.release_held(out);
+        }
+        let next = self.core.next_ledger();
+        if next.epoch > self.core.place.ledger.epoch {
+            self.enter(Phase::Syncing);
+            self.strategy.sync(&mut Ctx::new(&mut self.core, out));
+        } else {
+            self.core.open(next);
+            self.begin_turn(out);
+        }
+        self.release_held(out);
+    }
+
+    fn finish_epoch(&mut self, out: &mut Outbox) {
+        let core = &mut self.core;
+        core.place.standing.advance(core.view.number, 0);
+        let next = core.next_ledger();
+        let train = std::mem::take(&mut core.epoch_score);
+        self.begin_test(next.epoch, train, out);
+        self.core.open(next);
+        self.proceed(out);
+    }
+
+    fn finish(&mut self, out: &mut Outbox) {
+        self.turn = None;
+        self.core.plan = None;
+        self.enter(Phase::Testing);
+        self.release_held(out);
+        self.finish_if_tested(out);
+    }
+
+    /// All is done when everybody's last test is.
+    pub(super) fn finish_if_tested(&mut self, out: &mut Outbox) {
+        if self.phase != Phase::Testing || !self.all_is_concluded() {
+            return;
+        }
+        self.enter(Phase::Finished);
+        let rounds = self.core.place.standing.round;
+        out.records.push(self.core.record(Event::Finished { rounds }));
+    }
+}

@@ -1,0 +1,110 @@
+//! A peer's whole state for those who are behind, in pieces.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::agreement::{Accord, decoded, encoded};
+use super::{Outbox, Peer};
+use crate::codec::Codec;
+use crate::place::{Place, State};
+use crate::strategy::Malformed;
+use crate::wire::{Frame, Kind};
+
+/// How many numbers travel in one piece.
+const PIECE_LEN: usize = 1 << 16;
+
+/// What stands before the numbers: the parameters, then each of the optimizer's memories.
+#[derive(Serialize, Deserialize)]
+struct Title {
+    place: Place,
+    optimizer_steps: u64,
+}
+
+/// A state that is on its way.
+pub(super) struct Incoming {
+    /// Whose it is, by rank.
+    pub donor: usize,
+    title: Option<Title>,
+    numbers: Vec<f32>,
+    n_pieces: u64,
+}
+
+impl Incoming {
+    pub(super) fn new(donor: usize) -> Self {
+        Self { donor, title: None, numbers: Vec::new(), n_pieces: 0 }
+    }
+}
+
+impl Peer {
+    pub(super) fn send_snapshot(&self, to: &[u32], out: &mut Outbox) {
+        if to.is_empty() {
+            return;
+        }
+        let State { values, optimizer, place } = self.core.state();
+        let (optimizer_steps, memories) = optimizer.state();
+        let vectors = std::iter::once(values.as_slice()).chain(memories.map(|(_, memory)| memory));
+        let pieces = vectors.flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
+        let title = encoded(&Title { place, optimizer_steps });
+        // Encoded once, whoever takes it.
+        for (part, body) in std::iter::once(title).chain(pieces).enumerate() {
+            for &rank in to {
+                self.tell(rank as usize, Kind::Snapshot, part as u64, body.clone(), out);
+            }
+        }
+    }
+
+    pub(super) fn on_snapshot(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        let Accord::Behind(incoming) = &mut self.accord else {
+            return Err(Malformed::new("it sends its state to one who is not behind"));
+        };
+        if rank != incoming.donor || frame.head.part != incoming.n_pieces {
+            return Err(Malformed::new("a piece of a state came out of turn"));
+        }
+        incoming.n_pieces += 1;
+        let core = &self.core;
+        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
+        let n_memories = core.optimizer.state().1.count();
+        let expected = n_values + n_memories * n_params;
+        if incoming.title.is_none() {
+            let title: Title = decoded(&frame.body)?;
+            core.check(&title.place.ledger)?;
+            incoming.title = Some(title);
+        } else {
+            // Pieces end where vectors end.
+            let done = incoming.numbers.len();
+            let vector_end =
+                if done < n_values { n_values } else { n_values + ((done - n_values) / n_params + 1) * n_params };
+            let len = PIECE_LEN.min(vector_end.min(expected) - done);
+            incoming.numbers.resize(done + len, 0.0);
+            Codec::F32.decode(&frame.body, &mut incoming.numbers[done..])?;
+        }
+        if incoming.numbers.len() < expected {
+            return Ok(());
+        }
+        self.take_over(out)
+    }
+
+    /// All pieces are there.
+    fn take_over(&mut self, out: &mut Outbox) -> Result<(), Malformed> {
+        let Accord::Behind(Incoming { donor, title: Some(title), mut numbers, .. }) =
+            std::mem::replace(&mut self.accord, Accord::Waiting)
+        else {
+            return Ok(());
+        };
+        let core = &mut self.core;
+        let n_params = core.setup.task.n_params();
+        let memories = numbers.split_off(core.setup.task.n_values());
+        let mut memories = memories.chunks(n_params.max(1)).map(<[f32]>::to_vec);
+        if !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
+            return Err(Malformed::new("the state that came does not fit the optimizer"));
+        }
+        core.values = Arc::new(numbers);
+        core.round_start = None;
+        core.place = title.place;
+        core.reopen();
+        self.tests.forget_reports();
+        self.go_on(donor, true, out);
+        Ok(())
+    }
+}

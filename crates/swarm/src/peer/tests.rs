@@ -1,0 +1,232 @@
+//! The test at the end of an epoch: every peer scores a part of the test set, and the first member adds the parts up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nettorrent_engine::model::Score;
+use serde::{Deserialize, Serialize};
+
+use super::agreement::{Accord, decoded, encoded};
+use super::{Outbox, Peer};
+use crate::record::Event;
+use crate::strategy::Malformed;
+use crate::view::PeerId;
+use crate::wire::{Frame, Kind};
+use crate::work::{What, Work};
+
+/// A peer's report to the first member, and what the first member makes of all of them.
+const REPORT: u64 = 0;
+const CONCLUDED: u64 = 1;
+
+/// What one peer tells of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Report {
+    /// Counted from 1.
+    epoch: u64,
+    train: Part,
+    test: Part,
+}
+
+/// What all peers together did in an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Summary {
+    report: Report,
+    round: u32,
+}
+
+/// A score as it travels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Part {
+    loss_sum: f64,
+    n_correct: u64,
+    n: u64,
+}
+
+/// Tests that are going on.
+#[derive(Default)]
+pub(super) struct Tests {
+    /// This peer's own test that is being computed: its work, and what will be reported.
+    running: Vec<(u64, Report)>,
+    /// What this peer told last.
+    told: Report,
+    /// What the first member heard, by epoch.
+    heard: BTreeMap<u64, BTreeMap<PeerId, Report>>,
+    /// The last epoch of which all is known, and what is.
+    concluded: u64,
+    last: Option<Summary>,
+}
+
+impl Tests {
+    /// None yet; of these epochs all is known, for they were told before this peer began.
+    pub(super) fn after(n_epochs: u64) -> Self {
+        Self { concluded: n_epochs, ..Self::default() }
+    }
+
+    /// Others' parameters are taken over: what was told was about those of before, and with them counted, more test samples
+    /// would be told of than there are.
+    pub(super) fn forget_reports(&mut self) {
+        let Self { concluded, last, .. } = *self;
+        *self = Self { concluded, last, ..Self::default() };
+    }
+
+    /// The ranks of those who have not told of the last epoch.
+    pub(super) fn missing(&self, members: &[PeerId]) -> Vec<usize> {
+        let Some((_, heard)) = self.heard.last_key_value() else { return vec![0] };
+        (0..members.len()).filter(|&rank| !heard.contains_key(&members[rank])).collect()
+    }
+}
+
+impl Peer {
+    /// Begins this peer's part of the test after an epoch.
+    pub(super) fn begin_test(&mut self, epoch: u64, train: Score, out: &mut Outbox) {
+        let core = &mut self.core;
+        let (n_test, n_peers) = (core.setup.task.n_test(), core.view.len());
+        let samples = core.rank * n_test / n_peers..(core.rank + 1) * n_test / n_peers;
+        let report = Report { epoch, train: train.into(), test: Part::default() };
+        if samples.is_empty() {
+            return self.tell_test(report, out);
+        }
+        let id = core.next_work_id();
+        let values = Arc::clone(&core.values);
+        self.tests.running.push((id, report));
+        out.work.push(Work { id, values, what: What::Test { samples } });
+    }
+
+    pub(super) fn on_own_test(&mut self, id: u64, score: Score, out: &mut Outbox) {
+        let Some(at) = self.tests.running.iter().position(|(work, _)| *work == id) else { return };
+        let (_, mut report) = self.tests.running.remove(at);
+        report.test = score.into();
+        self.tell_test(report, out);
+    }
+
+    fn tell_test(&mut self, report: Report, out: &mut Outbox) {
+        self.tests.told = report;
+        if !matches!(self.accord, Accord::Reached) {
+            // Those who agree on a new view tell each other afterwards.
+            return;
+        }
+        if self.core.rank == 0 {
+            self.hear(self.core.me, report, out);
+        } else {
+            self.tell(0, Kind::Tested, REPORT, encoded(&report), out);
+        }
+        self.finish_if_tested(out);
+    }
+
+    /// In a new view the first member may be another, who has to be told again; and one who came late has nothing to tell
+    /// of the epoch that ended before, which has to be known too.
+    pub(super) fn retell_last_test(&mut self, out: &mut Outbox) {
+        let epoch = self.core.place.ledger.epoch;
+        if epoch == 0 || self.tests.running.iter().any(|(_, report)| report.epoch == epoch) {
+            return;
+        }
+        let report =
+            if self.tests.told.epoch == epoch { self.tests.told } else { Report { epoch, ..Report::default() } };
+        self.tell_test(report, out);
+    }
+
+    pub(super) fn on_tested(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        match frame.head.part {
+            REPORT => {
+                let report: Report = decoded(&frame.body)?;
+                self.check(&report, 1)?;
+                self.hear(from, report, out);
+            }
+            CONCLUDED if self.core.view.rank(from) == Some(0) => {
+                let summary: Summary = decoded(&frame.body)?;
+                // What the first member added up may hold what another one made up: that is no reason never to finish.
+                self.check(&summary.report, self.core.view.len() as u64)?;
+                self.conclude(&summary, out);
+            }
+            _ => return Err(Malformed::new("it speaks of a test in a way that is not its place")),
+        }
+        self.finish_if_tested(out);
+        Ok(())
+    }
+
+    /// Refuses a report that so many peers together cannot honestly give.
+    fn check(&self, report: &Report, n_peers: u64) -> Result<(), Malformed> {
+        let task = &self.core.setup.task;
+        let (n_test, n_train) = (n_peers * task.n_test() as u64, n_peers * task.labels().len() as u64);
+        let is_possible = |part: &Part, most: u64| part.n <= most && part.n_correct <= part.n;
+        // Samples may be trained more than once in an epoch, but not without end.
+        let is_sound = is_possible(&report.test, n_test) && is_possible(&report.train, 1000 * n_train);
+        if !is_sound || report.epoch > self.core.place.ledger.epoch {
+            return Err(Malformed::new(format!("its report on an epoch is impossible: {report:?}")));
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
+        if self.core.rank != 0 {
+            return;
+        }
+        if report.epoch <= self.tests.concluded {
+            // Who came when all was done already has to hear of it.
+            let rank = self.core.view.rank(from).filter(|&rank| rank != 0 && self.all_is_concluded());
+            if let (Some(rank), Some(last)) = (rank, &self.tests.last) {
+                self.tell(rank, Kind::Tested, CONCLUDED, encoded(last), out);
+            }
+            return;
+        }
+        self.tests.heard.entry(report.epoch).or_default().insert(from, report);
+        let members = self.core.view.members.clone();
+        while let Some((&epoch, heard)) = self.tests.heard.first_key_value() {
+            let is_complete = members.iter().all(|member| heard.contains_key(member));
+            // When a later epoch is being told of, what is still missing of this one will not come.
+            if !is_complete && self.tests.heard.len() == 1 {
+                return;
+            }
+            let (mut train, mut test) = (Score::default(), Score::default());
+            for report in heard.values() {
+                train += report.train.into();
+                test += report.test.into();
+            }
+            self.tests.heard.remove(&epoch);
+            let report = Report { epoch, train: train.into(), test: test.into() };
+            let summary = Summary { report, round: self.core.place.standing.round };
+            let body = encoded(&summary);
+            (1..members.len()).for_each(|rank| self.tell(rank, Kind::Tested, CONCLUDED, body.clone(), out));
+            self.conclude(&summary, out);
+        }
+    }
+
+    /// All is known of an epoch. After the last one, all members have done all: only now may one go, or the others would be
+    /// disturbed in their last round.
+    fn conclude(&mut self, summary: &Summary, out: &mut Outbox) {
+        let Summary { report, round } = *summary;
+        if report.epoch <= self.tests.concluded {
+            return;
+        }
+        self.tests.concluded = report.epoch;
+        self.tests.last = Some(*summary);
+        let (train, test): (Score, Score) = (report.train.into(), report.test.into());
+        out.records.push(self.core.record(Event::Epoch {
+            epoch: report.epoch,
+            round,
+            train_loss: train.loss(),
+            train_accuracy: train.accuracy(),
+            n_train: train.n as u64,
+            test_loss: test.loss(),
+            test_accuracy: test.accuracy(),
+            n_test: test.n as u64,
+        }));
+    }
+
+    /// Whether all members are known to have done and told everything.
+    pub(super) fn all_is_concluded(&self) -> bool {
+        self.tests.concluded >= self.core.setup.epochs
+    }
+}
+
+impl From<Score> for Part {
+    fn from(score: Score) -> Self {
+        Self { loss_sum: score.loss_sum, n_correct: score.n_correct as u64, n: score.n as u64 }
+    }
+}
+
+impl From<Part> for Score {
+    fn from(part: Part) -> Self {
+        Self { loss_sum: part.loss_sum, n_correct: part.n_correct as usize, n: part.n as usize }
+    }
+}

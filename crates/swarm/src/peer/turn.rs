@@ -1,0 +1,187 @@
+//! A turn: what a peer trains by itself before each exchange.
+
+use std::time::Duration;
+
+use nettorrent_engine::model::Score;
+
+use super::agreement::Accord;
+use super::{Outbox, Peer, Phase};
+use crate::strategy::{Ctx, Payload, Scale, Trained};
+use crate::work::{Done, What, Work, scaled};
+
+/// A turn that is going on, or over and waiting for its round to end.
+pub(super) struct TurnState {
+    /// Its current work.
+    pub work: u64,
+    /// The first batch, counted from the beginning of the segment.
+    pub first: u32,
+    /// How many batches the turn has for this peer.
+    pub n_mine: u32,
+    /// How many of its batches are trained.
+    pub n_done: u32,
+    /// By what the contribution is scaled.
+    pub share: f32,
+    /// The gradient of the current batch, where the peer takes steps by itself.
+    pub gradient: Vec<Vec<f32>>,
+    pub score: Score,
+    /// The batches' mean losses added up.
+    pub loss_sum: f64,
+    pub compute: Duration,
+    /// When its last batch was trained.
+    pub ended: Option<Duration>,
+}
+
+impl Peer {
+    /// Begins the turn that the ledger and the plan say is next.
+    pub(super) fn begin_turn(&mut self, out: &mut Outbox) {
+        let core = &mut self.core;
+        let plan = core.plan.clone().expect("a turn begins within a segment");
+        let segment = core.segment().expect("a plan belongs to a segment");
+        let left = |seat: usize| (plan.n_batches(seat) as u32).saturating_sub(segment.done[seat]);
+        let present = core.view.members.iter().filter_map(|&member| core.seat_of(member));
+        let most = present.map(left).max().unwrap_or(0);
+        let n_batches = most.min(core.most_batches());
+        let seat = core.seat_of(core.me);
+        let (first, n_mine) = seat.map_or((0, 0), |seat| (segment.done[seat], left(seat).min(n_batches)));
+        let n_samples =
+            |seat: usize| -> usize { (first..first + n_mine).map(|k| plan.batch(seat, k as usize).len()).sum() };
+        let share = match core.turn.scale {
+            Scale::Plain => 1.0,
+            Scale::Share => {
+                let all = plan.samples_in_round(first as usize, n_batches as usize);
+                seat.map_or(0.0, |seat| (n_samples(seat) as f64 / all.max(1) as f64) as f32)
+            }
+        };
+        self.turn = Some(TurnState {
+            work: 0,
+            first,
+            n_mine,
+            n_done: 0,
+            share,
+            gradient: Vec::new(),
+            score: Score::default(),
+            loss_sum: 0.0,
+            compute: Duration::ZERO,
+            ended: None,
+        });
+        let core = &mut self.core;
+        let takes_steps = core.turn.payload == Payload::Weights;
+        core.round_start = takes_steps.then(|| (core.values.clone(), core.optimizer.clone()));
+        self.enter(Phase::Training);
+        if n_mine == 0 {
+            return self.contribute_nothing(out);
+        }
+        self.train_batch(out);
+    }
+
+    /// Has the next batch of the turn computed.
+    fn train_batch(&mut self, out: &mut Outbox) {
+        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("a turn is going on"));
+        let (Some(seat), Some(plan)) = (core.seat_of(core.me), core.plan.clone()) else { return };
+        turn.work = core.next_work_id();
+        turn.gradient.clear();
+        let scale = if core.turn.payload == Payload::Gradients { turn.share } else { 1.0 };
+        let what = What::Gradient {
+            plan,
+            seat,
+            batch: (turn.first + turn.n_done) as usize,
+            seed: core.batch_seed(seat, turn.n_done),
+            scale,
+            spare: std::mem::take(&mut core.spare),
+        };
+        out.work.push(Work { id: turn.work, values: core.values.clone(), what });
+    }
+
+    /// Work came back. What belongs to a turn that is no more is not wanted.
+    pub(super) fn on_done(&mut self, done: Done, took: Duration, out: &mut Outbox) {
+        let is_current = |id: u64| self.turn.as_ref().is_some_and(|turn| turn.work == id && turn.ended.is_none());
+        match done {
+            Done::Bucket { id, bucket, numbers } if is_current(id) => self.on_bucket(bucket, numbers, out),
+            Done::Trained { id, score } if is_current(id) => self.on_batch(score, took, out),
+            Done::Tested { id, score } => self.on_own_test(id, score, out),
+            Done::Failed { problem } => out.failure = Some(problem),
+            Done::Bucket { .. } | Done::Trained { .. } => {}
+        }
+    }
+
+    fn on_bucket(&mut self, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
+        match self.core.turn.payload {
+            Payload::Gradients => self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers),
+            Payload::Weights => self.turn.as_mut().expect("it is current").gradient.push(numbers),
+        }
+    }
+
+    fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
+        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
+        if !score.loss_sum.is_finite() {
+            let lr = core.lr(turn.first + turn.n_done);
+            out.failure = Some(format!(
+                "the loss became {} in round {} (learning rate {lr:?}); lower optimizer.lr, or add schedule.warmup, and go \
+                 on from the last good checkpoint",
+                score.loss(),
+                core.place.standing.round
+            ));
+            return;
+        }
+        turn.score += score;
+        turn.loss_sum += score.loss();
+        turn.compute += took;
+        if core.turn.payload == Payload::Weights {
+            let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.first + turn.n_done));
+            core.take_step(gradient, lr);
+        }
+        turn.n_done += 1;
+        if turn.n_done < turn.n_mine {
+            return self.train_batch(out);
+        }
+        self.end_turn_if_agreed(out);
+    }
+
+    /// Hands over what was trained in a turn. While the members of a new view agree on whose parameters go on, nobody knows
+    /// whether it counts, and nobody could do anything with it: then it waits.
+    pub(super) fn end_turn_if_agreed(&mut self, out: &mut Outbox) {
+        let is_trained = self.turn.as_ref().is_some_and(|turn| turn.ended.is_none() && turn.n_done >= turn.n_mine);
+        if !is_trained || !matches!(self.accord, Accord::Reached) {
+            return;
+        }
+        if self.core.turn.payload == Payload::Weights {
+            self.hand_over_weights(out);
+        }
+        self.end_turn(out);
+    }
+
+    fn hand_over_weights(&mut self, out: &mut Outbox) {
+        let share = self.turn.as_ref().expect("a turn is going on").share;
+        let task = self.core.setup.task.clone();
+        for (bucket, range) in task.buckets().iter().enumerate() {
+            let core = &mut self.core;
+            let numbers = scaled(&core.values[range.clone()], share, &mut core.spare);
+            self.strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
+        }
+    }
+
+    /// A peer with nothing to train takes part all the same, without weight.
+    fn contribute_nothing(&mut self, out: &mut Outbox) {
+        match self.core.turn.payload {
+            Payload::Weights => self.hand_over_weights(out),
+            Payload::Gradients => {
+                let task = self.core.setup.task.clone();
+                for (bucket, range) in task.buckets().iter().enumerate() {
+                    let mut numbers = self.core.buffer(range.len());
+                    numbers.fill(0.0);
+                    self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers);
+                }
+            }
+        }
+        self.end_turn(out);
+    }
+
+    fn end_turn(&mut self, out: &mut Outbox) {
+        let turn = self.turn.as_mut().expect("a turn is going on");
+        turn.ended = Some(self.core.now);
+        let trained =
+            Trained { n_samples: turn.score.n as u64, mean_loss: turn.loss_sum / f64::from(turn.n_done.max(1)) };
+        self.enter(Phase::Exchanging);
+        self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);
+    }
+}

@@ -1,0 +1,80 @@
+//! How far a peer is: enough to go on from there, on the same machine or on another.
+
+use std::sync::Arc;
+
+use nettorrent_engine::data::ledger::Ledger;
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::rng::mix;
+use serde::{Deserialize, Serialize};
+
+use crate::setup::Setup;
+
+/// How far training is. All randomness is a function of the seed and these numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// How much of the parameters' past was trained by whom.
+    pub standing: Standing,
+    /// Batches that a peer has trained one after the other.
+    pub step: u64,
+    /// Which samples of the present epoch are trained, and by whom.
+    pub ledger: Ledger,
+}
+
+impl Place {
+    /// The beginning of an epoch, for who goes on from what one machine has trained alone.
+    pub fn at_epoch(epoch: u64, step: u64, n_samples: u64) -> Self {
+        let standing = Standing { n_samples, round: 0, lineage: mix(step) };
+        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() } }
+    }
+}
+
+/// By what peers compare how far they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Standing {
+    /// Samples that went into the parameters. This comes first: a peer that was cut off and went on alone has made more
+    /// rounds than the rest, and yet learnt less.
+    pub n_samples: u64,
+    /// Rounds of exchange.
+    pub round: u32,
+    /// A fingerprint of the past: peers with the same have seen the same rounds in the same views.
+    pub lineage: u64,
+}
+
+impl Standing {
+    /// One round more, made in this view with so many samples.
+    pub(crate) fn advance(&mut self, view: u32, n_samples: u64) {
+        self.n_samples += n_samples;
+        self.round += 1;
+        self.lineage = mix(self.lineage ^ mix(u64::from(view) << 32 | u64::from(self.round)));
+    }
+}
+
+/// All that training goes on from.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The parameters, shared until they change.
+    pub values: Arc<Vec<f32>>,
+    /// The optimizer with what it remembers.
+    pub optimizer: Optimizer,
+    /// How far it is.
+    pub place: Place,
+}
+
+impl State {
+    /// The beginning, as the job's seed gives it.
+    pub fn fresh(setup: &Setup) -> Self {
+        Self::from_values(setup, setup.task.init(setup.seed))
+    }
+
+    /// The beginning, from parameters that come from elsewhere.
+    ///
+    /// # Panics
+    /// If they belong to another task.
+    pub fn from_values(setup: &Setup, values: Vec<f32>) -> Self {
+        assert_eq!(values.len(), setup.task.n_values(), "the parameters belong to another task");
+        let lineage = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
+        let standing = Standing { lineage, ..Standing::default() };
+        let optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
+        Self { values: Arc::new(values), optimizer, place: Place { standing, ..Place::default() } }
+    }
+}

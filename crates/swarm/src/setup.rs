@@ -1,0 +1,68 @@
+//! What all peers of a swarm share: the task, the curriculum, and how steps are taken.
+
+use std::sync::Arc;
+
+use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules};
+use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::schedule::ScheduleSpec;
+use nettorrent_engine::task::Task;
+
+use crate::strategy::{OptionError, Spec, Strategy, find};
+
+/// What all peers of a swarm share. It never changes, so those in one process hold the same one.
+pub struct Setup {
+    /// What is learnt.
+    pub task: Arc<dyn Task>,
+    /// Who trains which samples.
+    pub curriculum: Curriculum,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// How often to go through the data.
+    pub epochs: u64,
+    /// How gradients become steps.
+    pub optimizer: OptimizerSpec,
+    /// The learning rate's course.
+    pub schedule: ScheduleSpec,
+    /// How peers train together.
+    pub swarm: SwarmSpec,
+    strategy: &'static Spec,
+}
+
+/// Why a job cannot be done by a swarm.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The strategy or its options.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The split or the batches.
+    #[error(transparent)]
+    Curriculum(#[from] CurriculumError),
+}
+
+impl Setup {
+    /// The setup of a job.
+    pub fn new(job: &Job, task: Arc<dyn Task>) -> Result<Self, SetupError> {
+        let strategy = find(&job.swarm.strategy)?;
+        // Once to see that the options are right.
+        (strategy.build)(&job.swarm.options)?;
+        let rules =
+            Rules { split: job.swarm.split, resplit: job.swarm.resplit, batches: job.batch_rule(), seed: job.seed };
+        let curriculum = Curriculum::new(task.labels().into(), rules);
+        Ok(Self {
+            task,
+            curriculum,
+            seed: job.seed,
+            epochs: job.epochs,
+            optimizer: job.optimizer.clone(),
+            schedule: job.schedule.clone(),
+            swarm: job.swarm.clone(),
+            strategy,
+        })
+    }
+
+    /// A strategy for one peer.
+    pub fn strategy(&self) -> Box<dyn Strategy> {
+        (self.strategy.build)(&self.swarm.options).expect("the options were checked when the setup was made")
+    }
+}

@@ -1,0 +1,13 @@
+//! THE LIST of strategies, sorted by name. A new one is a file in `strategies/` and a line in each of the two lists here.
+
+mod manager_worker;
+mod parameter_server;
+mod ring_all_reduce;
+mod ring_reduce;
+mod step_wise;
+
+use crate::strategy::Spec;
+
+/// All strategies.
+pub static STRATEGIES: &[Spec] =
+    &[manager_worker::SPEC, parameter_server::SPEC, ring_all_reduce::SPEC, ring_reduce::SPEC, step_wise::SPEC];

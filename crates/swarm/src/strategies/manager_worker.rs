@@ -1,0 +1,451 @@
+//! `manager-worker`: each peer trains its share by itself; the first peer weighs the results and sends the new weights.
+//!
+//! This is local SGD, and with weights by samples federated averaging. The manager trains like all others, and when it is
+//! lost the next peer takes its place: workers keep what they trained and hand it to the new one. Answers that do not come
+//! are not counted, and their samples are trained again by somebody.
+//!
+//! Messages: a worker's report (mean loss of a batch as f64, samples as u64) and its weights; the manager's list of those
+//! who were counted (a bit for each rank) and the new weights, both in segments of buckets.
+//! McMahan et al. (2017), "Communication-efficient learning of deep networks from decentralized data".
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::collective::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use crate::strategy::{
+    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec,
+    Strategy, Trained, Turn, TurnLength, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "manager-worker",
+    about: "Each peer trains its share of an epoch (or some batches) by itself; one of them averages the weights and sends \
+            them back. Little traffic; replicas drift apart in between.",
+    cost: "each worker sends M and receives M per exchange, the manager (N-1)M both ways; 2 steps",
+    paper: "McMahan et al. 2017",
+    options: &[
+        OptionDoc {
+            name: "aggregation",
+            about: "how results are weighed: `average` all alike, `samples` by how many were trained, `weighted` by their \
+                    mean loss, `weighted-minmax` by where the loss lies between the least and the greatest",
+        },
+        CODEC,
+        OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
+        OptionDoc {
+            name: "patience",
+            about: "seconds that the manager waits for the others after the first result; `0`: as long as they live",
+        },
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let options: Options = read_options(SPEC.name, table)?;
+        if !(options.patience >= 0.0 && options.patience < 1e9) {
+            let problem = format!("patience = {}: must be a number of seconds from 0 up", options.patience);
+            return Err(OptionError::Option { strategy: SPEC.name, problem });
+        }
+        Ok(Box::new(ManagerWorker { options, ..ManagerWorker::default() }))
+    },
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    aggregation: Aggregation,
+    codec: Codec,
+    local_steps: u32,
+    patience: f64,
+}
+
+/// How results are weighed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Aggregation {
+    #[default]
+    Average,
+    Samples,
+    Weighted,
+    WeightedMinmax,
+}
+
+#[derive(Default)]
+struct ManagerWorker {
+    options: Options,
+    /// What this peer trained in the present round.
+    own: Answer,
+    /// At the manager: what came from the others, by rank.
+    answers: BTreeMap<usize, Answer>,
+    /// At a worker: the new weights as they come.
+    result: Incoming,
+    /// Who has to answer next.
+    missing: Vec<usize>,
+}
+
+/// A peer's result of a turn.
+#[derive(Default)]
+struct Answer {
+    report: Option<Report>,
+    weights: Incoming,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Report {
+    mean_loss: f64,
+    n_samples: u64,
+}
+
+/// Weights that come in segments.
+#[derive(Default)]
+struct Incoming {
+    buckets: Vec<(Vec<f32>, Seen)>,
+    settled: Option<Vec<usize>>,
+}
+
+const REPORT: usize = 0;
+const WEIGHTS: usize = 1;
+const SETTLED: usize = 2;
+const RESULT: usize = 3;
+const REPORT_LEN: usize = 16;
+const OUT_OF_PATIENCE: u32 = 0;
+const MANAGER: usize = 0;
+
+impl Report {
+    fn to_bytes(self) -> Bytes {
+        [self.mean_loss.to_le_bytes(), self.n_samples.to_le_bytes()].concat().into()
+    }
+
+    fn from_bytes(body: &[u8]) -> Result<Self, Malformed> {
+        let (&[loss, n_samples], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_report)? else {
+            return Err(bad_report());
+        };
+        let report = Self { mean_loss: f64::from_le_bytes(loss), n_samples: u64::from_le_bytes(n_samples) };
+        // A loss is a number from 0 up; with another, the weights would be none.
+        (body.len() == REPORT_LEN && report.mean_loss >= 0.0 && report.mean_loss.is_finite())
+            .then_some(report)
+            .ok_or_else(bad_report)
+    }
+}
+
+fn bad_report() -> Malformed {
+    Malformed::new("its report on a turn cannot be read")
+}
+
+impl Incoming {
+    fn new(ctx: &Ctx<'_>) -> Self {
+        let bucket = |len: usize| (vec![0.0; len], Seen::new(n_segments(&(0..len)), n_segments(&(0..len))));
+        Self { buckets: ctx.buckets().iter().map(|range| bucket(range.len())).collect(), settled: None }
+    }
+
+    fn take(&mut self, codec: Codec, label: Label, body: &[u8]) -> Result<(), Malformed> {
+        let Some((numbers, seen)) = self.buckets.get_mut(label.bucket) else {
+            return Err(Malformed::new("there is no such part of the vector"));
+        };
+        let Some(place) = segment(&(0..numbers.len()), label.segment) else {
+            return Err(Malformed::new("there is no such segment of the vector"));
+        };
+        codec.check(body, place.len())?;
+        seen.mark(label.segment)?;
+        codec.decode(body, &mut numbers[place])
+    }
+
+    fn is_complete(&self) -> bool {
+        !self.buckets.is_empty() && self.buckets.iter().all(|(_, seen)| seen.is_complete())
+    }
+}
+
+impl Answer {
+    /// Whether all of it is here; without samples there are no weights.
+    fn is_complete(&self) -> bool {
+        self.report.is_some_and(|report| report.n_samples == 0 || self.weights.is_complete())
+    }
+}
+
+impl ManagerWorker {
+    fn forget_round(&mut self) {
+        self.own = Answer::default();
+        self.missing.clear();
+        self.forget_others();
+    }
+
+    fn forget_others(&mut self) {
+        self.answers.clear();
+        self.result = Incoming::default();
+    }
+
+    /// Hands this peer's result in: to itself, or to the manager.
+    fn answer(&mut self, ctx: &mut Ctx<'_>) {
+        if ctx.rank() == MANAGER {
+            return self.aggregate_if_complete(ctx);
+        }
+        self.missing = vec![MANAGER];
+        let Some(report) = self.own.report.filter(|_| ctx.trains(ctx.rank())) else { return };
+        ctx.send(MANAGER, Label { bucket: 0, step: REPORT, segment: 0 }.to_part(), report.to_bytes());
+        if report.n_samples > 0 {
+            let bodies = encode_all(&self.own.weights, self.options.codec, WEIGHTS);
+            bodies.into_iter().for_each(|(part, body)| ctx.send(MANAGER, part, body));
+        }
+    }
+
+    fn aggregate_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+        self.missing = (0..ctx.n_peers()).filter(|&rank| ctx.trains(rank) && !self.has_answered(rank)).collect();
+        if self.missing.is_empty() {
+            self.aggregate(ctx);
+        } else if self.options.patience > 0.0 && self.has_result() {
+            ctx.timer(Duration::from_secs_f64(self.options.patience), OUT_OF_PATIENCE);
+        }
+    }
+
+    /// Whether anything that was trained is here. Who had nothing to train answers at once; if patience began then, the last
+    /// samples of an epoch could be given to a slow peer again and again, and never be waited for.
+    fn has_result(&self) -> bool {
+        let answers = self.answers.values().chain([&self.own]);
+        answers
+            .filter(|answer| answer.is_complete())
+            .any(|answer| answer.report.is_some_and(|report| report.n_samples > 0))
+    }
+
+    fn has_answered(&self, rank: usize) -> bool {
+        let answer = if rank == MANAGER { Some(&self.own) } else { self.answers.get(&rank) };
+        answer.is_some_and(Answer::is_complete)
+    }
+
+    /// The new weights from those who have answered; then everybody gets them.
+    fn aggregate(&mut self, ctx: &mut Ctx<'_>) {
+        let mut answers = std::mem::take(&mut self.answers);
+        answers.insert(MANAGER, std::mem::take(&mut self.own));
+        answers.retain(|_, answer| answer.is_complete());
+        let settled: Vec<usize> = answers.keys().copied().collect();
+        answers.retain(|_, answer| answer.report.is_some_and(|report| report.n_samples > 0));
+        let reports: Vec<Report> = answers.values().filter_map(|answer| answer.report).collect();
+        if reports.is_empty() {
+            // Nobody had anything to train: the weights stay.
+            let values = ctx.buckets().iter().map(|range| ctx.values()[range.clone()].to_vec()).collect();
+            return self.publish(ctx, values, settled);
+        }
+        let shares = shares(self.options.aggregation, &reports);
+        let mut mean: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
+        for (answer, share) in answers.values().zip(shares) {
+            for (mean, (numbers, _)) in mean.iter_mut().zip(&answer.weights.buckets) {
+                mean.iter_mut().zip(numbers).for_each(|(mean, number)| *mean += share * number);
+            }
+        }
+        self.publish(ctx, mean, settled);
+    }
+
+    fn publish(&mut self, ctx: &mut Ctx<'_>, mut weights: Vec<Vec<f32>>, settled: Vec<usize>) {
+        let codec = self.options.codec;
+        let list = settled_to_bytes(&settled, ctx.n_peers());
+        let others: Vec<usize> = (0..ctx.n_peers()).filter(|&rank| rank != MANAGER).collect();
+        let part = Label { bucket: 0, step: SETTLED, segment: 0 }.to_part();
+        others.iter().for_each(|&to| ctx.send(to, part, list.clone()));
+        for (bucket, numbers) in weights.iter_mut().enumerate() {
+            for (k, place) in segments(0..numbers.len()).enumerate() {
+                let body = codec.encode(&numbers[place.clone()]);
+                // What the others will read, the manager holds too, however numbers travel.
+                codec.decode(&body, &mut numbers[place]).expect("it was just encoded");
+                let part = Label { bucket, step: RESULT, segment: k }.to_part();
+                others.iter().for_each(|&to| ctx.send(to, part, body.clone()));
+            }
+        }
+        self.finish(ctx, weights, settled);
+    }
+
+    fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, settled: Vec<usize>) {
+        self.forget_round();
+        let everybody = settled.len() == ctx.n_peers();
+        ctx.finish_round(weights, if everybody { Settled::All } else { Settled::Ranks(settled) });
+    }
+
+    fn on_answer(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: &[u8]) -> Result<(), Malformed> {
+        if ctx.rank() != MANAGER || !ctx.trains(from) {
+            return Err(Malformed::new("it sends its result to one who did not ask for it"));
+        }
+        let answer = self.answers.entry(from).or_default();
+        if label.step == REPORT {
+            if answer.report.is_some() {
+                return Err(Malformed::new("it reports twice on the same turn"));
+            }
+            answer.report = Some(Report::from_bytes(body)?);
+            answer.weights = Incoming::new(ctx);
+        } else {
+            answer.weights.take(self.options.codec, label, body)?;
+        }
+        if answer.is_complete() {
+            self.aggregate_if_complete(ctx);
+        }
+        Ok(())
+    }
+
+    fn on_result(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: &[u8]) -> Result<(), Malformed> {
+        if from != MANAGER {
+            return Err(Malformed::new("only the manager sends new weights"));
+        }
+        if label.step == SETTLED {
+            if self.result.settled.is_some() {
+                return Err(Malformed::new("it sends two results for one round"));
+            }
+            self.result = Incoming::new(ctx);
+            self.result.settled = Some(settled_from_bytes(body, ctx.n_peers())?);
+        } else {
+            self.result.take(self.options.codec, label, body)?;
+        }
+        if self.result.is_complete() {
+            let Incoming { buckets, settled } = std::mem::take(&mut self.result);
+            let weights = buckets.into_iter().map(|(numbers, _)| numbers).collect();
+            self.finish(ctx, weights, settled.unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+impl Strategy for ManagerWorker {
+    fn turn(&self) -> Turn {
+        let length = match self.options.local_steps {
+            0 => TurnLength::Share,
+            n => TurnLength::Batches(n),
+        };
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain }
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.options.codec, 0..bucket.len())).sum();
+        let others = question.n_peers as u64 - 1;
+        let up = others * (vector + REPORT_LEN as u64);
+        let down = others * (vector + question.n_peers.div_ceil(8) as u64);
+        let (most_sent, most_received) = (down.max(up / others.max(1)), up.max(down / others.max(1)));
+        Cost { total: up + down, most_sent, most_received, n_steps: if others > 0 { 2 } else { 0 } }
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        if bucket == 0 {
+            self.own = Answer { report: None, weights: Incoming::new(ctx) };
+        }
+        let n = n_segments(&(0..numbers.len()));
+        self.own.weights.buckets[bucket] = (numbers, Seen::new(n, 0));
+    }
+
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+        self.own.report = Some(Report { mean_loss: trained.mean_loss, n_samples: trained.n_samples });
+        self.answer(ctx);
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        match label.step {
+            REPORT | WEIGHTS => self.on_answer(ctx, from, label, &message.body),
+            SETTLED | RESULT => self.on_result(ctx, from, label, &message.body),
+            _ => Err(Malformed::new("there is no such message in this strategy")),
+        }
+    }
+
+    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
+        if timer == OUT_OF_PATIENCE && ctx.rank() == MANAGER {
+            // It was set when the first result came, so there is one.
+            self.aggregate(ctx);
+        }
+    }
+
+    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+        self.forget_others();
+        if !ctx.turn_goes_on() {
+            self.own = Answer::default();
+        } else if self.own.report.is_some() {
+            self.answer(ctx);
+        }
+    }
+
+    fn keeps_turn(&self) -> bool {
+        true
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.missing.clone()
+    }
+}
+
+/// How much each result counts; together 1.
+fn shares(aggregation: Aggregation, reports: &[Report]) -> Vec<f32> {
+    let losses = reports.iter().map(|report| report.mean_loss);
+    let least = losses.clone().fold(f64::INFINITY, f64::min);
+    let greatest = losses.fold(0.0, f64::max);
+    let weight = |report: &Report| match aggregation {
+        Aggregation::Average => 1.0,
+        Aggregation::Samples => report.n_samples as f64,
+        Aggregation::Weighted => report.mean_loss,
+        Aggregation::WeightedMinmax => (report.mean_loss - least) / (greatest - least),
+    };
+    let weights: Vec<f64> = reports.iter().map(weight).collect();
+    let total: f64 = weights.iter().sum();
+    if !(total > 0.0 && total.is_finite()) {
+        // All losses are equal, or nothing: then nobody counts more than another.
+        return vec![1.0 / reports.len() as f32; reports.len()];
+    }
+    weights.iter().map(|weight| (weight / total) as f32).collect()
+}
+
+fn encode_all(weights: &Incoming, codec: Codec, step: usize) -> Vec<(u64, Bytes)> {
+    let buckets = weights.buckets.iter().enumerate();
+    let all = buckets.flat_map(|(bucket, (numbers, _))| {
+        let segments = segments(0..numbers.len()).enumerate();
+        segments.map(move |(k, place)| (Label { bucket, step, segment: k }.to_part(), codec.encode(&numbers[place])))
+    });
+    all.collect()
+}
+
+fn settled_to_bytes(settled: &[usize], n_peers: usize) -> Bytes {
+    let mut bits = vec![0; n_peers.div_ceil(8)];
+    settled.iter().for_each(|rank| bits[rank / 8] |= 1 << (rank % 8));
+    bits.into()
+}
+
+fn settled_from_bytes(body: &[u8], n_peers: usize) -> Result<Vec<usize>, Malformed> {
+    if body.len() != n_peers.div_ceil(8) {
+        return Err(Malformed::new("its list of who was counted has the wrong length"));
+    }
+    Ok((0..n_peers).filter(|rank| body[rank / 8] & 1 << (rank % 8) != 0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Aggregation, Report, settled_from_bytes, settled_to_bytes, shares};
+
+    fn reports() -> Vec<Report> {
+        [(1.0, 10), (3.0, 30), (2.0, 40)].map(|(mean_loss, n_samples)| Report { mean_loss, n_samples }).to_vec()
+    }
+
+    #[test]
+    fn results_are_weighed_as_described() {
+        let expect = |aggregation, expected: [f32; 3]| {
+            let shares = shares(aggregation, &reports());
+            assert!(shares.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{aggregation:?}: {shares:?}");
+        };
+        expect(Aggregation::Average, [1.0 / 3.0; 3]);
+        expect(Aggregation::Samples, [0.125, 0.375, 0.5]);
+        expect(Aggregation::Weighted, [1.0 / 6.0, 0.5, 1.0 / 3.0]);
+        expect(Aggregation::WeightedMinmax, [0.0, 2.0 / 3.0, 1.0 / 3.0]);
+    }
+
+    #[test]
+    fn equal_losses_count_alike() {
+        let equal = vec![Report { mean_loss: 0.0, n_samples: 1 }; 4];
+        for aggregation in [Aggregation::Weighted, Aggregation::WeightedMinmax] {
+            assert_eq!(shares(aggregation, &equal), [0.25; 4]);
+        }
+    }
+
+    #[test]
+    fn lists_and_reports_come_back() {
+        let settled = vec![0, 3, 8, 9];
+        assert_eq!(settled_from_bytes(&settled_to_bytes(&settled, 11), 11).unwrap(), settled);
+        assert!(settled_from_bytes(&[0], 11).is_err());
+        let report = reports()[1];
+        assert_eq!(Report::from_bytes(&report.to_bytes()).unwrap(), report);
+        for hostile in [&[0; 15][..], &[0; 17], &[0xff; 16]] {
+            assert!(Report::from_bytes(hostile).is_err());
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `ring-all-reduce`: the vector goes round in chunks, so that every peer sends and receives the same, and little.
+//!
+//! Messages: a segment of a chunk of a bucket; its part says which, and at which step. Body: numbers.
+//! As a chunked ring by Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+//! As two passes along a chain it is the form that it is often explained with: M bytes at every step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::collective::{Chain, Extent, Ring, Spread};
+use crate::strategy::{
+    Averager, Averaging, CODEC, LOCAL_STEPS, OptionDoc, PAYLOAD, Spec, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "ring-all-reduce",
+    about: "Peers form a ring and average chunk by chunk; all start the next round with the mean. The best choice on fast, \
+            even links.",
+    cost: "each peer sends 2M(N-1)/N in 2(N-1) steps; naive: up to 2M in 2(N-1) steps",
+    paper: "Patarasuk and Yuan 2009",
+    options: &[
+        CODEC,
+        OptionDoc { name: "form", about: "`chunked`, or `naive`: the whole vector goes round twice" },
+        LOCAL_STEPS,
+        PAYLOAD,
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let Options { averaging, form } = read_options(SPEC.name, table)?;
+        let (turn, codec) = averaging.check(SPEC.name)?;
+        Ok(Box::new(match form {
+            Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::AllReduce)),
+            Form::Naive => Averager::new(turn, Chain::new(codec, Spread::Forward)),
+        }))
+    },
+};
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    #[serde(flatten)]
+    averaging: Averaging,
+    form: Form,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    #[default]
+    Chunked,
+    Naive,
+}

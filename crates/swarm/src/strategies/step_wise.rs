@@ -1,0 +1,227 @@
+//! `step-wise`: each peer starts the next round with the average up to itself; there is no second pass.
+//!
+//! A sum goes along the ring from the round's first peer to its last. Whoever it comes to adds its own weights, sends the
+//! sum on, and goes on with the mean of what has been gathered so far; only the last holds the full mean. The first peer
+//! changes from round to round, or one peer would never receive anything. At the end of an epoch all weights are averaged.
+//! Chunked, every chunk begins at another peer: the first half of a ring all-reduce.
+//!
+//! Messages: a segment of a bucket as a sum; how many peers are in it follows from the round. Body: numbers. With a fixed
+//! start the first peer would wait for nobody and could run away; so the second tells it, in a message without a body, that
+//! it has come to the round.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::collective::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use crate::collective::{Collective, Extent, Ring};
+use crate::strategy::{
+    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
+    TurnLength, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "step-wise",
+    about: "Each peer goes on with the average of the peers up to itself, without a second pass; the order rotates. Half the \
+            bytes of an all-reduce; replicas stay close, and equal after each epoch.",
+    cost: "each peer sends at most M, in N-1 steps; chunked: M(N-1)/N",
+    paper: "the step-wise averaging study",
+    options: &[
+        CODEC,
+        OptionDoc {
+            name: "form",
+            about: "`rotating`: the first peer changes from round to round; `fixed`: it is always the same, which biases \
+                    the result to it; `chunked`: every chunk of the vector begins at another peer",
+        },
+        OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before each exchange" },
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let Options { codec, form, local_steps } = read_options(SPEC.name, table)?;
+        if local_steps == 0 {
+            let problem = "local_steps = 0: must be at least 1".to_owned();
+            return Err(OptionError::Option { strategy: SPEC.name, problem });
+        }
+        let length = TurnLength::Batches(local_steps);
+        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
+        let averager = match form {
+            Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::ScatterMean)),
+            Form::Fixed => Averager::new(turn, Relay::new(codec, Start::Fixed)),
+            Form::Rotating => Averager::new(turn, Relay::new(codec, Start::Rotating)),
+        };
+        Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+    },
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    codec: Codec,
+    form: Form,
+    local_steps: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { codec: Codec::F32, form: Form::Rotating, local_steps: 1 }
+    }
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    Chunked,
+    Fixed,
+    Rotating,
+}
+
+/// Which peer begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Fixed,
+    Rotating,
+}
+
+/// A sum that goes once along the ring; everybody keeps the mean so far.
+struct Relay {
+    codec: Codec,
+    start: Start,
+    rank: usize,
+    n_peers: usize,
+    /// How many peers come before this one in this round.
+    position: usize,
+    /// Whether the next peer has come to this round, where that matters; and whether this one has told the one before.
+    is_followed: bool,
+    has_told: bool,
+    buckets: Vec<Bucket>,
+}
+
+/// A sum on its way, and the word that one has come to the round.
+const SUM: usize = 0;
+const FOLLOWED: usize = 1;
+
+struct Bucket {
+    len: usize,
+    numbers: Option<Vec<f32>>,
+    seen: Seen,
+    early: Vec<(Label, Bytes)>,
+}
+
+impl Relay {
+    fn new(codec: Codec, start: Start) -> Self {
+        Self { codec, start, rank: 0, n_peers: 1, position: 0, is_followed: true, has_told: true, buckets: Vec::new() }
+    }
+
+    fn next(&self) -> usize {
+        (self.rank + 1) % self.n_peers
+    }
+
+    fn previous(&self) -> usize {
+        (self.rank + self.n_peers - 1) % self.n_peers
+    }
+
+    /// The next peer says that it has come to this round.
+    fn on_followed(&mut self, from: usize, body: &Bytes) -> Result<(), Malformed> {
+        if self.is_followed || from != self.next() || !body.is_empty() {
+            return Err(Malformed::new("it says that it follows one who did not wait for it"));
+        }
+        self.is_followed = true;
+        Ok(())
+    }
+
+    fn take(&mut self, ctx: &mut Ctx<'_>, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let bucket = &mut self.buckets[label.bucket];
+        let place = segment(&(0..bucket.len), label.segment).expect("it was checked when it came");
+        let numbers = &mut bucket.numbers.as_mut().expect("own numbers are there")[place];
+        let sum = self.codec.add(body, numbers)?;
+        self.codec.decode(&sum, numbers)?;
+        let count = (self.position + 1) as f32;
+        numbers.iter_mut().for_each(|number| *number /= count);
+        if self.position + 1 < self.n_peers {
+            ctx.send(self.next(), label.to_part(), sum);
+        }
+        Ok(())
+    }
+}
+
+impl Collective for Relay {
+    fn begin(&mut self, ctx: &Ctx<'_>) {
+        (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
+        let start = if self.start == Start::Fixed { 0 } else { ctx.round() as usize % self.n_peers };
+        self.position = (self.rank + self.n_peers - start) % self.n_peers;
+        let is_fixed = self.start == Start::Fixed && self.n_peers > 1;
+        self.is_followed = !(is_fixed && self.position == 0);
+        self.has_told = !(is_fixed && self.position == 1);
+        let expected = |n: usize| if self.position == 0 { 0 } else { n };
+        let bucket = |len: usize| {
+            let n = n_segments(&(0..len));
+            Bucket { len, numbers: None, seen: Seen::new(n, expected(n)), early: Vec::new() }
+        };
+        self.buckets = ctx.buckets().iter().map(|range| bucket(range.len())).collect();
+    }
+
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        if self.position == 0 && self.n_peers > 1 {
+            for (k, segment) in segments(0..numbers.len()).enumerate() {
+                let label = Label { bucket, step: SUM, segment: k };
+                ctx.send(self.next(), label.to_part(), self.codec.encode(&numbers[segment]));
+            }
+        }
+        self.buckets[bucket].numbers = Some(numbers);
+        for (label, body) in std::mem::take(&mut self.buckets[bucket].early) {
+            self.take(ctx, label, body).expect("it was checked when it came");
+        }
+    }
+
+    fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        if label.step == FOLLOWED {
+            return self.on_followed(from, &message.body);
+        }
+        if self.position == 0 || from != self.previous() || label.step != SUM {
+            return Err(Malformed::new("it is not its turn to send a sum"));
+        }
+        let Some(bucket) = self.buckets.get_mut(label.bucket) else {
+            return Err(Malformed::new("there is no such part of the vector"));
+        };
+        let Some(segment) = segment(&(0..bucket.len), label.segment) else {
+            return Err(Malformed::new("there is no such segment of the vector"));
+        };
+        self.codec.check(&message.body, segment.len())?;
+        bucket.seen.mark(label.segment)?;
+        if !std::mem::replace(&mut self.has_told, true) {
+            ctx.send(from, Label { bucket: 0, step: FOLLOWED, segment: 0 }.to_part(), Bytes::new());
+        }
+        if bucket.numbers.is_none() {
+            bucket.early.push((label, message.body));
+            return Ok(());
+        }
+        self.take(ctx, label, message.body)
+    }
+
+    fn is_complete(&self) -> bool {
+        let is_complete = |bucket: &Bucket| bucket.numbers.is_some() && bucket.seen.is_complete();
+        self.is_followed && !self.buckets.is_empty() && self.buckets.iter().all(is_complete)
+    }
+
+    fn take_result(&mut self) -> Vec<Vec<f32>> {
+        self.buckets.drain(..).map(|bucket| bucket.numbers.expect("the relay is complete")).collect()
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        let is_missing = self.buckets.iter().any(|bucket| !bucket.seen.is_complete());
+        match (is_missing, self.is_followed) {
+            (true, _) => vec![self.previous()],
+            (false, false) => vec![self.next()],
+            (false, true) => Vec::new(),
+        }
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.codec, 0..bucket.len())).sum();
+        let hops = question.n_peers as u64 - 1;
+        let most = hops.min(1) * vector;
+        Cost { total: hops * vector, most_sent: most, most_received: most, n_steps: hops as u32 }
+    }
+}

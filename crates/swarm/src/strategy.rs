@@ -1,0 +1,176 @@
+//! What a strategy is: the rule by which peers exchange what they learnt.
+//!
+//! A strategy is handed what its peer computed and what others sent, and answers through [`Ctx`]. It never sees a socket, a
+//! clock or a tensor, so the same code runs over the network and in the simulator.
+
+mod averager;
+mod averaging;
+mod ctx;
+mod options;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+pub use averager::Averager;
+pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
+pub use ctx::{Ctx, Settled};
+pub use options::{OptionDoc, OptionError, Spec, default_options, find, read_options};
+
+/// The rule by which peers exchange what they learnt.
+///
+/// Training goes in rounds. In each, the peer trains a *turn* by itself and hands the strategy its part, bucket by bucket;
+/// the strategy talks to the other peers and ends the round with [`Ctx::finish_round`]. A new view of who takes part ends the
+/// round without result: what was said in it is void.
+pub trait Strategy: Send {
+    /// What a peer trains by itself before each exchange, and what it then hands over.
+    fn turn(&self) -> Turn;
+
+    /// What a round costs.
+    fn cost(&self, round: &CostQuestion<'_>) -> Cost;
+
+    /// A part of this peer's contribution is there; the last layers come first.
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);
+
+    /// The turn is over: all parts were handed over.
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+        let _ = (ctx, trained);
+    }
+
+    /// Another member of the view said something. Its bytes are hostile until checked.
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
+
+    /// A timer that was set in this view has run out.
+    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
+        let _ = (ctx, timer);
+    }
+
+    /// There is a new view: the round that was going on is void. Unless [`Strategy::keeps_turn`], a new turn follows.
+    fn on_view(&mut self, ctx: &mut Ctx<'_>);
+
+    /// Whether what was trained in the present turn stays valid when the view changes: worth it where turns are long. Only
+    /// for those who exchange weights, which are handed over at the end of a turn and not bucket by bucket within it.
+    fn keeps_turn(&self) -> bool {
+        false
+    }
+
+    /// An epoch ends: brings all replicas together and then says [`Ctx::synced`]. Where they are equal after every round,
+    /// there is nothing to do.
+    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+        ctx.synced();
+    }
+
+    /// The ranks of those whose message has to come next, if any: the answer to "why is it waiting".
+    fn waits_for(&self) -> Vec<usize>;
+}
+
+/// What a peer trains by itself before each exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What is handed over then.
+    pub payload: Payload,
+    /// How much is trained.
+    pub length: TurnLength,
+    /// How the numbers that are handed over are scaled.
+    pub scale: Scale,
+}
+
+/// What peers exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Payload {
+    /// The gradient of one batch; the optimizer then takes one step with the mean. All replicas stay equal.
+    #[default]
+    Gradients,
+    /// The parameters after steps that each peer took by itself.
+    Weights,
+}
+
+/// How much is trained before an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnLength {
+    /// This many batches.
+    Batches(u32),
+    /// All that the peer has to train in this epoch.
+    Share,
+}
+
+/// How the numbers that are handed over are scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Not at all.
+    Plain,
+    /// By the peer's share of the samples that all train in this round, so that the sum over all peers is the mean.
+    Share,
+}
+
+/// How a turn went.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Trained {
+    /// Samples trained.
+    pub n_samples: u64,
+    /// The mean over the batches of their mean losses.
+    pub mean_loss: f64,
+}
+
+/// What another peer said in this round. What comes too early is kept until its round has come.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Which part of the round's exchange; each strategy numbers them for itself.
+    pub part: u64,
+    /// The bytes.
+    pub body: Bytes,
+}
+
+/// A message that no honest peer sends. It costs its sender the link, and the receiver nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+impl Malformed {
+    /// What is wrong, in words.
+    pub fn new(problem: impl Into<String>) -> Self {
+        Self(problem.into())
+    }
+}
+
+/// What a strategy's price depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct CostQuestion<'a> {
+    /// How many peers there are.
+    pub n_peers: usize,
+    /// The buckets of the vector.
+    pub buckets: &'a [Range<usize>],
+    /// The number of the round, where the price depends on it.
+    pub round: u32,
+}
+
+impl CostQuestion<'_> {
+    /// How many numbers the vector has.
+    pub fn n_values(&self) -> usize {
+        self.buckets.iter().map(Range::len).sum()
+    }
+}
+
+/// What a round costs in bytes of bodies, exactly; the simulator's count is held against it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// What all peers send together.
+    pub total: u64,
+    /// What the busiest sender sends.
+    pub most_sent: u64,
+    /// What the busiest receiver receives.
+    pub most_received: u64,
+    /// How many messages follow one another, each waiting for the one before: what the delay of a link is multiplied by.
+    pub n_steps: u32,
+}
+
+impl Cost {
+    /// How long a round's exchange takes over links of this rate and delay, if nothing overlaps.
+    pub fn time(&self, bytes_per_s: f64, delay: Duration) -> Duration {
+        let busiest = self.most_sent.max(self.most_received) as f64;
+        Duration::from_secs_f64(busiest / bytes_per_s) + delay * self.n_steps
+    }
+}

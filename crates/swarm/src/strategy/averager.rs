@@ -1,0 +1,115 @@
+//! The strategy of all who average by one collective exchange in every round.
+
+use super::{Cost, CostQuestion, Ctx, Malformed, Message, Settled, Strategy, Turn};
+use crate::collective::Collective;
+
+/// After each turn, one exchange; its result ends the round.
+pub struct Averager {
+    turn: Turn,
+    exchange: Exchange,
+    /// What brings replicas together at the end of an epoch, if they are not equal anyway.
+    sync: Option<Exchange>,
+    is_syncing: bool,
+}
+
+/// An exchange, and the round it was begun in.
+struct Exchange {
+    collective: Box<dyn Collective>,
+    round: Option<u32>,
+}
+
+impl Exchange {
+    fn new(collective: impl Collective + 'static) -> Self {
+        Self { collective: Box::new(collective), round: None }
+    }
+
+    /// The exchange of the present round; whoever speaks first begins it, this peer or another.
+    fn now(&mut self, ctx: &Ctx<'_>) -> &mut dyn Collective {
+        if self.round != Some(ctx.round()) {
+            self.collective.begin(ctx);
+            self.round = Some(ctx.round());
+        }
+        self.collective.as_mut()
+    }
+}
+
+impl Averager {
+    /// Averages by this exchange, after which all replicas are equal.
+    pub fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
+        Self { turn, exchange: Exchange::new(collective), sync: None, is_syncing: false }
+    }
+
+    /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
+    pub fn with_sync(self, collective: impl Collective + 'static) -> Self {
+        Self { sync: Some(Exchange::new(collective)), ..self }
+    }
+
+    fn exchange(&mut self) -> &mut Exchange {
+        match &mut self.sync {
+            Some(sync) if self.is_syncing => sync,
+            _ => &mut self.exchange,
+        }
+    }
+
+    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+        let is_syncing = self.is_syncing;
+        let collective = self.exchange().now(ctx);
+        if !collective.is_complete() {
+            return;
+        }
+        let result = collective.take_result();
+        if is_syncing {
+            self.is_syncing = false;
+            ctx.replace_values(result);
+            ctx.synced();
+        } else {
+            ctx.finish_round(result, Settled::All);
+        }
+    }
+}
+
+impl Strategy for Averager {
+    fn turn(&self) -> Turn {
+        self.turn
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        self.exchange.collective.cost(question)
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.exchange().now(ctx).put(ctx, bucket, numbers);
+        self.finish_if_complete(ctx);
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.exchange().now(ctx).receive(ctx, from, message)?;
+        self.finish_if_complete(ctx);
+        Ok(())
+    }
+
+    fn on_view(&mut self, _: &mut Ctx<'_>) {
+        self.is_syncing = false;
+        self.exchange.round = None;
+        self.sync.iter_mut().for_each(|sync| sync.round = None);
+    }
+
+    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+        if self.sync.is_none() {
+            return ctx.synced();
+        }
+        self.is_syncing = true;
+        let share = 1.0 / ctx.n_peers() as f32;
+        for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
+            let numbers: Vec<f32> = ctx.values()[range].iter().map(|value| value * share).collect();
+            self.on_part(ctx, bucket, numbers);
+        }
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        match &self.sync {
+            Some(sync) if self.is_syncing => sync.collective.waits_for(),
+            _ => self.exchange.collective.waits_for(),
+        }
+    }
+}
