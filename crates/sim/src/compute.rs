@@ -1,0 +1,145 @@
+//! What peers compute: it takes simulated time, and is really computed by all cores when the first result is needed.
+//!
+//! Work holds all that it needs from the moment it is handed over, so it does not matter when it is computed. Whatever has
+//! been begun by then is computed together, each work by one thread with a room of its own: the number of threads changes
+//! nothing but how long one has to wait.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nettorrent_engine::model::Workspace;
+use nettorrent_engine::task::Task;
+use nettorrent_swarm::{Done, Work, Workbench};
+use rayon::ThreadPool;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use crate::outcome::SimulationError;
+use crate::queue::{Event, Nanos, Queue};
+use crate::slab::Slab;
+
+/// All work that has been begun.
+pub(crate) struct Compute {
+    task: Arc<dyn Task>,
+    // None for one thread: then the caller computes.
+    pool: Option<ThreadPool>,
+    benches: Mutex<Vec<Workbench>>,
+    works: Slab<Running>,
+    /// What has not been computed yet.
+    todo: Vec<(u32, Work)>,
+}
+
+/// A work that has been begun.
+struct Running {
+    peer: usize,
+    began: Nanos,
+    lasts: Nanos,
+    /// How many pieces come before the last one.
+    n_buckets: u64,
+    n_given: u64,
+    /// What comes of it, once it is computed.
+    pieces: Option<std::vec::IntoIter<Done>>,
+}
+
+impl Running {
+    /// When the next piece is there. Parts of a gradient come in the second half of the time, while the rest is computed.
+    fn next_at(&self) -> Nanos {
+        let n_later = self.n_buckets.saturating_sub(self.n_given + 1);
+        self.began + self.lasts - self.lasts / 2 / self.n_buckets.max(1) * n_later
+    }
+}
+
+impl Compute {
+    /// Computes with this many threads.
+    pub(crate) fn new(task: Arc<dyn Task>, n_threads: usize) -> Result<Self, SimulationError> {
+        let pool = match n_threads {
+            1 => None,
+            n => Some(rayon::ThreadPoolBuilder::new().num_threads(n).build()?),
+        };
+        // A bench for each, so that what cannot be had is known now.
+        let n_benches = pool.as_ref().map_or(1, ThreadPool::current_num_threads);
+        let benches: Result<Vec<Workbench>, _> =
+            (0..n_benches).map(|_| Workspace::new(1).map(Workbench::new)).collect();
+        Ok(Self { task, pool, benches: Mutex::new(benches?), works: Slab::new(), todo: Vec::new() })
+    }
+
+    /// Begins a work of a peer.
+    pub(crate) fn begin(&mut self, peer: usize, began: Nanos, lasts: Nanos, work: Work, queue: &mut Queue) {
+        let n_buckets = if work.is_training() { self.task.buckets().len() as u64 } else { 0 };
+        let running = Running { peer, began, lasts, n_buckets, n_given: 0, pieces: None };
+        let at = running.next_at();
+        let number = self.works.insert(running);
+        self.todo.push((number, work));
+        queue.push(at, Event::Done(number));
+    }
+
+    /// Whose work it is.
+    pub(crate) fn peer(&mut self, number: u32) -> Option<usize> {
+        self.works.get_mut(number).map(|work| work.peer)
+    }
+
+    /// Nobody wants a work any more.
+    pub(crate) fn forget(&mut self, number: u32) {
+        self.works.remove(number);
+        self.todo.retain(|(todo, _)| *todo != number);
+    }
+
+    /// The next piece of a work, and how long the work has taken so far.
+    pub(crate) fn next_piece(&mut self, now: Nanos, number: u32, queue: &mut Queue) -> Option<(Done, Duration)> {
+        if self.works.get_mut(number)?.pieces.is_none() {
+            self.compute_all();
+        }
+        let work = self.works.get_mut(number)?;
+        let pieces = work.pieces.as_mut()?;
+        let (piece, is_last) = (pieces.next(), pieces.len() == 0);
+        let took = Duration::from_nanos(now.saturating_sub(work.began));
+        work.n_given += 1;
+        match is_last {
+            true => drop(self.works.remove(number)),
+            false => queue.push(work.next_at().max(now), Event::Done(number)),
+        }
+        piece.map(|piece| (piece, took))
+    }
+
+    fn compute_all(&mut self) {
+        let todo = std::mem::take(&mut self.todo);
+        let done: Vec<(u32, Vec<Done>)> = match &self.pool {
+            None => todo.into_iter().map(|(number, work)| (number, self.run(work))).collect(),
+            Some(pool) => {
+                pool.install(|| todo.into_par_iter().map(|(number, work)| (number, self.run(work))).collect())
+            }
+        };
+        for (number, pieces) in done {
+            if let Some(work) = self.works.get_mut(number) {
+                work.pieces = Some(pieces.into_iter());
+            }
+        }
+    }
+
+    /// Computes one work. Whoever computes may be given another work to do while it waits within this one, so benches are
+    /// fetched and put back, and belong to no thread.
+    fn run(&self, work: Work) -> Vec<Done> {
+        let benches = || self.benches.lock().unwrap_or_else(PoisonError::into_inner);
+        let bench = benches().pop();
+        let mut bench =
+            bench.unwrap_or_else(|| Workbench::new(Workspace::new(1).expect("a team of one starts no thread")));
+        let mut pieces = Vec::new();
+        work.run(&*self.task, &mut bench, &mut |piece| pieces.push(piece));
+        benches().push(bench);
+        pieces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Running;
+
+    #[test]
+    fn parts_come_in_the_second_half_and_the_end_at_the_end() {
+        let mut work = Running { peer: 0, began: 1000, lasts: 200, n_buckets: 4, n_given: 0, pieces: None };
+        let mut at = || {
+            work.n_given += 1;
+            Running { n_given: work.n_given - 1, pieces: None, ..work }.next_at()
+        };
+        assert_eq!([at(), at(), at(), at(), at()], [1125, 1150, 1175, 1200, 1200]);
+    }
+}

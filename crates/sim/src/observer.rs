@@ -1,0 +1,37 @@
+//! Who wants to see what happens in a simulation while it runs.
+
+use std::time::Duration;
+
+use nettorrent_swarm::record::Record;
+use nettorrent_swarm::wire::Frame;
+use nettorrent_swarm::{Peer, PeerId};
+
+/// Sees what happens. A list of records keeps them; a closure is handed each of them.
+pub trait Observer {
+    /// A peer tells people something.
+    fn record(&mut self, record: Record) {
+        let _ = record;
+    }
+
+    /// A peer hands a frame to its link.
+    fn frame(&mut self, at: Duration, from: PeerId, to: PeerId, frame: &Frame) {
+        let _ = (at, from, to, frame);
+    }
+
+    /// A peer has taken an input, and what it wanted is under way.
+    fn handled(&mut self, peer: PeerId, state: &Peer) {
+        let _ = (peer, state);
+    }
+}
+
+impl Observer for Vec<Record> {
+    fn record(&mut self, record: Record) {
+        self.push(record);
+    }
+}
+
+impl<F: FnMut(Record)> Observer for F {
+    fn record(&mut self, record: Record) {
+        self(record);
+    }
+}

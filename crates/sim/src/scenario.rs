@@ -1,0 +1,288 @@
+//! Scenarios: links, slow peers, and what goes wrong when, as plain data.
+
+use std::time::Duration;
+
+use nettorrent_engine::rng::Rng;
+use serde::{Deserialize, Serialize};
+
+use nettorrent_swarm::shape::{Shape, as_text};
+
+/// All that a simulation makes up. Peers are numbered from 0 in the order in which they come; those of `joins` follow those
+/// who are there from the beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Scenario {
+    /// Where the scenario's own chances come from: jitter, losses, who is slow.
+    pub seed: u64,
+    /// Every peer's link, up and down. A frame takes half of the sender's delay and half of the receiver's.
+    pub link: Shape,
+    /// Peers whose links are others.
+    pub links: Vec<PeerLinks>,
+    /// By which share, at most, the delay of a pair of peers is shorter or longer than their links say.
+    pub spread: f64,
+    /// By how much, at most, a frame is late.
+    #[serde(with = "as_text")]
+    pub jitter: Duration,
+    /// The share of packets that get lost and are sent again, which makes them late.
+    pub loss: f64,
+    /// How long training one sample takes; testing one takes a third of it.
+    #[serde(with = "as_text")]
+    pub sample_time: Duration,
+    /// Who is slow.
+    pub stragglers: Stragglers,
+    /// After how long a silent peer is given up; never, if it is [`Duration::MAX`].
+    #[serde(with = "as_text")]
+    pub deadline: Duration,
+    /// What happens to single peers.
+    pub faults: Vec<Fault>,
+    /// Who comes later.
+    pub joins: Vec<Join>,
+    /// When the network falls apart.
+    pub partitions: Vec<Partition>,
+    /// The simulated time after which a run is given up.
+    #[serde(with = "as_text")]
+    pub limit: Duration,
+}
+
+/// A peer's own links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerLinks {
+    /// Whose.
+    pub peer: usize,
+    /// What it sends through.
+    pub up: Shape,
+    /// What it receives through.
+    pub down: Shape,
+}
+
+/// Peers that compute slowly.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stragglers {
+    /// Which share of the peers.
+    pub share: f64,
+    /// How many times longer they take.
+    pub factor: f64,
+}
+
+impl Default for Stragglers {
+    fn default() -> Self {
+        Self { share: 0.0, factor: 1.0 }
+    }
+}
+
+/// Something that happens to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// To whom.
+    pub peer: usize,
+    /// When.
+    pub when: When,
+    /// What.
+    pub what: What,
+}
+
+/// When a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum When {
+    /// At a time.
+    At(#[serde(with = "as_text")] Duration),
+    /// As soon as the peer has done this many rounds, and said what it had to say then.
+    Round(u32),
+}
+
+/// What happens to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// It is gone, and what had not left it with it. The others notice after the deadline.
+    Kill,
+    /// It does nothing for a while; if that is longer than the deadline, it is given up and joins again afterwards.
+    Hang(#[serde(with = "as_text")] Duration),
+    /// It says goodbye.
+    Leave,
+}
+
+/// A newcomer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// When it comes.
+    #[serde(with = "as_text")]
+    pub at: Duration,
+}
+
+/// A time during which some peers cannot reach the others. If it is longer than the deadline, both sides go on by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    /// Who is cut off from the rest.
+    pub peers: Vec<usize>,
+    /// From when on.
+    #[serde(with = "as_text")]
+    pub from: Duration,
+    /// Until when.
+    #[serde(with = "as_text")]
+    pub until: Duration,
+}
+
+/// A scenario that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("scenario.{setting}: {problem}")]
+pub struct ScenarioError {
+    setting: &'static str,
+    problem: String,
+}
+
+/// How many partitions there can be: peers' sides are the bits of one number.
+const MOST_PARTITIONS: usize = 64;
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            link: Shape { bits_per_second: Some(1_000_000_000), delay: Duration::from_micros(200) },
+            links: Vec::new(),
+            spread: 0.0,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            sample_time: Duration::from_millis(1),
+            stragglers: Stragglers::default(),
+            deadline: Duration::from_secs(5),
+            faults: Vec::new(),
+            joins: Vec::new(),
+            partitions: Vec::new(),
+            limit: Duration::from_secs(365 * 24 * 3600),
+        }
+    }
+}
+
+impl Scenario {
+    /// Machines in one room: `1gbit/200us`.
+    pub fn lan() -> Self {
+        Self::default()
+    }
+
+    /// Machines at people's homes: `50mbit/20ms`, pairs between half and one and a half times that, some jitter and losses.
+    pub fn wan() -> Self {
+        Self {
+            link: Shape { bits_per_second: Some(50_000_000), delay: Duration::from_millis(20) },
+            spread: 0.5,
+            jitter: Duration::from_millis(2),
+            loss: 0.001,
+            ..Self::default()
+        }
+    }
+
+    /// Refuses what makes no sense for this many peers at the beginning.
+    pub fn check(&self, n_peers: usize) -> Result<(), ScenarioError> {
+        let error = |setting, problem: String| Err(ScenarioError { setting, problem });
+        let share = |setting, value: f64, most: f64| match (0.0..=most).contains(&value) {
+            true => Ok(()),
+            false => error(setting, format!("{value} must be a share from 0 to {most}")),
+        };
+        share("spread", self.spread, 1.0)?;
+        // With more, hardly anything would ever arrive.
+        share("loss", self.loss, 0.5)?;
+        share("stragglers.share", self.stragglers.share, 1.0)?;
+        if !(self.stragglers.factor >= 1.0 && self.stragglers.factor <= 1e6) {
+            return error("stragglers.factor", format!("{} must be a number from 1 up", self.stragglers.factor));
+        }
+        if n_peers == 0 {
+            return error("peers", "there must be at least one".to_owned());
+        }
+        self.check_peers(n_peers)?;
+        if self.partitions.len() > MOST_PARTITIONS {
+            return error("partitions", format!("there can be {MOST_PARTITIONS}, not {}", self.partitions.len()));
+        }
+        match self.partitions.iter().find(|partition| partition.until <= partition.from) {
+            Some(Partition { from, until, .. }) => {
+                error("partitions", format!("from {from:?} until {until:?} is no time"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_peers(&self, n_peers: usize) -> Result<(), ScenarioError> {
+        let n_all = n_peers + self.joins.len();
+        let faulty = self.faults.iter().map(|fault| ("faults", fault.peer));
+        let linked = self.links.iter().map(|links| ("links", links.peer));
+        let cut = self.partitions.iter().flat_map(|partition| &partition.peers).map(|&peer| ("partitions", peer));
+        match faulty.chain(linked).chain(cut).find(|&(_, peer)| peer >= n_all) {
+            Some((setting, peer)) => {
+                let problem = format!("there is no peer {peer}: they are numbered from 0 to {}", n_all - 1);
+                Err(ScenarioError { setting, problem })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A peer's own links, up and down.
+    pub(crate) fn links_of(&self, peer: usize) -> (Shape, Shape) {
+        let own = self.links.iter().find(|links| links.peer == peer);
+        own.map_or((self.link, self.link), |links| (links.up, links.down))
+    }
+
+    /// How many times longer than usual each of the first peers computes.
+    pub(crate) fn slowness(&self, n_peers: usize) -> Vec<f64> {
+        let mut slowness = vec![1.0; n_peers];
+        let n_slow = (self.stragglers.share * n_peers as f64).round() as usize;
+        slowness[..n_slow.min(n_peers)].fill(self.stragglers.factor);
+        Rng::stream(self.seed, "stragglers", 0).shuffle(&mut slowness);
+        slowness
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, Join, Partition, Scenario, Stragglers, What, When};
+    use std::time::Duration;
+
+    fn everything() -> Scenario {
+        let seconds = Duration::from_secs;
+        Scenario {
+            faults: vec![
+                Fault { peer: 0, when: When::At(seconds(2)), what: What::Hang(seconds(9)) },
+                Fault { peer: 3, when: When::Round(7), what: What::Kill },
+            ],
+            joins: vec![Join { at: Duration::from_micros(1500) }],
+            partitions: vec![Partition { peers: vec![1, 2], from: seconds(1), until: seconds(20) }],
+            ..Scenario::wan()
+        }
+    }
+
+    #[test]
+    fn scenarios_are_read_and_written() {
+        let text = toml::to_string(&everything()).unwrap();
+        assert!(text.contains("link = \"50mbit/20ms\"") && text.contains("at = \"1500us\""), "{text}");
+        assert_eq!(toml::from_str::<Scenario>(&text).unwrap(), everything());
+        assert_eq!(toml::from_str::<Scenario>("").unwrap(), Scenario::lan());
+        assert!(
+            toml::from_str::<Scenario>("link = \"20 parsec\"").unwrap_err().to_string().contains("write for example")
+        );
+        assert!(toml::from_str::<Scenario>("lnk = \"20ms\"").is_err());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        assert_eq!(everything().check(3), Ok(()));
+        let named = |scenario: Scenario| scenario.check(3).unwrap_err().to_string();
+        assert!(named(Scenario { loss: f64::NAN, ..everything() }).starts_with("scenario.loss"));
+        assert!(named(Scenario { joins: Vec::new(), ..everything() }).contains("there is no peer 3"));
+        let second = Duration::from_secs(1);
+        let partitions = vec![Partition { peers: vec![0], from: second, until: second }];
+        assert!(named(Scenario { partitions, ..everything() }).starts_with("scenario.partitions"));
+        assert!(everything().check(0).is_err());
+    }
+
+    #[test]
+    fn as_many_are_slow_as_the_share_says() {
+        let stragglers = Stragglers { share: 0.3, factor: 4.0 };
+        let slowness = Scenario { stragglers, ..Scenario::lan() }.slowness(10);
+        assert_eq!(slowness.iter().filter(|&&factor| factor == 4.0).count(), 3);
+        assert_eq!(slowness.iter().filter(|&&factor| factor == 1.0).count(), 7);
+    }
+}

@@ -1,0 +1,356 @@
+//! The simulation: takes the next event, hands it to its peer, and does what the peer wants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_swarm::record::Record;
+use nettorrent_swarm::strategy::Malformed;
+use nettorrent_swarm::wire::Kind;
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View, Work};
+
+use crate::compute::Compute;
+use crate::membership::{Membership, id, number};
+use crate::network::{InFlight, Network};
+use crate::observer::Observer;
+use crate::outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
+use crate::queue::{Event, Nanos, Queue, nanos};
+use crate::scenario::{Scenario, What};
+use crate::slab::Slab;
+
+/// A swarm of peers in simulated time.
+pub struct Simulation {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) scenario: Scenario,
+    pub(crate) n_first: usize,
+    n_threads: usize,
+    state: State,
+    pub(crate) now: Nanos,
+    pub(crate) queue: Queue,
+    pub(crate) network: Network,
+    pub(crate) membership: Membership,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) n_hung: usize,
+    /// Whoever lives and is not finished.
+    pub(crate) n_unfinished: usize,
+    /// When the last one was.
+    finished_at: Nanos,
+    pub(crate) timers: Slab<(usize, TimerToken)>,
+    pub(crate) views: Slab<(usize, View)>,
+    /// The bits of the partitions that are there, and of those that the peers have noticed.
+    pub(crate) cuts: u64,
+    pub(crate) splits: u64,
+    /// Frames that wait for a partition to heal, unless it is noticed before.
+    pub(crate) waiting: Vec<u32>,
+    /// Used again for every input, so that nothing is allocated.
+    outbox: Outbox,
+    failures: Vec<Failure>,
+    refusals: Vec<Refusal>,
+}
+
+/// One peer's machine.
+pub(crate) struct Host {
+    pub peer: Peer,
+    pub fate: Fate,
+    /// What had not left by then is lost.
+    pub cut_off_at: Nanos,
+    pub hung_since: Option<Nanos>,
+    /// What it is to be told when it no longer hangs.
+    pub backlog: Vec<Event>,
+    /// What happens to it after which round, the next one last.
+    pub round_faults: Vec<(u32, What)>,
+    is_finished: bool,
+    slowness: f64,
+    is_busy_until: Nanos,
+    traffic: Traffic,
+}
+
+impl Simulation {
+    /// A swarm of so many peers that begin anew.
+    pub fn new(setup: Arc<Setup>, n_peers: usize, scenario: Scenario) -> Result<Self, SimulationError> {
+        let state = State::fresh(&setup);
+        Self::from_state(setup, state, n_peers, scenario)
+    }
+
+    /// A swarm of so many peers that go on from the same state.
+    pub fn from_state(
+        setup: Arc<Setup>,
+        state: State,
+        n_peers: usize,
+        mut scenario: Scenario,
+    ) -> Result<Self, SimulationError> {
+        scenario.check(n_peers)?;
+        scenario.joins.sort_by_key(|join| join.at);
+        Ok(Self {
+            network: Network::new(&scenario),
+            setup,
+            scenario,
+            n_first: n_peers,
+            n_threads: 1,
+            state,
+            now: 0,
+            queue: Queue::default(),
+            membership: Membership::default(),
+            hosts: Vec::with_capacity(n_peers),
+            n_hung: 0,
+            n_unfinished: 0,
+            finished_at: 0,
+            timers: Slab::new(),
+            views: Slab::new(),
+            cuts: 0,
+            splits: 0,
+            waiting: Vec::new(),
+            outbox: Outbox::default(),
+            failures: Vec::new(),
+            refusals: Vec::new(),
+        })
+    }
+
+    /// Computes with this many threads, 0 for as many as the machine has. They change nothing but how long it takes.
+    #[must_use]
+    pub fn with_threads(self, n_threads: usize) -> Self {
+        Self { n_threads, ..self }
+    }
+
+    /// Runs to the end and keeps all records.
+    pub fn run(self) -> Result<Outcome, SimulationError> {
+        let mut records: Vec<Record> = Vec::new();
+        let outcome = self.run_with(&mut records)?;
+        Ok(Outcome { records, ..outcome })
+    }
+
+    /// Runs to the end before the eyes of an observer, who gets the records.
+    pub fn run_with(mut self, observer: &mut impl Observer) -> Result<Outcome, SimulationError> {
+        let mut compute = Compute::new(self.setup.task.clone(), self.n_threads)?;
+        let limit = nanos(self.scenario.limit);
+        self.begin();
+        while let Some((at, event)) = self.queue.pop() {
+            if at > limit {
+                let Self { scenario, refusals, .. } = self;
+                let peers = stuck(&self.hosts);
+                return Err(SimulationError::TimeLimit { limit: scenario.limit, peers, refusals });
+            }
+            self.now = at;
+            self.take(event, &mut compute, observer);
+            if self.n_unfinished == 0 && self.queue.is_quiet() {
+                break;
+            }
+        }
+        if self.n_unfinished > 0 {
+            let peers = stuck(&self.hosts);
+            return Err(SimulationError::Deadlock { at: self.time(), peers, refusals: self.refusals });
+        }
+        Ok(self.outcome())
+    }
+
+    /// Everything that is known before the first event.
+    fn begin(&mut self) {
+        // What the scenario has in store comes before what peers do at the same time.
+        self.schedule_churn();
+        let slowness = self.scenario.slowness(self.n_first);
+        for (peer, slowness) in slowness.into_iter().enumerate() {
+            self.add_host(slowness);
+            self.membership.join(peer, 0);
+        }
+        for view in self.membership.news() {
+            for &member in view.members.iter() {
+                let told = self.views.insert((number(member), view.clone()));
+                self.queue.push(0, Event::View(told));
+            }
+        }
+    }
+
+    /// One more machine with its peer.
+    pub(crate) fn add_host(&mut self, slowness: f64) {
+        let peer = self.hosts.len();
+        self.network.add(self.scenario.links_of(peer));
+        self.n_unfinished += 1;
+        self.hosts.push(Host {
+            peer: Peer::new(id(peer), self.setup.clone(), self.state.clone()),
+            fate: Fate::Live,
+            cut_off_at: Nanos::MAX,
+            hung_since: None,
+            backlog: Vec::new(),
+            round_faults: self.round_faults(peer),
+            is_finished: false,
+            slowness,
+            is_busy_until: 0,
+            traffic: Traffic::default(),
+        });
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_nanos(self.now)
+    }
+
+    /// Has an event happen.
+    pub(crate) fn take(&mut self, event: Event, compute: &mut Compute, observer: &mut impl Observer) {
+        if self.n_hung > 0
+            && let Some(peer) = self.addressee(event, compute)
+            && self.hosts[peer].hung_since.is_some()
+        {
+            return self.hosts[peer].backlog.push(event);
+        }
+        match event {
+            Event::Arrive(frame) => self.network.arrive(self.now, frame, &mut self.queue),
+            Event::Deliver(frame) => self.deliver(frame, compute, observer),
+            Event::Done(work) => self.on_done(work, compute, observer),
+            Event::Timer(timer) => {
+                let Some((peer, token)) = self.timers.remove(timer) else { return };
+                self.handle(peer, Input::Timer(token), compute, observer);
+            }
+            Event::View(view) => {
+                let Some((peer, view)) = self.views.remove(view) else { return };
+                self.handle(peer, Input::View(view), compute, observer);
+            }
+            Event::Wake(peer) => self.wake(peer as usize, compute, observer),
+            Event::Heal(partition) => self.heal(partition, compute, observer),
+            Event::Lost(peer) => self.lose(peer as usize),
+            Event::Fault(fault) => self.on_fault(fault as usize),
+            Event::Join(_) => self.join(),
+            Event::Cut(partition) => self.cuts |= 1 << partition,
+            Event::Split(partition) => self.split(partition),
+        }
+    }
+
+    /// Whom an event is for.
+    fn addressee(&mut self, event: Event, compute: &mut Compute) -> Option<usize> {
+        match event {
+            Event::Deliver(frame) => self.network.peek(frame).map(|frame| frame.to as usize),
+            Event::Done(work) => compute.peer(work),
+            Event::Timer(timer) => self.timers.get_mut(timer).map(|(peer, _)| *peer),
+            Event::View(view) => self.views.get_mut(view).map(|(peer, _)| *peer),
+            _ => None,
+        }
+    }
+
+    /// A frame is there, if nothing came between.
+    pub(crate) fn deliver(&mut self, number: u32, compute: &mut Compute, observer: &mut impl Observer) {
+        if self.cuts != 0 && self.is_held_up(number) {
+            return;
+        }
+        let Some(InFlight { from, to, left, frame, .. }) = self.network.take(number) else { return };
+        let to = to as usize;
+        if left > self.hosts[from as usize].cut_off_at || self.hosts[to].fate != Fate::Live {
+            return;
+        }
+        let traffic = &mut self.hosts[to].traffic;
+        traffic.frames_received += 1;
+        traffic.bytes_received += frame.n_bytes() as u64;
+        if frame.head.kind == Kind::Strategy {
+            traffic.payload_received += frame.body.len() as u64;
+        }
+        self.handle(to, Input::Frame { from: id(from as usize), frame }, compute, observer);
+    }
+
+    fn on_done(&mut self, work: u32, compute: &mut Compute, observer: &mut impl Observer) {
+        let Some(peer) = compute.peer(work) else { return };
+        if self.hosts[peer].fate != Fate::Live {
+            return compute.forget(work);
+        }
+        let Some((done, took)) = compute.next_piece(self.now, work, &mut self.queue) else { return };
+        self.handle(peer, Input::Done { done, took }, compute, observer);
+    }
+
+    /// Hands a peer an input, and does what it wants.
+    fn handle(&mut self, peer: usize, input: Input, compute: &mut Compute, observer: &mut impl Observer) {
+        let host = &mut self.hosts[peer];
+        if host.fate != Fate::Live {
+            return;
+        }
+        let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
+        let mut out = std::mem::take(&mut self.outbox);
+        if let Err(malformed) = host.peer.handle(Duration::from_nanos(self.now), input, &mut out) {
+            self.refuse(peer, from, &malformed);
+        }
+        for (to, frame) in out.frames.drain(..) {
+            observer.frame(Duration::from_nanos(self.now), id(peer), to, &frame);
+            let traffic = &mut self.hosts[peer].traffic;
+            traffic.frames_sent += 1;
+            traffic.bytes_sent += frame.n_bytes() as u64;
+            if frame.head.kind == Kind::Strategy {
+                traffic.payload_sent += frame.body.len() as u64;
+            }
+            self.network.send(self.now, peer, number(to), frame, &mut self.queue);
+        }
+        for (after, token) in out.timers.drain(..) {
+            let timer = self.timers.insert((peer, token));
+            self.queue.push(self.now.saturating_add(nanos(after)), Event::Timer(timer));
+        }
+        for work in out.work.drain(..) {
+            self.begin_work(peer, work, compute);
+        }
+        out.records.drain(..).for_each(|record| observer.record(record));
+        let failure = out.failure.take();
+        self.outbox = out;
+        observer.handled(id(peer), &self.hosts[peer].peer);
+        self.look_after(peer, failure);
+    }
+
+    /// A peer's works come one after the other.
+    fn begin_work(&mut self, peer: usize, work: Work, compute: &mut Compute) {
+        let host = &mut self.hosts[peer];
+        let per_sample = nanos(self.scenario.sample_time) as f64 * host.slowness;
+        let lasts = work.n_samples() as f64 * if work.is_training() { per_sample } else { per_sample / 3.0 };
+        let began = self.now.max(host.is_busy_until);
+        host.is_busy_until = began.saturating_add(lasts as Nanos);
+        compute.begin(peer, began, lasts as Nanos, work, &mut self.queue);
+    }
+
+    /// What follows from how a peer is after an input.
+    fn look_after(&mut self, peer: usize, failure: Option<String>) {
+        let host = &mut self.hosts[peer];
+        if !host.is_finished && host.peer.is_finished() {
+            host.is_finished = true;
+            self.n_unfinished -= 1;
+            self.finished_at = self.now;
+        }
+        if let Some(problem) = failure {
+            self.failures.push(Failure { peer: id(peer), at: Duration::from_nanos(self.now), problem });
+            return self.remove(peer, Fate::Failed);
+        }
+        let round = host.peer.place().standing.round;
+        while let Some((_, what)) = self.hosts[peer].round_faults.pop_if(|(when, _)| *when <= round) {
+            self.befall(peer, what);
+        }
+    }
+
+    fn refuse(&mut self, peer: usize, from: Option<PeerId>, malformed: &Malformed) {
+        let at = Duration::from_nanos(self.now);
+        self.refusals.push(Refusal { peer: id(peer), from, at, problem: malformed.to_string() });
+    }
+
+    /// A peer is gone; whether the others know is another matter.
+    pub(crate) fn set_fate(&mut self, peer: usize, fate: Fate) {
+        let host = &mut self.hosts[peer];
+        host.fate = fate;
+        self.n_unfinished -= usize::from(!host.is_finished);
+        self.n_hung -= usize::from(host.hung_since.take().is_some());
+        host.backlog.clear();
+    }
+
+    fn outcome(self) -> Outcome {
+        let outcome = |(peer, host): (usize, Host)| PeerOutcome {
+            id: id(peer),
+            fate: host.fate,
+            is_finished: host.is_finished,
+            place: host.peer.place().clone(),
+            values: host.peer.values().clone(),
+            traffic: host.traffic,
+        };
+        Outcome {
+            records: Vec::new(),
+            time: Duration::from_nanos(self.finished_at),
+            n_events: self.queue.n_pushed(),
+            peers: self.hosts.into_iter().enumerate().map(outcome).collect(),
+            failures: self.failures,
+            refusals: self.refusals,
+        }
+    }
+}
+
+/// Where those who live stand.
+fn stuck(hosts: &[Host]) -> Vec<Stuck> {
+    let live = hosts.iter().enumerate().filter(|(_, host)| host.fate == Fate::Live);
+    live.map(|(peer, host)| Stuck { peer: id(peer), status: host.peer.status(), is_hung: host.hung_since.is_some() })
+        .collect()
+}

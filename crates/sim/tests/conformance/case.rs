@@ -1,0 +1,118 @@
+//! Cases: every strategy of the list, with its defaults and with other values of the options that it has.
+
+use std::sync::Arc;
+
+use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::task::Task;
+use nettorrent_sim::Toy;
+use nettorrent_swarm::Setup;
+use nettorrent_swarm::strategies::STRATEGIES;
+use nettorrent_swarm::strategy::{Payload, Spec, Strategy};
+use toml::{Table, Value};
+
+/// A strategy with some of its options set.
+pub(crate) struct Case {
+    spec: &'static Spec,
+    pub(crate) options: Table,
+}
+
+/// Values worth trying, where a strategy has such an option. It may refuse some of them.
+fn values() -> Vec<(&'static str, Vec<Value>)> {
+    let texts = |texts: &[&str]| texts.iter().map(|&text| Value::from(text)).collect();
+    vec![
+        ("aggregation", texts(&["average", "samples", "weighted", "weighted-minmax"])),
+        ("codec", texts(&["bf16", "f16", "int8"])),
+        ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
+        ("local_steps", vec![Value::from(1), Value::from(3)]),
+        ("patience", vec![Value::from(0.004)]),
+        ("payload", texts(&["weights"])),
+        ("shards", vec![Value::from(0), Value::from(2)]),
+    ]
+}
+
+/// Tables of options that a strategy accepts: none, and one after the other of the values, alone and with weights.
+fn variants(spec: &'static Spec) -> Vec<Table> {
+    let defaults = (spec.defaults)();
+    let mut tables = vec![Table::new()];
+    for (key, values) in values() {
+        for value in values.into_iter().filter(|_| defaults.contains_key(key)) {
+            let alone = Table::from_iter([(key.to_owned(), value)]);
+            let mut with_weights = alone.clone();
+            with_weights.insert("payload".to_owned(), Value::from("weights"));
+            tables.extend([alone, with_weights]);
+        }
+    }
+    tables.retain(|table| (spec.build)(table).is_ok());
+    // What says the same as one before says nothing new.
+    let meaning = |table: &Table| defaults.clone().into_iter().chain(table.clone()).collect::<Table>();
+    let mut distinct: Vec<Table> = Vec::new();
+    for table in tables {
+        if !distinct.iter().any(|other| meaning(other) == meaning(&table)) {
+            distinct.push(table);
+        }
+    }
+    distinct
+}
+
+/// Every strategy with every variant of its options.
+pub(crate) fn all() -> Vec<Case> {
+    let cases = |spec| variants(spec).into_iter().map(move |options| Case { spec, options });
+    STRATEGIES.iter().flat_map(cases).collect()
+}
+
+/// Every strategy as it is if nothing is said.
+pub(crate) fn defaults() -> Vec<Case> {
+    STRATEGIES.iter().map(|spec| Case { spec, options: Table::new() }).collect()
+}
+
+impl Case {
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.spec.name, self.options.to_string().replace('\n', " "))
+    }
+
+    pub(crate) fn strategy(&self) -> Box<dyn Strategy> {
+        (self.spec.build)(&self.options).unwrap()
+    }
+
+    /// Whether the result may depend on who is how fast, because somebody does not wait for everybody.
+    pub(crate) fn depends_on_time(&self) -> bool {
+        let patience = self.options.get("patience").and_then(Value::as_float);
+        patience.is_some_and(|seconds| seconds > 0.0)
+    }
+
+    /// Whether every round ends with the mean gradient of all, exactly but for rounding.
+    pub(crate) fn averages_gradients_exactly(&self) -> bool {
+        self.strategy().turn().payload == Payload::Gradients && !self.options.contains_key("codec")
+    }
+
+    /// A job of the usual length on the usual toy.
+    pub(crate) fn setup(&self, epochs: u64) -> Arc<Setup> {
+        self.setup_for(Toy::new(7), Job { epochs, batch: 8, ..job() })
+    }
+
+    /// Any job on any task.
+    pub(crate) fn setup_for(&self, task: impl Task + 'static, job: Job) -> Arc<Setup> {
+        let swarm = SwarmSpec { strategy: self.spec.name.to_owned(), options: self.options.clone(), ..job.swarm };
+        Arc::new(Setup::new(&Job { swarm, ..job }, Arc::new(task)).unwrap())
+    }
+}
+
+pub(crate) fn job() -> Job {
+    let optimizer = OptimizerSpec { lr: 0.1, momentum: 0.5, ..OptimizerSpec::default() };
+    Job { optimizer, seed: 3, ..Job::default() }
+}
+
+#[test]
+fn every_value_is_tried_by_some_strategy() {
+    for (key, values) in values() {
+        for value in values {
+            let is_accepted = |spec: &Spec| {
+                (spec.defaults)().contains_key(key)
+                    && (spec.build)(&Table::from_iter([(key.to_owned(), value.clone())])).is_ok()
+            };
+            assert!(STRATEGIES.iter().any(is_accepted), "no strategy takes {key} = {value}");
+        }
+    }
+    assert!(all().len() > 3 * defaults().len());
+}

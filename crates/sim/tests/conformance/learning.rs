@@ -1,0 +1,81 @@
+//! It learns, with one peer and with several, and all hold the same after each epoch.
+
+use std::collections::BTreeMap;
+
+use nettorrent_engine::model::Workspace;
+use nettorrent_sim::{Observer, Scenario, Simulation};
+use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::{Peer, PeerId};
+
+use crate::case;
+
+#[test]
+fn the_loss_falls_and_the_accuracy_rises() {
+    for case in case::all() {
+        for n_peers in [1, 2, 3, 5, 8] {
+            let what = format!("{}with {n_peers} peers", case.name());
+            let setup = case.setup(10);
+            let task = setup.task.clone();
+            let before = task.test(&task.init(3), 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap();
+            let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
+            let epochs: Vec<(f64, f64, f64, u64, u64)> = outcome.records.iter().filter_map(epoch).collect();
+            // Everybody tells of every epoch.
+            assert_eq!(epochs.len(), 10 * n_peers, "{what}");
+            let of_first = outcome.records.iter().filter(|record| record.peer == outcome.peers[0].id);
+            let epochs: Vec<(f64, f64, f64, u64, u64)> = of_first.filter_map(epoch).collect();
+            let (first, last) = (epochs[0], epochs[9]);
+            assert!(last.0 < 0.8 * first.0, "{what}: the training loss went from {} to {}", first.0, last.0);
+            assert!(last.1 < 0.6 * before.loss(), "{what}: the loss went from {} to {}", before.loss(), last.1);
+            assert!(last.2 > before.accuracy() + 0.3, "{what}: from {} to {}", before.accuracy(), last.2);
+            let n_train = task.labels().len() as u64;
+            for (_, _, _, trained, tested) in epochs {
+                assert_eq!(tested, task.n_test() as u64, "{what}: every test sample counts once");
+                // Who does not wait for all has some samples trained twice.
+                assert!(trained == n_train || case.depends_on_time(), "{what}: {trained} samples in an epoch");
+            }
+        }
+    }
+}
+
+fn epoch(record: &Record) -> Option<(f64, f64, f64, u64, u64)> {
+    match record.event {
+        Event::Epoch { train_loss, test_loss, test_accuracy, n_train, n_test, .. } => {
+            Some((train_loss, test_loss, test_accuracy, n_train, n_test))
+        }
+        _ => None,
+    }
+}
+
+/// Remembers everybody's parameters at the end of each epoch.
+#[derive(Default)]
+struct Replicas {
+    epochs: BTreeMap<PeerId, u64>,
+    values: BTreeMap<u64, BTreeMap<PeerId, Vec<u32>>>,
+}
+
+impl Observer for Replicas {
+    fn handled(&mut self, peer: PeerId, state: &Peer) {
+        let epoch = state.place().ledger.epoch;
+        if self.epochs.insert(peer, epoch).unwrap_or(0) < epoch {
+            let bits = state.values().iter().map(|value| value.to_bits()).collect();
+            self.values.entry(epoch).or_default().insert(peer, bits);
+        }
+    }
+}
+
+#[test]
+fn replicas_are_equal_after_each_epoch() {
+    for case in case::all() {
+        for n_peers in [2, 5] {
+            let mut replicas = Replicas::default();
+            let simulation = Simulation::new(case.setup(3), n_peers, Scenario::lan()).unwrap();
+            simulation.run_with(&mut replicas).unwrap();
+            assert_eq!(replicas.values.len(), 3, "{}", case.name());
+            for (epoch, peers) in replicas.values {
+                assert_eq!(peers.len(), n_peers, "{}", case.name());
+                let first = &peers[peers.keys().next().unwrap()];
+                assert!(peers.values().all(|values| values == first), "{}: after epoch {epoch}", case.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What every strategy of the list must do, whatever it is called: tests of the trait, run over every implementation.
+
+#![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
+
+mod case;
+mod costs;
+mod equality;
+mod hostile;
+mod learning;
+mod losses;
+mod same_bytes;
+mod thousand;
