@@ -1,0 +1,81 @@
+//! What happened among the members, for people.
+
+use std::fmt;
+
+use nettorrent_swarm::view::PeerId;
+
+use super::member::Member;
+
+/// Something that people may want to know. Nothing depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Somebody new is there.
+    Joined(Member),
+    /// Somebody did not answer and has some time left to do so.
+    Suspected(PeerId),
+    /// Somebody is given up.
+    Lost {
+        /// Who.
+        peer: PeerId,
+        /// Why.
+        why: Why,
+    },
+    /// Somebody who was given up is there again.
+    Returned(Member),
+    /// Somebody said goodbye.
+    Left(PeerId),
+    /// The others had given up this very peer; it goes on in a new generation.
+    Renewed {
+        /// The new generation.
+        generation: u32,
+    },
+    /// There are no higher numbers for views, so the members can change no more. A million views or a hostile member did
+    /// that; the swarm must be started anew.
+    OutOfNumbers,
+}
+
+/// Why somebody is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It answered nobody for too long.
+    Silent,
+    /// Its link broke, and it refused a new one.
+    Unreachable,
+    /// Somebody else says so.
+    Told {
+        /// Who says it.
+        by: PeerId,
+    },
+    /// Others say that it lives, but it does not answer the proposer, and so it cannot take part.
+    NoAnswer,
+    /// It said goodbye.
+    Left,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Joined(member) => write!(f, "{member} joined"),
+            Self::Suspected(peer) => write!(f, "{peer} does not answer"),
+            Self::Lost { peer, why } => write!(f, "{peer} is lost: {why}"),
+            Self::Returned(member) => write!(f, "{member} is back"),
+            Self::Left(peer) => write!(f, "{peer} left"),
+            Self::Renewed { generation } => {
+                write!(f, "the others had given us up; we are back, in generation {generation}")
+            }
+            Self::OutOfNumbers => f.write_str("the members cannot change any more: start the swarm anew"),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent => f.write_str("it was silent for too long"),
+            Self::Unreachable => f.write_str("its link broke and it refuses a new one"),
+            Self::Told { by } => write!(f, "{by} says so"),
+            Self::NoAnswer => f.write_str("it lives but cannot be reached from here"),
+            Self::Left => f.write_str("it left"),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Numbers of views: they rise, and no two proposers come up with the same.
+
+use nettorrent_swarm::view::PeerId;
+
+/// How many of the lower bits are the proposer's mark; the counter lies above them.
+const MARK_BITS: u32 = 12;
+
+/// A proposer's way of choosing numbers.
+///
+/// ```text
+/// counter: 20 bits   seat: 8 bits   salt: 4 bits
+/// ```
+///
+/// The mark is made of the seat rather than of a hash, because then it differs among any 256 peers that came one after the
+/// other. The salt tells apart those who took one seat at the same time, and a peer from an earlier life that it does not
+/// remember; for the latter the first step is random, too.
+///
+/// Should two proposers choose the same number nevertheless, their views have no member in common that remembers both,
+/// because a member agrees to a number once. So nobody can take one for the other.
+pub(super) struct Numbers {
+    mark: u32,
+    step: u32,
+}
+
+impl Numbers {
+    /// The numbers of this peer; `salt` is random.
+    pub(super) fn new(proposer: PeerId, salt: u64) -> Self {
+        Self { mark: (proposer.seat() & 0xff) << 4 | salt as u32 & 0xf, step: 1 + ((salt >> 8) & 0x3f) as u32 }
+    }
+
+    /// A number above another. There is none when numbers have run out.
+    pub(super) fn next(&mut self, above: u32) -> Option<u32> {
+        let counter = (above >> MARK_BITS) + std::mem::replace(&mut self.step, 1);
+        (counter < 1 << (u32::BITS - MARK_BITS)).then_some(counter << MARK_BITS | self.mark)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use nettorrent_swarm::view::PeerId;
+
+    use super::Numbers;
+
+    #[test]
+    fn numbers_rise_until_they_run_out() {
+        let mut numbers = Numbers::new(PeerId::new(3, 0xabcd), u64::MAX);
+        let mut number = 0;
+        while let Some(higher) = numbers.next(number) {
+            assert!(higher > number);
+            number = higher;
+        }
+        assert_eq!(number >> 12, (1 << 20) - 1);
+        assert_eq!(numbers.next(u32::MAX), None);
+    }
+
+    #[test]
+    fn neighbours_never_choose_the_same() {
+        let choice = |seat| Numbers::new(PeerId::new(seat, 77), u64::from(seat) * 0x9e37_79b9).next(7);
+        assert_eq!((1000..1256).map(choice).collect::<BTreeSet<_>>().len(), 256);
+    }
+}

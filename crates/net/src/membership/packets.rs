@@ -1,0 +1,117 @@
+//! What a membership does with the packets of other members.
+
+use std::time::Duration;
+
+use nettorrent_swarm::view::PeerId;
+
+use super::agreement::Roster;
+use super::message::{Malformed, Message, Packet};
+use super::note::{Note, Why};
+use super::{Membership, Outbox, post};
+
+impl Membership {
+    pub(super) fn on_packet(
+        &mut self,
+        now: Duration,
+        from: PeerId,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let packet = Packet::parse(from, self.me().id, bytes)?;
+        if self.agreement.hear(from)
+            && let Some(member) = self.detector.live().get(&from)
+        {
+            out.notes.push(Note::Returned(member.clone()));
+        }
+        match packet {
+            Packet::Detector(bytes) => {
+                let result = self.detector.receive(from, bytes);
+                self.absorb(now, Why::Told { by: from }, out);
+                result
+            }
+            Packet::Message(message) => {
+                self.on_message(now, from, message, out);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Duration, from: PeerId, message: Message, out: &mut Outbox) {
+        let mut mail = Vec::new();
+        match message {
+            Message::Propose { number, members } => self.on_propose(now, from, Roster { number, members }, out),
+            Message::Acknowledge { number } => self.agreement.on_acknowledge(now, from, number, &mut mail),
+            Message::Refuse { number, promised } => self.agreement.on_refuse(from, number, promised),
+            Message::Commit { number } => {
+                if let Some(proposer) = self.find(from).cloned() {
+                    self.agreement.on_commit(&proposer, number, &mut mail);
+                }
+            }
+            Message::Done { number } => self.agreement.on_done(from, number),
+            Message::Status { view } => {
+                if self.detector.live().contains_key(&from) {
+                    self.agreement.on_status(from, view);
+                }
+            }
+            Message::Suspected { generation, incarnation } => {
+                // What is said about an earlier life does not concern us.
+                if generation == self.me().generation {
+                    self.detector.object(incarnation);
+                    self.absorb(now, Why::Told { by: from }, out);
+                }
+            }
+            Message::Leaving => self.on_leaving(now, from, out),
+        }
+        post(mail, out);
+    }
+
+    fn on_propose(&mut self, now: Duration, from: PeerId, roster: Roster, out: &mut Outbox) {
+        let of = |peer| roster.members.iter().find(move |member| member.id == peer);
+        let (Some(proposer), Some(me)) = (of(from).cloned(), of(self.me().id)) else { return };
+        let (known_as, generation) = (me.generation, self.me().generation);
+        if known_as > generation {
+            self.detector.renew_beyond(known_as);
+        } else if known_as < generation {
+            // The proposer has not heard of our return. When it has, it will propose again.
+        } else {
+            let mut mail = Vec::new();
+            self.agreement.on_propose(&proposer, roster, &mut mail);
+            post(mail, out);
+        }
+        self.absorb(now, Why::Told { by: from }, out);
+    }
+
+    fn on_leaving(&mut self, now: Duration, from: PeerId, out: &mut Outbox) {
+        if self.lost.remove(from) {
+            // Gossip was faster than the goodbye.
+            out.notes.push(Note::Left(from));
+        }
+        self.give_up(now, from, Why::Left, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nettorrent_swarm::view::PeerId;
+
+    use super::Message;
+    use crate::membership::{Config, Input, Member, Membership, Outbox};
+
+    #[test]
+    fn only_the_present_life_agrees_to_a_proposal() {
+        let member =
+            |seat, generation| Member { id: PeerId::new(seat, 0), generation, address: "10.0.0.1:1".parse().unwrap() };
+        for (known_as, agrees, goes_on_as) in [(2, false, 3), (3, true, 3), (7, false, 8)] {
+            let mut membership = Membership::new(member(1, 3), &Config::default(), 1);
+            let mut out = Outbox::default();
+            let members = vec![member(0, 0), member(1, known_as)];
+            let bytes = Message::Propose { number: 1 << 12, members }.to_packet();
+            membership.handle(Duration::ZERO, Input::Packet { from: member(0, 0).id, bytes }, &mut out).unwrap();
+            let agreement = (member(0, 0), Message::Acknowledge { number: 1 << 12 }.to_packet());
+            assert_eq!(out.packets.contains(&agreement), agrees, "known as {known_as}");
+            assert_eq!(membership.me().generation, goes_on_as, "known as {known_as}");
+        }
+    }
+}
