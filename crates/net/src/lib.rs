@@ -1,1 +1,81 @@
 //! The real host: peers over TCP and TLS, membership, snapshots, local experiments.
+//!
+//! ```text
+//! Ticket ── Secret ── Identity ─┐
+//!                               ├─ Endpoint ── dial, Arrival ── Connection ── start ── Link ── Inbox
+//!                      Purpose ─┘               (handshake)                  (frames)
+//! ```
+//!
+//! Whoever holds a swarm's secret is a member. An [`Endpoint`](endpoint::Endpoint) listens and dials; both ways lead to a
+//! [`Connection`](connection::Connection), which has passed the [`handshake`]. Its owner notes down whose it is and starts
+//! it: from then on frames go out by the [`Link`](link::Link), which never waits, and come in by an
+//! [`Inbox`](inbox::Inbox) that all links share.
+//!
+//! On top of that a [`Node`](node::Node) does what a peer asks for, and [`membership`] decides who takes part.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+//! use nettorrent_net::hello::Purpose;
+//! use nettorrent_net::identity::Identity;
+//! use nettorrent_net::inbox::{Event, inbox};
+//! use nettorrent_net::ticket::{Secret, Ticket};
+//! use nettorrent_swarm::wire::{Frame, Kind};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! // Somebody starts a swarm, and shows a ticket.
+//! let secret = Secret::random();
+//! let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [7; 32] };
+//! let (starter, mut arrivals) = Endpoint::bind(Settings::new(Identity::new(&secret, 0)?, purpose)).await?;
+//! let ticket = Ticket { secret, addresses: starter.addresses() }.to_string();
+//!
+//! // Somebody else joins with it.
+//! let ticket: Ticket = ticket.parse()?;
+//! let newcomer = Identity::newcomer(&ticket.secret)?;
+//! let (joiner, _) = Endpoint::bind(Settings::new(newcomer, Purpose::Newcomer { job: None })).await?;
+//! let connection = joiner.dial(ticket.addresses[0], None).await?;
+//! let (sender, _inbox) = inbox(64 << 20);
+//! let link = connection.start(sender);
+//! link.send(Frame::new(Kind::Service, Bytes::from_static(b"May I join?")));
+//!
+//! // The first one lets it in, and hears its question.
+//! let Some(Arrival::Incoming(connection)) = arrivals.recv().await else { panic!("nobody came") };
+//! let (sender, mut inbox) = inbox(64 << 20);
+//! let _link = connection.start(sender);
+//! let Some(Event::Frame(frame)) = inbox.next().await.map(|event| event.event) else { panic!("no question came") };
+//! assert_eq!(&frame.body[..], b"May I join?");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod ask;
+pub mod connection;
+pub mod discovery;
+pub mod endpoint;
+pub mod fingerprint;
+pub mod frames;
+pub mod handshake;
+pub mod hello;
+pub mod identity;
+pub mod inbox;
+pub mod limits;
+pub mod link;
+pub mod membership;
+pub mod node;
+pub mod refusal;
+pub mod service;
+pub mod shaper;
+pub mod speed;
+pub mod ticket;
+pub mod wire;
+
+mod addresses;
+mod compute;
+mod contacts;
+mod crossing;
+mod link_task;
+mod runtime;
+mod secure;
+
+pub use runtime::block_on;

@@ -1,0 +1,272 @@
+//! How long a ring all-reduce takes between processes on this machine, over the real network stack.
+//!
+//! `cargo bench -p nettorrent-net --bench all_reduce -- --peers 3 --floats 1200000 --plain` prints one JSON object.
+//! `bench/collectives_vs_gloo` runs it beside PyTorch's gloo.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::kernel::{LineAligned, keep_memory};
+use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::TrainError;
+use nettorrent_net::block_on;
+use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::handshake::Encryption;
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::membership::{Config, Member};
+use nettorrent_net::node::{Node, NodeSettings};
+use nettorrent_net::service::JobPackage;
+use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_swarm::codec::Codec;
+use nettorrent_swarm::collective::{Collective, Extent, Ring};
+use nettorrent_swarm::strategy::{
+    Cost, CostQuestion, Ctx, Malformed, Message, Payload, Scale, Settled, Strategy, Turn, TurnLength,
+};
+use nettorrent_swarm::{Peer, PeerId, Setup, State};
+
+#[global_allocator]
+static ALLOCATOR: LineAligned = LineAligned;
+
+/// A vector that nothing is learnt about.
+struct Vector {
+    buckets: Vec<Range<usize>>,
+}
+
+impl Task for Vector {
+    fn n_params(&self) -> usize {
+        self.buckets[0].len()
+    }
+
+    fn n_values(&self) -> usize {
+        self.buckets[0].len()
+    }
+
+    fn init(&self, _: u64) -> Vec<f32> {
+        vec![0.0; self.n_values()]
+    }
+
+    fn labels(&self) -> &[u32] {
+        &[0; 64]
+    }
+
+    fn n_test(&self) -> usize {
+        0
+    }
+
+    fn buckets(&self) -> &[Range<usize>] {
+        &self.buckets
+    }
+
+    fn gradient(
+        &self,
+        _: &[f32],
+        indices: &[usize],
+        _: u64,
+        gradient: &mut [f32],
+        _: &mut Workspace,
+        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        on_bucket(0, gradient);
+        Ok(Score { n: indices.len(), ..Score::default() })
+    }
+
+    fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+        Ok(Score::default())
+    }
+}
+
+/// One exchange after the other within a round, as fast as they go.
+struct Repeat {
+    ring: Ring,
+    n_warm_up: u64,
+    n_timed: u64,
+    n_done: u64,
+    began: Duration,
+    /// Where the time goes, in nanoseconds.
+    result: Arc<AtomicU64>,
+}
+
+impl Repeat {
+    fn go_on(&mut self, ctx: &mut Ctx<'_>) {
+        while self.ring.is_complete() {
+            let mut vector = self.ring.take_result();
+            self.n_done += 1;
+            if self.n_done == self.n_warm_up {
+                self.began = ctx.now();
+            }
+            if self.n_done == self.n_warm_up + self.n_timed {
+                let elapsed = ctx.now() - self.began;
+                self.result.store(elapsed.as_nanos() as u64, Ordering::SeqCst);
+                return ctx.finish_round(vector, Settled::All);
+            }
+            self.ring.begin(ctx);
+            self.ring.put(ctx, 0, vector.remove(0));
+        }
+    }
+}
+
+impl Strategy for Repeat {
+    fn turn(&self) -> Turn {
+        Turn { payload: Payload::Gradients, length: TurnLength::Batches(1), scale: Scale::Share }
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        self.ring.cost(question)
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.ring.put(ctx, bucket, numbers);
+        self.go_on(ctx);
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.ring.receive(ctx, from, message)?;
+        self.go_on(ctx);
+        Ok(())
+    }
+
+    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+        self.ring.begin(ctx);
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.ring.waits_for()
+    }
+}
+
+/// What is measured.
+#[derive(Clone)]
+struct Arguments {
+    n_peers: usize,
+    n_floats: usize,
+    n_timed: u64,
+    plain: bool,
+}
+
+fn main() {
+    keep_memory();
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| arguments.iter().position(|word| word == name).map(|at| arguments[at + 1].clone());
+    let number = |name: &str, default: usize| value(name).map_or(default, |text| text.parse().expect("a number"));
+    let measured = Arguments {
+        n_peers: number("--peers", 3),
+        n_floats: number("--floats", 1_200_000),
+        n_timed: number("--times", 100) as u64,
+        plain: arguments.iter().any(|word| word == "--plain"),
+    };
+    if let Some(seat) = value("--seat") {
+        return be_peer(&measured, seat.parse().expect("a seat"));
+    }
+    if arguments.iter().any(|word| word == "--test") {
+        return;
+    }
+    let seconds = measure(&measured);
+    let Arguments { n_peers, n_floats, n_timed, plain } = measured;
+    println!(
+        r#"{{"peers":{n_peers},"floats":{n_floats},"times":{n_timed},"encrypted":{},"seconds":{seconds:e}}}"#,
+        !plain
+    );
+}
+
+/// Starts the peers and introduces them to each other; how long an exchange takes, as the first of them says.
+fn measure(measured: &Arguments) -> f64 {
+    let secret = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
+    let mut peers: Vec<_> = (0..measured.n_peers)
+        .map(|seat| {
+            let mut command = Command::new(std::env::current_exe().expect("this program"));
+            command.args(["--seat", &seat.to_string(), "--peers", &measured.n_peers.to_string()]);
+            command.args(["--floats", &measured.n_floats.to_string(), "--times", &measured.n_timed.to_string()]);
+            command.args(measured.plain.then_some("--plain"));
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a peer starts")
+        })
+        .collect();
+    let mut outputs: Vec<_> =
+        peers.iter_mut().map(|peer| BufReader::new(peer.stdout.take().expect("its output"))).collect();
+    let mut members = String::new();
+    for (peer, output) in peers.iter_mut().zip(&mut outputs) {
+        writeln!(peer.stdin.as_mut().expect("its input"), "{secret}").expect("it listens");
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it says where it is");
+        members.push_str(line.trim());
+        members.push(' ');
+    }
+    for peer in &mut peers {
+        writeln!(peer.stdin.as_mut().expect("its input"), "{members}").expect("it listens");
+    }
+    let mut line = String::new();
+    outputs[0].read_line(&mut line).expect("it says how long it took");
+    peers.iter_mut().for_each(|peer| drop(peer.wait()));
+    line.trim().parse().expect("seconds")
+}
+
+fn be_peer(measured: &Arguments, seat: u32) {
+    let line = || {
+        let mut line = String::new();
+        std::io::stdin().read_line(&mut line).expect("orders");
+        line.trim().to_owned()
+    };
+    let ticket: Ticket = line().parse().expect("a ticket");
+    let identity = Identity::new(&ticket.secret, seat).expect("an identity");
+    let id = identity.peer;
+    let encryption = if measured.plain { Encryption::Off } else { Encryption::On };
+    let run = async {
+        let settings = Settings {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            encryption,
+            ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] })
+        };
+        let (endpoint, arrivals) = Endpoint::bind(settings).await.expect("a free port");
+        let address = endpoint.local_address();
+        println!("{}@{address}", id.0);
+        let members: Vec<Member> = line().split_whitespace().map(member).filter(|member| member.id != id).collect();
+        let result = Arc::new(AtomicU64::new(0));
+        let mut node = node(measured, (endpoint, arrivals), address, &result);
+        let (_commands, orders) = tokio::sync::mpsc::channel(1);
+        node.run(members, orders, |_, _| {}).await;
+        result.load(Ordering::SeqCst) as f64 * 1e-9 / measured.n_timed as f64
+    };
+    println!("{}", block_on(measured.n_peers, run).expect("a runtime"));
+}
+
+fn member(text: &str) -> Member {
+    let (id, address) = text.split_once('@').expect("a member");
+    Member { id: PeerId(id.parse().expect("a name")), generation: 0, address: address.parse().expect("an address") }
+}
+
+fn node(
+    measured: &Arguments,
+    endpoint: (Endpoint, tokio::sync::mpsc::Receiver<nettorrent_net::endpoint::Arrival>),
+    address: SocketAddr,
+    result: &Arc<AtomicU64>,
+) -> Node {
+    let id = endpoint.0.identity().peer;
+    let task = Arc::new(Vector { buckets: std::iter::once(0..measured.n_floats).collect() });
+    let job = Job { epochs: 1, batch: 64, ..Job::default() };
+    let setup = Arc::new(Setup::new(&job, task).expect("a setup"));
+    let strategy = Repeat {
+        ring: Ring::new(Codec::F32, Extent::AllReduce),
+        n_warm_up: measured.n_timed.div_ceil(5),
+        n_timed: measured.n_timed,
+        n_done: 0,
+        began: Duration::ZERO,
+        result: result.clone(),
+    };
+    let state = State::fresh(&setup);
+    let peer = Peer::with_strategy(id, setup.clone(), Box::new(strategy), state);
+    let settings = NodeSettings {
+        package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
+        membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },
+        address,
+        threads: 1,
+        host: String::new(),
+    };
+    Node::new(endpoint, setup, peer, settings).expect("a node")
+}

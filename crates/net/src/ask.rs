@@ -1,0 +1,121 @@
+//! Asking a swarm from outside: for what newcomers and visitors need to know.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::discovery;
+use crate::handshake::{Role, Terms, shake};
+use crate::inbox::{Event, inbox};
+use crate::refusal::HandshakeError;
+use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
+use crate::ticket::Ticket;
+use crate::wire::Wire;
+
+/// How long a peer may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the local network is searched.
+const SEARCH: Duration = Duration::from_secs(3);
+const INBOX_BYTES: usize = 8 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody is there.
+    #[error("{address} cannot be reached: {source}")]
+    Unreachable {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Somebody is there, but does not talk to us.
+    #[error("{address}: {source}")]
+    Handshake {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        source: HandshakeError,
+    },
+    /// It does not answer.
+    #[error("{address} does not answer the question; is the peer there still running?")]
+    Silent {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// What it answers makes no sense.
+    #[error("{address}: {source}")]
+    Unreadable {
+        /// Where.
+        address: SocketAddr,
+        /// What is wrong.
+        source: Unreadable,
+    },
+    /// Nobody in the ticket could be asked.
+    #[error(
+        "no peer of this swarm can be reached:\n  {}\nCheck that `nettorrent start` still runs there and that no firewall is \
+         between; on the same local network, try --discover",
+        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
+    )]
+    Nobody(Vec<AskError>),
+    /// The ticket names no address.
+    #[error(
+        "the ticket names no address and nobody was found; use a fresh ticket, or --discover on the same local network"
+    )]
+    NoAddress,
+    /// The local network cannot be searched.
+    #[error(transparent)]
+    Discovery(#[from] discovery::DiscoveryError),
+}
+
+/// An answer, and the address under which the peer sees us.
+pub type Answered = (Answer, Option<SocketAddr>);
+
+/// Asks the peer at an address.
+pub async fn ask(terms: &Terms, address: SocketAddr, question: &Question) -> Result<Answered, AskError> {
+    let unreachable = |source| AskError::Unreachable { address, source };
+    let connecting = timeout(PATIENCE, TcpStream::connect(address)).await;
+    let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
+    let connection = shake(Wire::from(stream), Role::Dialler, terms, |_| Ok(())).await;
+    let connection = connection.map_err(|source| AskError::Handshake { address, source })?;
+    let seen = connection.hello().seen;
+    let (sender, mut inbox) = inbox(INBOX_BYTES);
+    let link = connection.start(sender);
+    link.send(to_frame(question));
+    match timeout(PATIENCE, inbox.next()).await {
+        Ok(Some(event)) => match event.event {
+            Event::Frame(frame) => {
+                let answer = from_frame(&frame).map_err(|source| AskError::Unreadable { address, source })?;
+                Ok((answer, seen))
+            }
+            Event::Closed(_) => Err(AskError::Silent { address }),
+        },
+        Ok(None) | Err(_) => Err(AskError::Silent { address }),
+    }
+}
+
+/// Asks the first of these that answers.
+pub async fn ask_any(terms: &Terms, addresses: &[SocketAddr], question: &Question) -> Result<Answered, AskError> {
+    let mut problems = Vec::new();
+    for &address in addresses {
+        match ask(terms, address, question).await {
+            Ok(answered) => return Ok(answered),
+            // Somebody is there and does not want us: another address of the same machine will say the same.
+            Err(problem @ AskError::Handshake { .. }) => return Err(problem),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() { Err(AskError::NoAddress) } else { Err(AskError::Nobody(problems)) }
+}
+
+/// Where peers of a ticket's swarm may be: what the ticket says and, if `discover`, what the local network says.
+pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<SocketAddr>, AskError> {
+    let mut addresses = ticket.addresses.clone();
+    if discover {
+        let found = discovery::find(ticket.secret.swarm_id(), SEARCH).await?;
+        addresses.extend(found.into_iter().filter(|address| !ticket.addresses.contains(address)));
+    }
+    Ok(addresses)
+}

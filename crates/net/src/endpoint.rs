@@ -1,0 +1,293 @@
+//! The endpoint: where a process listens for peers and dials them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nettorrent_swarm::view::PeerId;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::addresses::reachable_addresses;
+use crate::connection::{Connection, Slot};
+use crate::crossing::Crossings;
+use crate::handshake::{Encryption, Role, Terms, shake};
+use crate::hello::{Hello, Purpose};
+use crate::identity::Identity;
+use crate::limits::Limits;
+use crate::refusal::{HandshakeError, Refusal};
+use crate::shaper::{Shaper, Shapers};
+use crate::wire::Wire;
+use nettorrent_swarm::shape::Shape;
+
+// How many connections wait for the host to take them. Each keeps its handshake's place meanwhile.
+const MAX_ARRIVALS: usize = 64;
+
+/// What an endpoint is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Who we are.
+    pub identity: Identity,
+    /// What we say we want; a peer's `listen_port` is filled in.
+    pub purpose: Purpose,
+    /// Whether links are encrypted.
+    pub encryption: Encryption,
+    /// As what kind of network to send, for experiments.
+    pub shape: Option<Shape>,
+    /// As what kind of network to receive; only the rate counts.
+    pub receive_shape: Option<Shape>,
+    /// What others may cost us.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// Listens at any address and port, encrypts, and has usual limits.
+    pub fn new(identity: Identity, purpose: Purpose) -> Self {
+        Self {
+            listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
+            identity,
+            purpose,
+            encryption: Encryption::On,
+            shape: None,
+            receive_shape: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What comes from outside.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are a few dozen of them at most, and most are connections")]
+pub enum Arrival {
+    /// Somebody has connected and passed the handshake. Start it, or drop it to hang up.
+    Incoming(Connection),
+    /// Somebody was turned away, or turned away.
+    Refused {
+        /// Where it came from.
+        address: SocketAddr,
+        /// Why.
+        reason: HandshakeError,
+    },
+}
+
+/// Why an endpoint could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address}: {source}; choose another address or port, or port 0 for any that is free")]
+pub struct BindError {
+    address: SocketAddr,
+    source: io::Error,
+}
+
+/// Why nobody could be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// There is no way to it, or nobody listens there.
+    #[error("{address} cannot be reached: {source}; check that it runs and that no firewall is between")]
+    Unreachable {
+        /// Whom we dialled.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Somebody is there, but no link came about.
+    #[error("no link to {address}: {source}")]
+    Handshake {
+        /// Whom we dialled.
+        address: SocketAddr,
+        /// Why not.
+        source: HandshakeError,
+    },
+}
+
+impl DialError {
+    /// Whether the other side dialled at the same time, so that its connection is there or about to be.
+    pub fn is_crossed(&self) -> bool {
+        matches!(self, Self::Handshake { source, .. } if source.is_crossed())
+    }
+}
+
+/// A process's place on the network; clones are handles to the same. It stops listening when the last one is dropped, and
+/// its links live on.
+#[derive(Clone)]
+pub struct Endpoint {
+    inner: Arc<Inner>,
+    _listening: Arc<Listening>,
+}
+
+struct Inner {
+    local: SocketAddr,
+    terms: Mutex<Terms>,
+    shapers: Shapers,
+    crossings: Crossings,
+    n_links: Arc<AtomicUsize>,
+}
+
+struct Listening(AbortHandle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Endpoint {
+    /// Begins to listen. Whoever comes is in the channel, which must be read: connections wait there.
+    pub async fn bind(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
+        let Settings { listen, identity, purpose, encryption, shape, receive_shape, limits } = settings;
+        let failed = |source| BindError { address: listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(failed)?;
+        let local = listener.local_addr().map_err(failed)?;
+        let shapers = Shapers { send: shape.map(Shaper::new), receive: receive_shape.map(Shaper::new) };
+        let purpose = with_port(purpose, local.port());
+        let inner = Arc::new(Inner {
+            local,
+            terms: Mutex::new(Terms { identity, purpose, encryption, limits, expected: None }),
+            shapers,
+            crossings: Crossings::default(),
+            n_links: Arc::default(),
+        });
+        let (sender, arrivals) = mpsc::channel(MAX_ARRIVALS);
+        let task = tokio::spawn(listen_for_ever(listener, inner.clone(), sender));
+        Ok((Self { inner, _listening: Arc::new(Listening(task.abort_handle())) }, arrivals))
+    }
+
+    /// Connects to a peer; to this one only, if it is named.
+    pub async fn dial(&self, address: SocketAddr, expected: Option<PeerId>) -> Result<Connection, DialError> {
+        let terms = Terms { expected, ..self.inner.terms().clone() };
+        let handshake_failed = |source| DialError::Handshake { address, source };
+        let connecting = tokio::time::timeout(terms.limits.handshake, TcpStream::connect(address));
+        let stream = match connecting.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(source)) => return Err(DialError::Unreachable { address, source }),
+            Err(_) => return Err(handshake_failed(HandshakeError::Deadline(terms.limits.handshake))),
+        };
+        self.inner.connect(stream, Role::Dialler, &terms).await.map_err(handshake_failed)
+    }
+
+    /// Who we are.
+    pub fn identity(&self) -> Identity {
+        self.inner.terms().identity.clone()
+    }
+
+    /// From now on we are known under this seat, and want this.
+    pub fn introduce_as(&self, seat: u32, purpose: Purpose) {
+        let mut terms = self.inner.terms();
+        terms.identity = terms.identity.with_seat(seat);
+        terms.purpose = with_port(purpose, self.inner.local.port());
+    }
+
+    /// Where it listens.
+    pub fn local_address(&self) -> SocketAddr {
+        self.inner.local
+    }
+
+    /// Where others can reach it, best first: for a ticket.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        reachable_addresses(self.inner.local)
+    }
+
+    /// How many connections and links there are.
+    pub fn n_links(&self) -> usize {
+        self.inner.n_links.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint of {:?} at {}", self.inner.terms().identity.peer, self.inner.local)
+    }
+}
+
+impl Inner {
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self, stream: TcpStream, role: Role, terms: &Terms) -> Result<Connection, HandshakeError> {
+        let mut attempt = self.crossings.begin();
+        let mut slot = None;
+        let judge = |hello: &Hello| {
+            let both_take_part = [&terms.purpose, &hello.purpose].iter().all(|p| matches!(p, Purpose::Peer { .. }));
+            if both_take_part {
+                attempt.consent(terms.identity.peer, hello.peer)?;
+            }
+            slot = Slot::take(&self.n_links, terms.limits.max_links);
+            let most = u32::try_from(terms.limits.max_links).unwrap_or(u32::MAX);
+            if slot.is_some() { Ok(()) } else { Err(Refusal::TooMany { most }) }
+        };
+        let connection = shake(Wire::from(stream), role, terms, judge).await?;
+        attempt.complete();
+        Ok(Connection { slot, shapers: self.shapers.clone(), ..connection })
+    }
+}
+
+fn with_port(purpose: Purpose, listen_port: u16) -> Purpose {
+    match purpose {
+        Purpose::Peer { generation, job, .. } => Purpose::Peer { generation, listen_port, job },
+        other => other,
+    }
+}
+
+async fn listen_for_ever(listener: TcpListener, inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
+    // After a failure to accept, which is mostly that too many files are open.
+    const PAUSE: Duration = Duration::from_millis(100);
+    let mut under_way = UnderWay::default();
+    loop {
+        let Ok((stream, address)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let terms = inner.terms().clone();
+        if let Some(oldest) = under_way.make_room(terms.limits.max_handshakes) {
+            turn_away(&arrivals, oldest, HandshakeError::PushedOut);
+        }
+        let (inner, arrivals) = (inner.clone(), arrivals.clone());
+        let task = tokio::spawn(async move {
+            match inner.connect(stream, Role::Listener, &terms).await {
+                // If nobody takes it, it is hung up.
+                Ok(connection) => drop(arrivals.send(Arrival::Incoming(connection)).await),
+                Err(reason) => turn_away(&arrivals, address, reason),
+            }
+        });
+        under_way.tasks.push_back((task.abort_handle(), address));
+    }
+}
+
+/// Strangers can make as many of these as they like, so what nobody has time to read is dropped.
+fn turn_away(arrivals: &mpsc::Sender<Arrival>, address: SocketAddr, reason: HandshakeError) {
+    let _ = arrivals.try_send(Arrival::Refused { address, reason });
+}
+
+/// Handshakes with those who dialled us, oldest first.
+#[derive(Default)]
+struct UnderWay {
+    tasks: VecDeque<(AbortHandle, SocketAddr)>,
+}
+
+impl UnderWay {
+    /// Gives up the oldest one if there are too many. Honest handshakes are quick, so it is most likely somebody who says
+    /// nothing; waiting for him instead would lock out everybody.
+    fn make_room(&mut self, most: usize) -> Option<SocketAddr> {
+        self.tasks.retain(|(task, _)| !task.is_finished());
+        if self.tasks.len() < most.max(1) {
+            return None;
+        }
+        let (task, address) = self.tasks.pop_front()?;
+        task.abort();
+        Some(address)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        for (task, _) in &self.tasks {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The first words on a link: who is there, of which swarm, and what for.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use nettorrent_swarm::view::PeerId;
+use nettorrent_swarm::wire::{Frame, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::refusal::{JobHash, Refusal};
+use crate::ticket::SwarmId;
+
+/// The protocol that this program speaks; peers of other versions are refused.
+pub const VERSION: u32 = 1;
+
+/// The longest that a frame of a handshake may be.
+pub(crate) const MAX_HELLO_LEN: usize = 1 << 10;
+
+// What follows can never change: a hello is a frame whose head begins with the body's length (4 bytes, little-endian) and a
+// zero for its kind, 24 bytes in all; its body begins with these 8 bytes and 4 bytes of version, little-endian. So programs
+// of all versions recognise each other.
+const MAGIC: [u8; 8] = *b"NetTorr\0";
+const MAGIC_AT: usize = 24;
+
+/// Who speaks, and what for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The swarm that it belongs to.
+    pub swarm: SwarmId,
+    /// Its name. Newcomers and visitors have [`NO_SEAT`](crate::identity::NO_SEAT), and the fingerprint of their key.
+    pub peer: PeerId,
+    /// What it wants.
+    pub purpose: Purpose,
+    /// The address under which it sees the one it speaks to.
+    pub seen: Option<SocketAddr>,
+    /// Fresh randomness, so that no proof of knowing the secret can be used twice.
+    pub(crate) nonce: [u8; 32],
+}
+
+/// What a link is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Purpose {
+    /// To take part.
+    Peer {
+        /// Tells apart the lives of a peer.
+        generation: u32,
+        /// Where it listens, at the address that it dials from.
+        listen_port: u16,
+        /// What it trains.
+        job: JobHash,
+    },
+    /// To be let in.
+    Newcomer {
+        /// What it wants to train, if it knows.
+        job: Option<JobHash>,
+    },
+    /// To ask how things stand.
+    Visitor,
+}
+
+impl Purpose {
+    /// What it trains, if it knows.
+    pub fn job(&self) -> Option<JobHash> {
+        match self {
+            Self::Peer { job, .. } => Some(*job),
+            Self::Newcomer { job } => *job,
+            Self::Visitor => None,
+        }
+    }
+}
+
+/// What comes after the hellos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    /// That the secret is known; only where there is no TLS that has proven it already.
+    Proof([u8; 32]),
+    /// The link is wanted.
+    Accepted,
+    /// The link is not wanted.
+    Refused(Refusal),
+}
+
+/// Why a frame is no hello, or none that we can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoHello {
+    /// It comes from a program of this version.
+    Version(u32),
+    /// It is something else.
+    Malformed,
+}
+
+impl Hello {
+    pub(crate) fn to_frame(&self) -> Frame {
+        let mut body = MAGIC.to_vec();
+        body.extend(VERSION.to_le_bytes());
+        let body = postcard::to_extend(self, body).expect("a hello has nothing that cannot be written");
+        Frame::new(Kind::Hello, Bytes::from(body))
+    }
+
+    pub(crate) fn from_frame(frame: &Frame) -> Result<Self, NoHello> {
+        if frame.head.kind != Kind::Hello {
+            return Err(NoHello::Malformed);
+        }
+        let rest = frame.body.strip_prefix(&MAGIC).ok_or(NoHello::Malformed)?;
+        let (version, rest) = rest.split_first_chunk::<4>().ok_or(NoHello::Malformed)?;
+        let version = u32::from_le_bytes(*version);
+        if version != VERSION {
+            return Err(NoHello::Version(version));
+        }
+        postcard::from_bytes(rest).map_err(|_| NoHello::Malformed)
+    }
+}
+
+impl Answer {
+    pub(crate) fn to_frame(self) -> Frame {
+        let body = postcard::to_allocvec(&self).expect("an answer has nothing that cannot be written");
+        Frame::new(Kind::Hello, Bytes::from(body))
+    }
+
+    pub(crate) fn from_frame(frame: &Frame) -> Option<Self> {
+        (frame.head.kind == Kind::Hello).then(|| postcard::from_bytes(&frame.body).ok()).flatten()
+    }
+}
+
+/// Whether a stream that begins like this is a plain one of ours.
+pub(crate) fn looks_like_hello(first: &[u8]) -> bool {
+    first.get(MAGIC_AT..MAGIC_AT + MAGIC.len()) == Some(&MAGIC)
+}
+
+/// Whether a stream that begins like this is TLS: one of its four types of records, and its version. Our own frames cannot
+/// begin so, as they would be too long for a hello.
+pub(crate) fn looks_like_tls(first: &[u8]) -> bool {
+    matches!(first, [0x14..=0x17, 0x03, 0x00..=0x04, ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, looks_like_hello, looks_like_tls};
+    use crate::refusal::Refusal;
+    use crate::ticket::SwarmId;
+    use bytes::Bytes;
+    use nettorrent_swarm::view::PeerId;
+    use nettorrent_swarm::wire::{Frame, Kind};
+
+    fn hello() -> Hello {
+        Hello {
+            swarm: SwarmId([1; 16]),
+            peer: PeerId::new(3, 4),
+            purpose: Purpose::Peer { generation: u32::MAX, listen_port: 65535, job: [255; 32] },
+            seen: Some("[2001:db8::1]:65535".parse().unwrap()),
+            nonce: [255; 32],
+        }
+    }
+
+    #[test]
+    fn hellos_come_back_as_they_were() {
+        for purpose in [hello().purpose, Purpose::Newcomer { job: Some([2; 32]) }, Purpose::Visitor] {
+            let hello = Hello { purpose, ..hello() };
+            let frame = hello.to_frame();
+            assert!(frame.body.len() < MAX_HELLO_LEN / 2);
+            assert_eq!(Hello::from_frame(&frame), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn hellos_of_other_versions_are_recognised_whatever_follows() {
+        let mut body = b"NetTorr\0\x07\0\0\0".to_vec();
+        body.extend(b"something that has not been thought of yet");
+        let frame = Frame::new(Kind::Hello, Bytes::from(body));
+        assert_eq!(Hello::from_frame(&frame), Err(NoHello::Version(7)));
+    }
+
+    #[test]
+    fn cut_and_changed_hellos_are_no_hellos() {
+        let whole = hello().to_frame().body;
+        for end in 0..whole.len() {
+            let frame = Frame::new(Kind::Hello, whole.slice(..end));
+            assert_eq!(Hello::from_frame(&frame), Err(NoHello::Malformed), "{end}");
+        }
+        let other_kind = Frame::new(Kind::Service, whole);
+        assert_eq!(Hello::from_frame(&other_kind), Err(NoHello::Malformed));
+    }
+
+    #[test]
+    fn answers_come_back_as_they_were() {
+        for answer in [Answer::Proof([9; 32]), Answer::Accepted, Answer::Refused(Refusal::TooMany { most: 5 })] {
+            assert_eq!(Answer::from_frame(&answer.to_frame()), Some(answer));
+        }
+        assert_eq!(Answer::from_frame(&Frame::new(Kind::Hello, Bytes::from_static(b"\xff"))), None);
+    }
+
+    #[test]
+    fn streams_are_told_apart_by_how_they_begin() {
+        let frame = hello().to_frame();
+        let plain = [&frame.head.to_bytes()[..], &frame.body].concat();
+        assert!(looks_like_hello(&plain) && !looks_like_tls(&plain));
+        let tls = [0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+        assert!(looks_like_tls(&tls) && !looks_like_hello(&tls));
+        assert!(!looks_like_hello(b"GET / HTTP/1.1\r\n\r\n") && !looks_like_tls(b"GET"));
+    }
+}

@@ -1,0 +1,183 @@
+//! What runs for as long as a link lives: it reads, it writes, and it watches that both go on.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::AsyncWriteExt;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::frames::{FrameReader, Outgoing};
+use crate::inbox::InboxSender;
+use crate::link::{CloseReason, Closing, Shared};
+use crate::shaper::{Pace, Shaper};
+use crate::wire::{BoxRead, BoxWrite, bid_farewell};
+
+// After so many bytes a link lets others have their turn: some 100 µs of work.
+const TURN_BYTES: usize = 512 << 10;
+// What a frame costs beside its bytes, so that many small ones end a turn too.
+const FRAME_COST: usize = 4 << 10;
+// How often within the time of a stall it is looked after.
+const CHECKS_PER_STALL: u32 = 4;
+
+/// One task for both directions: what they share needs no waking of one by the other.
+pub(crate) struct Task {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inbox: InboxSender,
+    pub(crate) reader: FrameReader<BoxRead>,
+    pub(crate) writer: BoxWrite,
+}
+
+impl Task {
+    /// Runs until the link has ended, and says in the inbox why.
+    pub(crate) async fn run(self, pace: Option<Pace>, card: Option<Arc<Shaper>>) {
+        let Self { shared, inbox, mut reader, mut writer } = self;
+        let owed = reader.owed();
+        let reason = {
+            let reading = pin!(read(&shared, &inbox, &mut reader, card));
+            let writing = pin!(write(&shared, &mut writer, pace));
+            let closing = pin!(close(&shared));
+            let watching = pin!(watch(&shared, &owed));
+            tokio::select! {
+                biased;
+                reason = reading => reason,
+                reason = writing => reason,
+                reason = closing => reason,
+                reason = watching => reason,
+            }
+        };
+        shared.finish();
+        let is_friendly = matches!(reason, CloseReason::Ourselves | CloseReason::Theirs);
+        inbox.closed(shared.hello.peer, shared.id, reason);
+        if is_friendly {
+            bid_farewell(reader.source(), &mut writer).await;
+        }
+    }
+}
+
+async fn read(
+    shared: &Shared,
+    inbox: &InboxSender,
+    reader: &mut FrameReader<BoxRead>,
+    card: Option<Arc<Shaper>>,
+) -> CloseReason {
+    let mut turn = 0;
+    loop {
+        let frame = match reader.next().await {
+            Ok(frame) => frame,
+            Err(error) => return error.into(),
+        };
+        shared.count_received(&frame);
+        turn += FRAME_COST + frame.body.len();
+        if let Some(card) = &card {
+            card.receive(frame.n_bytes()).await;
+        }
+        // Who has closed the link wants nothing more from it; but we go on reading, since the other side may have to write
+        // before it comes to read our last words.
+        if !shared.is_closing() && inbox.frame(shared.hello.peer, shared.id, frame).await.is_err() {
+            return CloseReason::NobodyReads;
+        }
+        if turn >= TURN_BYTES {
+            turn = 0;
+            yield_now().await;
+        }
+    }
+}
+
+async fn write(shared: &Shared, writer: &mut BoxWrite, pace: Option<Pace>) -> CloseReason {
+    let result = match pace {
+        None => write_at_once(shared, writer).await,
+        Some(pace) => write_paced(shared, writer, pace).await,
+    };
+    match result {
+        Ok(()) => CloseReason::Ourselves,
+        Err(error) => error.into(),
+    }
+}
+
+/// Writes frames as they come; returns when the link is to be closed and all have been written.
+async fn write_at_once(shared: &Shared, writer: &mut BoxWrite) -> io::Result<()> {
+    let mut outgoing = Outgoing::default();
+    let mut turn = 0;
+    loop {
+        let closing = shared.take(&mut outgoing);
+        if outgoing.is_empty() {
+            writer.flush().await?;
+            if closing.is_some() {
+                return Ok(());
+            }
+            turn = 0;
+            shared.wait_for_frames().await;
+            continue;
+        }
+        let written = outgoing.write(writer, TURN_BYTES).await?;
+        shared.count_sent(written);
+        turn += written.n_bytes;
+        if turn >= TURN_BYTES {
+            turn = 0;
+            yield_now().await;
+        }
+    }
+}
+
+/// The same, but only as fast as the pace allows.
+async fn write_paced(shared: &Shared, writer: &mut BoxWrite, mut pace: Pace) -> io::Result<()> {
+    let mut outgoing = Outgoing::default();
+    loop {
+        let closing = shared.take(&mut outgoing);
+        if outgoing.is_empty() {
+            writer.flush().await?;
+            if closing.is_some() {
+                return Ok(());
+            }
+            shared.wait_for_frames().await;
+            continue;
+        }
+        let n_due = pace.due(Instant::now(), outgoing.n_bytes());
+        if n_due > 0 {
+            let written = outgoing.write(writer, n_due).await?;
+            pace.handed_over(written.n_bytes);
+            shared.count_sent(written);
+            continue;
+        }
+        writer.flush().await?;
+        let Some(next) = pace.next(outgoing.n_bytes()) else { continue };
+        tokio::select! {
+            () = sleep_until(next) => {}
+            // New frames are booked as they come, and not when an older one leaves.
+            () = shared.wait_for_frames(), if closing.is_none() => {}
+        }
+    }
+}
+
+/// Cuts off who is too slow, now or when it takes too long to read our last words.
+async fn close(shared: &Shared) -> CloseReason {
+    match shared.wait_for_closing().await {
+        Closing::AfterSending => {
+            sleep(shared.limits.farewell).await;
+            CloseReason::Ourselves
+        }
+        Closing::TooSlow { n_queued } => CloseReason::TooSlow { n_queued, most: shared.limits.max_queued_bytes },
+    }
+}
+
+/// Notices when the other side stops in the middle of a frame, or does not take anything.
+async fn watch(shared: &Shared, owed: &AtomicBool) -> CloseReason {
+    let mut before = (0, 0);
+    let (mut quiet_reading, mut quiet_writing) = (0, 0);
+    loop {
+        sleep(shared.limits.stall / CHECKS_PER_STALL).await;
+        let received = shared.wire.received.load(Ordering::Relaxed);
+        let sent = shared.wire.sent.load(Ordering::Relaxed);
+        let waits_to_read = owed.load(Ordering::Relaxed) && received == before.0;
+        let waits_to_write = shared.n_queued() > 0 && sent == before.1;
+        quiet_reading = if waits_to_read { quiet_reading + 1 } else { 0 };
+        quiet_writing = if waits_to_write { quiet_writing + 1 } else { 0 };
+        if quiet_reading.max(quiet_writing) >= CHECKS_PER_STALL {
+            return CloseReason::Stalled(shared.limits.stall);
+        }
+        before = (received, sent);
+    }
+}

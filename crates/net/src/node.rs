@@ -1,0 +1,361 @@
+//! The node: one peer of a swarm on a real network. It does what the pure core asks for: sends, computes, wakes, tells.
+//!
+//! All of it runs on one thread but the computing. Whatever happens is one event of [`Node::run`]'s loop; nothing in the loop
+//! waits.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::model::Workspace;
+use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::wire::{Frame, Kind};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::compute::{Compute, Finding};
+use crate::contacts::{Contacts, Dialled};
+use crate::endpoint::{Arrival, DialError, Endpoint};
+use crate::hello::Purpose;
+use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
+use crate::link::Link;
+use crate::membership::{self, Member, Membership, Note};
+use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
+use crate::speed::Speed;
+
+/// What a node needs to know besides its peer.
+pub struct NodeSettings {
+    /// The job, for newcomers.
+    pub package: JobPackage,
+    /// When a silent peer is given up, and how many must be there at the beginning.
+    pub membership: membership::Config,
+    /// The address at which others reach this node.
+    pub address: SocketAddr,
+    /// Threads that share a batch.
+    pub threads: usize,
+    /// What the machine is called.
+    pub host: String,
+}
+
+/// What a node tells while it runs.
+pub enum Report<'a> {
+    /// Something happened at the peer.
+    Record(&'a Record),
+    /// Somebody came, went, or was given up.
+    Note(&'a Note),
+    /// Somebody was not let in, or a member was cut off, and why.
+    Refused(String),
+    /// Nothing; time has passed.
+    Tick,
+}
+
+/// What a node can be told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Leave the others and end.
+    Leave,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All epochs are done.
+    Finished,
+    /// This peer was told to leave.
+    Left,
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// How much may wait to be looked at; when more comes, links stop reading.
+const INBOX_BYTES: usize = 64 << 20;
+
+/// How often whoever listens hears of this node when nothing else happens.
+const TICK: Duration = Duration::from_millis(500);
+
+/// One peer of a swarm on a real network.
+pub struct Node {
+    peer: Peer,
+    setup: Arc<Setup>,
+    settings: NodeSettings,
+    membership: Membership,
+    endpoint: Endpoint,
+    arrivals: mpsc::Receiver<Arrival>,
+    inbox_sender: InboxSender,
+    inbox: Inbox,
+    contacts: Contacts,
+    visitors: BTreeMap<inbox::LinkId, Link>,
+    compute: Compute,
+    findings: mpsc::UnboundedReceiver<Finding>,
+    timers: BinaryHeap<Reverse<(Duration, TimerToken)>>,
+    began: Instant,
+    speed: Speed,
+    out: Outbox,
+    member_out: membership::Outbox,
+    failure: Option<String>,
+    next_tick: Duration,
+}
+
+impl Node {
+    /// A node that has not begun; who comes to its endpoint is among the arrivals.
+    pub fn new(
+        (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
+        setup: Arc<Setup>,
+        peer: Peer,
+        settings: NodeSettings,
+    ) -> std::io::Result<Self> {
+        let (sender, findings) = mpsc::unbounded_channel();
+        let room = Workspace::new(settings.threads).map_err(std::io::Error::other)?;
+        let compute = Compute::start(setup.task.clone(), room, sender)?;
+        let id = endpoint.identity().peer;
+        let me = Member { id, generation: 0, address: settings.address };
+        let membership = Membership::new(me, &settings.membership, id.0);
+        let (inbox_sender, inbox) = inbox::inbox(INBOX_BYTES);
+        Ok(Self {
+            peer,
+            setup,
+            membership,
+            contacts: Contacts::default(),
+            endpoint,
+            arrivals,
+            inbox_sender,
+            inbox,
+            visitors: BTreeMap::new(),
+            compute,
+            findings,
+            timers: BinaryHeap::new(),
+            began: Instant::now(),
+            speed: Speed::default(),
+            out: Outbox::default(),
+            member_out: membership::Outbox::default(),
+            failure: None,
+            next_tick: TICK,
+            settings,
+        })
+    }
+
+    /// Trains with the others until all is done, or until told to leave. `report` sees the peer after each event that is
+    /// worth telling.
+    pub async fn run(
+        &mut self,
+        introducers: Vec<Member>,
+        mut commands: mpsc::Receiver<Command>,
+        mut report: impl FnMut(Report<'_>, &Peer),
+    ) -> Ending {
+        let (dialled, mut dials) = mpsc::unbounded_channel();
+        self.contacts = Contacts::new(dialled);
+        self.on_members(membership::Input::Join(introducers), &mut report);
+        let ending = loop {
+            if let Some(failure) = self.failure.take() {
+                break Ending::Failed(failure);
+            }
+            if self.peer.is_finished() {
+                break Ending::Finished;
+            }
+            let wake_at = self.next_wake();
+            tokio::select! {
+                biased;
+                Some(command) = commands.recv() => match command {
+                    Command::Leave => break Ending::Left,
+                },
+                Some((done, took)) = self.findings.recv() => {
+                    self.on_input(Input::Done { done, took }, &mut report);
+                }
+                Some(event) = self.inbox.next() => {
+                    self.on_link_event(event, &mut report);
+                    // What has come meanwhile is taken at once: asking the system anew for each frame would cost more than
+                    // the frames.
+                    for _ in 0..64 {
+                        let Some(event) = self.inbox.try_next() else { break };
+                        self.on_link_event(event, &mut report);
+                    }
+                }
+                Some(dialled) = dials.recv() => self.on_dialled(dialled, &mut report),
+                Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, &mut report),
+                () = sleep_until(wake_at) => self.on_wake(&mut report),
+            }
+        };
+        self.on_members(membership::Input::Leave, &mut report);
+        self.contacts.close().await;
+        ending
+    }
+
+    /// The peer, for who wants to keep what it learnt.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn next_wake(&self) -> Instant {
+        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
+        let wake = [timer, self.membership.wake_at()].into_iter().flatten().min();
+        self.began + wake.map_or(self.next_tick, |at| at.min(self.next_tick))
+    }
+
+    fn on_wake(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let now = self.now();
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            report(Report::Tick, &self.peer);
+        }
+        while let Some(&Reverse((at, token))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            self.on_input(Input::Timer(token), report);
+        }
+        if self.membership.wake_at().is_some_and(|at| at <= now) {
+            self.on_members(membership::Input::Wake, report);
+        }
+    }
+
+    /// Hands the peer an input and does what it asks for.
+    fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let now = self.now();
+        let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
+        let result = self.peer.handle(now, input, &mut self.out);
+        if let (Err(problem), Some(from)) = (result, from) {
+            // Whoever sends nonsense is cut off: it costs the sender, not us.
+            report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
+            self.contacts.cut(from);
+            self.on_members(membership::Input::Unreachable(from), report);
+        }
+        self.empty_outbox(report);
+    }
+
+    fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let now = self.now();
+        for (to, frame) in self.out.frames.drain(..) {
+            let address = self.membership.address_of(to);
+            self.contacts.send(&self.endpoint, to, address, frame);
+        }
+        self.out.work.drain(..).for_each(|work| self.compute.order(work));
+        self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
+        for record in self.out.records.drain(..) {
+            if let Event::Round { n_samples, .. } = record.event {
+                self.speed.count(now, n_samples);
+            }
+            report(Report::Record(&record), &self.peer);
+        }
+        self.failure = self.failure.take().or(self.out.failure.take());
+    }
+
+    /// Hands the membership an input and does what it asks for.
+    fn on_members(&mut self, input: membership::Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let now = self.now();
+        let from = if let membership::Input::Packet { from, .. } = &input { Some(*from) } else { None };
+        if let (Err(problem), Some(from)) = (self.membership.handle(now, input, &mut self.member_out), from) {
+            report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
+            self.contacts.cut(from);
+        }
+        for (member, bytes) in self.member_out.packets.drain(..) {
+            let frame = Frame::new(Kind::Membership, bytes);
+            self.contacts.send(&self.endpoint, member.id, Some(member.address), frame);
+        }
+        for note in self.member_out.notes.drain(..) {
+            report(Report::Note(&note), &self.peer);
+        }
+        if let Some(view) = self.member_out.view.take() {
+            let lost = self.peer.view().members.iter().filter(|&&peer| view.rank(peer).is_none());
+            lost.for_each(|&peer| self.contacts.cut(peer));
+            self.on_input(Input::View(view), report);
+        }
+    }
+
+    fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        match arrival {
+            // Both called at once, and the other call is the one that counts.
+            Arrival::Refused { reason, .. } if reason.is_crossed() => {}
+            Arrival::Refused { address, reason } => {
+                report(Report::Refused(format!("{address} was not let in: {reason}")), &self.peer);
+            }
+            Arrival::Incoming(connection) => {
+                let link = connection.start(self.inbox_sender.clone());
+                match link.hello().purpose {
+                    Purpose::Peer { .. } => self.contacts.add(link),
+                    Purpose::Newcomer { .. } | Purpose::Visitor => drop(self.visitors.insert(link.id(), link)),
+                }
+            }
+        }
+    }
+
+    fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let peer = dialled.peer;
+        if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
+            if let DialError::Handshake { .. } = problem {
+                report(Report::Refused(format!("{peer}: {problem}")), &self.peer);
+            }
+            self.on_members(membership::Input::Unreachable(peer), report);
+        }
+    }
+
+    fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let LinkEvent { peer, link, event } = event;
+        match event {
+            inbox::Event::Frame(frame) if self.visitors.contains_key(&link) => self.answer(link, &frame),
+            inbox::Event::Frame(frame) => match frame.head.kind {
+                Kind::Membership => {
+                    self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
+                }
+                Kind::Hello | Kind::Service => self.contacts.cut(peer),
+                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested => {
+                    self.on_input(Input::Frame { from: peer, frame }, report);
+                }
+            },
+            inbox::Event::Closed(_) => {
+                self.visitors.remove(&link);
+                // What was on its way may be lost, so the round cannot end: the members have to agree anew.
+                if self.contacts.on_closed(peer, link) {
+                    self.on_members(membership::Input::Unreachable(peer), report);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, link: inbox::LinkId, frame: &Frame) {
+        let answer = match from_frame(frame) {
+            Ok(Question::Join) => Answer::Join(self.invitation()),
+            Ok(Question::Status) => Answer::Status(self.status()),
+            Err(_) => {
+                self.visitors.remove(&link);
+                return;
+            }
+        };
+        if let Some(link) = self.visitors.get(&link) {
+            link.send(to_frame(&answer));
+        }
+    }
+
+    fn members(&self) -> Vec<(PeerId, SocketAddr)> {
+        self.membership.members().map(|member| (member.id, member.address)).collect()
+    }
+
+    fn invitation(&self) -> Invitation {
+        let members = self.members();
+        let seat = members.iter().map(|(peer, _)| peer.seat() + 1).max().unwrap_or(1);
+        Invitation { package: self.settings.package.clone(), seat, members }
+    }
+
+    fn status(&self) -> PeerStatus {
+        let status = self.peer.status();
+        PeerStatus {
+            peer: self.endpoint.identity().peer,
+            host: self.settings.host.clone(),
+            phase: status.phase,
+            epoch: status.epoch,
+            epochs: self.setup.epochs,
+            round: status.round,
+            samples_per_s: self.speed.per_second(self.now()),
+            waits_for: status.waits_for,
+            since_s: status.since.as_secs_f64(),
+            members: self.members(),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Tickets: one word with a swarm's secret and where its peers are, which is all that a newcomer needs.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use aws_lc_rs::{constant_time, digest, hkdf, rand};
+use data_encoding::{BASE32_NOPAD, DecodeKind, HEXLOWER};
+use serde::{Deserialize, Serialize};
+
+/// How many addresses a ticket holds at most.
+pub const MAX_ADDRESSES: usize = 16;
+
+const PREFIX: &str = "nt1";
+const SECRET_LEN: usize = 32;
+const CHECKSUM_LEN: usize = 4;
+// One byte says which family, then come 4 or 16 bytes of address and 2 of port.
+const MAX_ADDRESS_LEN: usize = 1 + 16 + 2;
+const MAX_PAYLOAD_LEN: usize = SECRET_LEN + 1 + MAX_ADDRESSES * MAX_ADDRESS_LEN + CHECKSUM_LEN;
+// Base32 writes 5 bits a letter.
+const MAX_TEXT_LEN: usize = PREFIX.len() + (MAX_PAYLOAD_LEN * 8).div_ceil(5);
+
+/// What only a swarm's members know. Whoever holds it is a member.
+#[derive(Clone)]
+pub struct Secret([u8; SECRET_LEN]);
+
+impl Secret {
+    /// A new secret from the system's randomness.
+    ///
+    /// # Panics
+    /// If the system has no randomness: nothing can be secret there.
+    pub fn random() -> Self {
+        Self(random_bytes())
+    }
+
+    /// The secret with these bytes.
+    pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// The name of the swarm, which may be shown to anybody.
+    pub fn swarm_id(&self) -> SwarmId {
+        SwarmId(self.derive("swarm id"))
+    }
+
+    /// Bytes for one purpose, from which neither the secret nor the bytes for another purpose can be told.
+    pub(crate) fn derive<const N: usize>(&self, purpose: &str) -> [u8; N] {
+        struct Length(usize);
+        impl hkdf::KeyType for Length {
+            fn len(&self) -> usize {
+                self.0
+            }
+        }
+        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, b"nettorrent/1").extract(&self.0);
+        let mut bytes = [0; N];
+        extracted
+            .expand(&[purpose.as_bytes()], Length(N))
+            .and_then(|expanded| expanded.fill(&mut bytes))
+            .expect("HKDF yields up to 8160 bytes, and we ask for a few dozen");
+        bytes
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        // In constant time, so that nobody learns from our answers' timing how much of a guess was right.
+        constant_time::verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(not shown)")
+    }
+}
+
+/// Fresh randomness that is fit for keys.
+pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    rand::fill(&mut bytes).expect("the system gives randomness");
+    bytes
+}
+
+/// A swarm's public name, derived from its secret.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SwarmId(pub [u8; 16]);
+
+impl SwarmId {
+    /// The whole name, where `Display` shows only as much as people compare.
+    pub fn to_hex(self) -> String {
+        HEXLOWER.encode(&self.0)
+    }
+}
+
+impl fmt::Display for SwarmId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0[..4]))
+    }
+}
+
+impl fmt::Debug for SwarmId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SwarmId({self})")
+    }
+}
+
+/// A swarm's secret, and addresses of peers who let newcomers in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// What makes its holder a member.
+    pub secret: Secret,
+    /// Where to knock, best first; [`MAX_ADDRESSES`] of them at most.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Why a word is no ticket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TicketError {
+    /// It is something else.
+    #[error("a ticket begins with \"{PREFIX}\": copy the whole word that `nettorrent` showed")]
+    NotATicket,
+    /// It was written by a later version.
+    #[error("the ticket is of a later version than this program knows: update this program")]
+    Later,
+    /// A letter that tickets do not have.
+    #[error("the ticket is damaged at letter {letter}, copy it again")]
+    Letter {
+        /// Which letter, counted from one.
+        letter: usize,
+    },
+    /// Its end is missing.
+    #[error("the ticket is damaged at its end (letter {n_letters} is the last one here), copy it again")]
+    Cut {
+        /// How many letters there are.
+        n_letters: usize,
+    },
+    /// There is too much of it.
+    #[error("the ticket is damaged at letter {longest}: no ticket is that long, copy it again")]
+    TooLong {
+        /// The longest that a ticket may be.
+        longest: usize,
+    },
+    /// Letters were mistyped, or its end is missing.
+    #[error("the ticket is damaged at some letter or its end (its checksum does not fit), copy it again")]
+    Checksum,
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut payload = Vec::with_capacity(MAX_PAYLOAD_LEN);
+        payload.extend(self.secret.0);
+        let addresses = &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)];
+        payload.push(addresses.len() as u8);
+        for address in addresses {
+            match address.ip() {
+                IpAddr::V4(ip) => {
+                    payload.push(4);
+                    payload.extend(ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    payload.push(6);
+                    payload.extend(ip.octets());
+                }
+            }
+            payload.extend(address.port().to_be_bytes());
+        }
+        payload.extend(checksum(&payload));
+        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&payload).to_ascii_lowercase())
+    }
+}
+
+impl FromStr for Ticket {
+    type Err = TicketError;
+
+    fn from_str(text: &str) -> Result<Self, TicketError> {
+        let text = text.trim();
+        // First of all, so that nothing below works on more than a few hundred bytes.
+        if text.len() > MAX_TEXT_LEN {
+            return Err(TicketError::TooLong { longest: MAX_TEXT_LEN });
+        }
+        let Some(letters) = text.get(..PREFIX.len()).filter(|start| start.eq_ignore_ascii_case(PREFIX)) else {
+            return Err(not_our_prefix(text));
+        };
+        let letters = &text[letters.len()..];
+        let payload =
+            BASE32_NOPAD.decode(letters.to_ascii_uppercase().as_bytes()).map_err(|error| match error.kind {
+                DecodeKind::Symbol | DecodeKind::Padding => {
+                    // What the decoder counts are bytes; people count letters.
+                    let before = letters.get(..error.position).unwrap_or(letters);
+                    TicketError::Letter { letter: PREFIX.len() + before.chars().count() + 1 }
+                }
+                DecodeKind::Length | DecodeKind::Trailing => TicketError::Cut { n_letters: text.chars().count() },
+            })?;
+        let cut = TicketError::Cut { n_letters: text.len() };
+        let (content, found) = payload.split_last_chunk::<CHECKSUM_LEN>().ok_or(cut)?;
+        if *found != checksum(content) {
+            return Err(TicketError::Checksum);
+        }
+        // A checksum that fits is no proof of good will, so what follows is read with the same suspicion.
+        parse_content(content).ok_or(TicketError::Later)
+    }
+}
+
+fn not_our_prefix(text: &str) -> TicketError {
+    let mut letters = text.bytes().map(|letter| letter.to_ascii_lowercase());
+    match (letters.next(), letters.next(), letters.next()) {
+        (Some(b'n'), Some(b't'), Some(b'2'..=b'9')) => TicketError::Later,
+        _ => TicketError::NotATicket,
+    }
+}
+
+fn parse_content(content: &[u8]) -> Option<Ticket> {
+    let (secret, rest) = content.split_first_chunk::<SECRET_LEN>()?;
+    let (&n_addresses, mut rest) = rest.split_first()?;
+    if usize::from(n_addresses) > MAX_ADDRESSES {
+        return None;
+    }
+    let mut addresses = Vec::with_capacity(usize::from(n_addresses));
+    for _ in 0..n_addresses {
+        let (&family, after) = rest.split_first()?;
+        let (ip, after) = match family {
+            4 => after.split_first_chunk::<4>().map(|(ip, after)| (IpAddr::from(*ip), after))?,
+            6 => after.split_first_chunk::<16>().map(|(ip, after)| (IpAddr::from(*ip), after))?,
+            _ => return None,
+        };
+        let (port, after) = after.split_first_chunk::<2>()?;
+        addresses.push(SocketAddr::new(ip, u16::from_be_bytes(*port)));
+        rest = after;
+    }
+    rest.is_empty().then_some(Ticket { secret: Secret(*secret), addresses })
+}
+
+fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(PREFIX.as_bytes());
+    context.update(content);
+    let mut checksum = [0; CHECKSUM_LEN];
+    checksum.copy_from_slice(&context.finish().as_ref()[..CHECKSUM_LEN]);
+    checksum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_ADDRESSES, MAX_TEXT_LEN, Secret, Ticket, TicketError};
+
+    fn ticket(addresses: &[&str]) -> Ticket {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Ticket { secret: Secret::from_bytes([7; 32]), addresses }
+    }
+
+    #[test]
+    fn tickets_come_back_as_they_were() {
+        let full = ["[2001:db8::1]:65535"; MAX_ADDRESSES];
+        for addresses in [&[][..], &["192.0.2.1:4000"], &["[2001:db8::1]:1", "10.0.0.1:65535"], &full] {
+            let ticket = ticket(addresses);
+            let text = ticket.to_string();
+            assert!(text.len() <= MAX_TEXT_LEN);
+            assert!(text.bytes().all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit()), "{text}");
+            assert_eq!(text.parse(), Ok(ticket.clone()));
+            assert_eq!(format!("  {}\n", text.to_uppercase()).parse(), Ok(ticket));
+        }
+    }
+
+    #[test]
+    fn the_seventeenth_address_is_left_out() {
+        let mut ticket = ticket(&["192.0.2.1:4000"; MAX_ADDRESSES + 1]);
+        let back: Ticket = ticket.to_string().parse().unwrap();
+        ticket.addresses.pop();
+        assert_eq!(back, ticket);
+    }
+
+    #[test]
+    fn every_mistyped_letter_is_noticed() {
+        let text = ticket(&["192.0.2.1:4000"]).to_string();
+        for at in 3..text.len() {
+            for letter in ["a", "7", "ä", "0"] {
+                let damaged = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
+                let expected = match letter {
+                    "ä" | "0" => TicketError::Letter { letter: at + 1 },
+                    _ if damaged == text => continue,
+                    _ => TicketError::Checksum,
+                };
+                let found = damaged.parse::<Ticket>().unwrap_err();
+                // The very last letter holds padding bits too, which must be zero.
+                assert!(found == expected || at == text.len() - 1, "{damaged}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_cut_is_noticed_and_explained() {
+        let text = ticket(&["192.0.2.1:4000", "[::1]:5"]).to_string();
+        for end in 0..text.len() {
+            let error = text[..end].parse::<Ticket>().unwrap_err();
+            assert!(error.to_string().contains("copy"), "{end}: {error}");
+        }
+        assert_eq!(format!("{text}{}", "a".repeat(MAX_TEXT_LEN)).parse::<Ticket>(), too_long());
+    }
+
+    fn too_long() -> Result<Ticket, TicketError> {
+        Err(TicketError::TooLong { longest: MAX_TEXT_LEN })
+    }
+
+    #[test]
+    fn other_words_are_named_as_such() {
+        for text in ["", "n", "hello", "ñt1abc", "http://example.org", "nt1"] {
+            let error = text.parse::<Ticket>().unwrap_err();
+            assert!(matches!(error, TicketError::NotATicket | TicketError::Cut { .. }), "{text}: {error:?}");
+        }
+        assert_eq!("nt2abcdef".parse::<Ticket>(), Err(TicketError::Later));
+    }
+
+    #[test]
+    fn secrets_are_never_shown_and_the_swarm_id_is_derived() {
+        let secret = Secret::from_bytes([0x61; 32]);
+        let shown = format!("{secret:?} {:?}", Ticket { secret: secret.clone(), addresses: Vec::new() });
+        assert!(!shown.contains("61") && !shown.contains("97"), "{shown}");
+        assert_eq!(secret.swarm_id(), Secret::from_bytes([0x61; 32]).swarm_id());
+        assert_ne!(secret.swarm_id(), Secret::from_bytes([0x62; 32]).swarm_id());
+        assert_eq!(secret.swarm_id().to_string().len(), 8);
+        assert_ne!(Secret::random(), Secret::random());
+    }
+}

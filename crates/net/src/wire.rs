@@ -1,0 +1,148 @@
+//! The two halves of a byte stream, whatever it runs over, with a count of what passes.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
+use tokio::net::TcpStream;
+
+/// How much of what came first is remembered, to tell what the other side speaks when it makes no sense.
+pub(crate) const FIRST_LEN: usize = 32;
+
+/// A half that bytes come from.
+pub(crate) type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
+/// A half that bytes go to.
+pub(crate) type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// A byte stream before anything has been said on it.
+pub struct Wire {
+    pub(crate) read: WireRead,
+    pub(crate) write: WireWrite,
+    pub(crate) count: Arc<WireCount>,
+    /// Where the other end is, if that is a place on a network.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+/// Bytes at the socket: with heads and encryption.
+#[derive(Debug, Default)]
+pub(crate) struct WireCount {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+impl Wire {
+    fn new(read: BoxRead, write: BoxWrite, address: Option<SocketAddr>) -> Self {
+        let count = Arc::new(WireCount::default());
+        Self {
+            read: WireRead { inner: read, count: count.clone(), first: [0; FIRST_LEN], n_first: 0 },
+            write: WireWrite { inner: write, count: count.clone() },
+            count,
+            address,
+        }
+    }
+}
+
+impl From<TcpStream> for Wire {
+    fn from(stream: TcpStream) -> Self {
+        // IPv4 that comes through an IPv6 socket is still IPv4.
+        let address =
+            stream.peer_addr().ok().map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
+        // Frames are written whole, so there is nothing that waiting for more could add. Where it cannot be set, frames
+        // arrive all the same.
+        let _ = stream.set_nodelay(true);
+        let (read, write) = stream.into_split();
+        Self::new(Box::new(read), Box::new(write), address)
+    }
+}
+
+impl From<DuplexStream> for Wire {
+    fn from(stream: DuplexStream) -> Self {
+        let (read, write) = tokio::io::split(stream);
+        Self::new(Box::new(read), Box::new(write), None)
+    }
+}
+
+/// The reading half.
+pub(crate) struct WireRead {
+    inner: BoxRead,
+    count: Arc<WireCount>,
+    first: [u8; FIRST_LEN],
+    n_first: usize,
+}
+
+impl WireRead {
+    /// The first bytes that came, as far as they have come.
+    pub(crate) fn first(&self) -> &[u8] {
+        &self.first[..self.n_first]
+    }
+}
+
+impl AsyncRead for WireRead {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        let new = &buffer.filled()[before..];
+        self.count.received.fetch_add(new.len() as u64, Ordering::Relaxed);
+        if self.n_first < FIRST_LEN {
+            let at = self.n_first;
+            let n = new.len().min(FIRST_LEN - at);
+            self.first[at..at + n].copy_from_slice(&new[..n]);
+            self.n_first += n;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The writing half.
+pub(crate) struct WireWrite {
+    inner: BoxWrite,
+    count: Arc<WireCount>,
+}
+
+impl AsyncWrite for WireWrite {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let n = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
+        self.count.sent.fetch_add(n as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(n))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let n = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, slices))?;
+        self.count.sent.fetch_add(n as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(n))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Ends a stream so that what was written last still arrives: a socket that is closed while bytes lie unread in it takes
+/// back what it has sent.
+pub(crate) async fn bid_farewell(read: &mut (impl AsyncRead + Unpin), write: &mut (impl AsyncWrite + Unpin)) {
+    const PATIENCE: Duration = Duration::from_millis(500);
+    const MOST_BYTES: u64 = 1 << 20;
+    let farewell = async {
+        write.shutdown().await?;
+        tokio::io::copy(&mut read.take(MOST_BYTES), &mut tokio::io::sink()).await
+    };
+    // Whether it worked does not matter to anybody any more.
+    let _ = tokio::time::timeout(PATIENCE, farewell).await;
+}
