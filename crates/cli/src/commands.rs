@@ -3,6 +3,12 @@
 pub(crate) mod bench;
 pub(crate) mod data;
 pub(crate) mod eval;
+pub(crate) mod join;
 pub(crate) mod model;
+pub(crate) mod peer;
 pub(crate) mod predict;
+pub(crate) mod simulate;
+pub(crate) mod start;
+pub(crate) mod status;
+pub(crate) mod strategies;
 pub(crate) mod train;

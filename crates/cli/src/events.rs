@@ -2,10 +2,12 @@
 
 use std::fs::{File, TryLockError};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use nettorrent_engine::checkpoint::CheckpointError;
+use nettorrent_swarm::PeerId;
 use serde::Serialize;
 
 /// One thing that happened.
@@ -40,6 +42,12 @@ pub(crate) enum Event<'a> {
         seconds: f64,
         test_seconds: f64,
     },
+    /// A process of a swarm on this machine can be reached.
+    Peer { peer: PeerId, address: SocketAddr, pid: u32 },
+    /// A peer has something to tell: somebody came, went, was given up or not let in.
+    Note { peer: PeerId, text: &'a str },
+    /// The members of a swarm have changed and agreed on whose parameters go on.
+    View { peer: PeerId, view: u32, members: &'a [PeerId], donor: PeerId, was_behind: bool, round: u32 },
     /// A checkpoint is whole on the disk.
     Checkpoint { path: &'a Path, epoch: u64, step: u64 },
     /// Training ends.

@@ -15,12 +15,18 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens to Ctrl-C (and to a polite request to end) from now on.
     pub(crate) fn listen() -> anyhow::Result<Self> {
+        Self::listen_and(|| {})
+    }
+
+    /// The same; the first Ctrl-C also does this.
+    pub(crate) fn listen_and(on_first: impl Fn() + Send + 'static) -> anyhow::Result<Self> {
         let interrupt = Self::default();
         let flag = interrupt.0.clone();
         ctrlc::set_handler(move || {
             if flag.swap(true, Ordering::SeqCst) {
                 std::process::exit(i32::from(EXIT_CODE));
             }
+            on_first();
         })
         .context("cannot listen to Ctrl-C")?;
         Ok(interrupt)

@@ -3,15 +3,17 @@
 mod commands;
 mod events;
 mod interrupt;
+mod job_arguments;
 mod memory;
 mod open;
 mod progress;
 mod run_folder;
+mod swarm;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use nettorrent_engine::kernel::LineAligned;
+use nettorrent_engine::kernel::{LineAligned, keep_memory};
 
 #[global_allocator]
 static ALLOCATOR: LineAligned = LineAligned;
@@ -37,6 +39,16 @@ enum Command {
     Train(commands::train::TrainArguments),
     /// Go on with a run that was stopped.
     Resume(commands::train::ResumeArguments),
+    /// Start a swarm: prints a ticket with which others join.
+    Start(commands::start::StartArguments),
+    /// Join a swarm with its ticket.
+    Join(commands::join::JoinArguments),
+    /// Show who trains in a swarm, how far each is, and whom it waits for.
+    Status(commands::status::StatusArguments),
+    /// Simulate a swarm of any size on a network that need not exist.
+    Simulate(commands::simulate::SimulateArguments),
+    /// List how peers can exchange what they learnt.
+    Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
     Eval(commands::eval::EvalArguments),
     /// Say what a picture shows.
@@ -49,19 +61,29 @@ enum Command {
     Data(commands::data::DataCommand),
     /// Measure how fast this machine trains a model.
     Bench(commands::bench::BenchArguments),
+    /// One process of a swarm on this machine; `train --peers` starts these.
+    #[command(hide = true)]
+    Peer,
 }
 
 fn main() -> ExitCode {
+    keep_memory();
     // A reader that has seen enough (`nettorrent model list | head`) is no reason for a panic.
     reset_broken_pipe();
     let result = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Resume(arguments) => commands::train::resume(&arguments),
+        Command::Start(arguments) => commands::start::start(&arguments),
+        Command::Join(arguments) => commands::join::join(&arguments),
+        Command::Status(arguments) => commands::status::status(&arguments),
+        Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
+        Command::Strategies(arguments) => commands::strategies::strategies(&arguments),
         Command::Eval(arguments) => commands::eval::eval(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),
         Command::Model(command) => commands::model::model(&command),
         Command::Data(command) => commands::data::data(&command),
         Command::Bench(arguments) => commands::bench::bench(&arguments),
+        Command::Peer => commands::peer::peer(),
     };
     match result {
         Ok(code) => code,

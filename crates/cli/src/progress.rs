@@ -73,24 +73,29 @@ impl Display {
 
     /// Prints a finished epoch.
     pub(crate) fn epoch(&self, line: &EpochLine) {
-        let width = line.epochs.to_string().len();
-        self.say(&format!(
-            "epoch {:>width$}/{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %   {} samples/s  {:.1} s",
-            line.epoch,
-            line.epochs,
-            line.train_loss,
-            100.0 * line.train_accuracy,
-            line.test_loss,
-            100.0 * line.test_accuracy,
-            HumanCount(line.samples_per_s as u64),
-            line.seconds,
-        ));
+        self.say(&epoch_text(line));
     }
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// A finished epoch in one line.
+pub(crate) fn epoch_text(line: &EpochLine) -> String {
+    let width = line.epochs.to_string().len();
+    format!(
+        "epoch {:>width$}/{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %   {} samples/s  {:.1} s",
+        line.epoch,
+        line.epochs,
+        line.train_loss,
+        100.0 * line.train_accuracy,
+        line.test_loss,
+        100.0 * line.test_accuracy,
+        HumanCount(line.samples_per_s as u64),
+        line.seconds,
+    )
 }
 
 /// `1:02:03` or `4:05`.

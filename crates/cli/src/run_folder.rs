@@ -9,7 +9,6 @@ use nettorrent_engine::checkpoint::{self, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_engine::trainer::Trainer;
 
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
@@ -20,6 +19,7 @@ const REMOVED: &str = ".removed";
 const PARTIAL: &str = ".partial";
 
 /// The folder of one run.
+#[derive(Clone)]
 pub(crate) struct RunFolder {
     path: PathBuf,
 }
@@ -74,11 +74,14 @@ impl RunFolder {
     }
 
     pub(crate) fn network(&self) -> anyhow::Result<Network> {
+        let spec = self.model_spec()?;
+        Ok(build_network(&self.path.join(MODEL_FILE).display().to_string(), &spec)?)
+    }
+
+    pub(crate) fn model_spec(&self) -> anyhow::Result<ModelSpec> {
         let path = self.path.join(MODEL_FILE);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let name = path.display().to_string();
-        let spec: ModelSpec = read_toml(&name, &text)?;
-        Ok(build_network(&name, &spec)?)
+        Ok(read_toml(&path.display().to_string(), &text)?)
     }
 
     /// The checkpoints that are whole, oldest first.
@@ -96,11 +99,18 @@ impl RunFolder {
         Ok(Some(if !asked.exists() && inside.exists() { inside } else { asked.to_owned() }))
     }
 
-    /// Saves a trainer's state and removes what is older than the newest `keep`.
-    pub(crate) fn save(&self, network: &Network, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
-        let path = self.path.join(CHECKPOINTS).join(checkpoint_name(trainer.progress().step));
+    /// Saves a state and removes what is older than the newest `keep`.
+    pub(crate) fn save(
+        &self,
+        network: &Network,
+        values: &[f32],
+        optimizer: &Optimizer,
+        progress: &Progress,
+        keep: usize,
+    ) -> anyhow::Result<PathBuf> {
+        let path = self.path.join(CHECKPOINTS).join(checkpoint_name(progress.step));
         if !path.exists() {
-            checkpoint::save(&path, network, trainer.values(), trainer.optimizer(), trainer.progress())?;
+            checkpoint::save(&path, network, values, optimizer, progress)?;
         }
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {

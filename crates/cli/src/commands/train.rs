@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::Args;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
 use nettorrent_engine::data::Part;
@@ -14,38 +13,27 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::{StepReport, Trainer};
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::{Place, State};
 
 use crate::events::{Event, EventLog, Reason};
 use crate::explain;
 use crate::interrupt::{self, Interrupt};
+use crate::job_arguments::{JobArguments, definite};
 use crate::memory::peak_rss_bytes;
-use crate::open::{data_spec, n_threads, open_data};
+use crate::open::open_data;
 use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
-
-/// What `train` does when it is not told what to train.
-const DEMONSTRATION: &str = include_str!("../../../../jobs/digits.toml");
+use crate::swarm::board::Board;
+use crate::swarm::keeper;
+use crate::swarm::local::{self, LocalSettings};
+use crate::swarm::material::Material;
 
 /// Arguments of `train`.
 #[derive(Args)]
 pub(crate) struct TrainArguments {
-    /// The job file; without one, the demonstration on the embedded digits.
-    job: Option<PathBuf>,
-    /// Set any field of the job, for example `--set optimizer.lr=0.1`; may be given several times.
-    #[arg(long = "set", value_name = "FIELD=VALUE")]
-    settings: Vec<String>,
-    /// The data: a name (`nettorrent data list`) or a path.
-    #[arg(long, value_name = "NAME|PATH")]
-    data: Option<String>,
-    /// The model: a name (`nettorrent model list`) or a description file.
-    #[arg(long, value_name = "NAME|FILE")]
-    model: Option<String>,
-    /// How often to go through the data.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    epochs: Option<u64>,
-    /// How many threads share a batch; 0 for as many as the machine has.
-    #[arg(long)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    job: JobArguments,
     /// The folder for this run [default: runs/MODEL-TIME].
     #[arg(long, value_name = "FOLDER")]
     run: Option<PathBuf>,
@@ -55,6 +43,23 @@ pub(crate) struct TrainArguments {
     /// Print events as lines of JSON instead of a progress bar.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    swarm: SwarmArguments,
+}
+
+/// How many train together, and how.
+#[derive(Args, Default)]
+#[command(next_help_heading = "Swarm")]
+pub(crate) struct SwarmArguments {
+    /// Train with this many processes on this machine.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    peers: Option<u64>,
+    /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
+    #[arg(long, value_name = "RATE/DELAY")]
+    link: Option<Shape>,
+    /// Do not encrypt what the processes say to each other.
+    #[arg(long)]
+    plain: bool,
 }
 
 /// Arguments of `resume`.
@@ -71,6 +76,15 @@ pub(crate) struct ResumeArguments {
     /// The checkpoint to go on from: its folder, or its name in the run [default: the newest].
     #[arg(long, value_name = "FOLDER")]
     checkpoint: Option<PathBuf>,
+    /// Go on with this many processes on this machine instead of as many as there were.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    peers: Option<u64>,
+    /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
+    #[arg(long, value_name = "RATE/DELAY")]
+    link: Option<Shape>,
+    /// Do not encrypt what the processes say to each other.
+    #[arg(long)]
+    plain: bool,
     /// Print events as lines of JSON instead of a progress bar.
     #[arg(long)]
     json: bool,
@@ -78,7 +92,12 @@ pub(crate) struct ResumeArguments {
 
 /// Runs `train`.
 pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
-    let job = job_of(arguments)?;
+    let mut settings = Vec::new();
+    settings.extend(arguments.swarm.peers.map(|peers| format!("swarm.peers={peers}")));
+    let job = arguments.job.open(&settings)?;
+    if job.swarm.peers > 0 {
+        return train_swarm(arguments, job);
+    }
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
     let spec = job.model_spec(train_set.shape(), train_set.classes().len())?;
@@ -91,7 +110,7 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
     if arguments.weights.is_some() {
         // The seed alone would not bring these back, should the run be ended before its first checkpoint.
-        run.save(learning.network(), &trainer, job.checkpoint.keep)?;
+        save(&run, &learning, &trainer, job.checkpoint.keep)?;
     }
     let events = EventLog::append(&run.events(), arguments.json)?;
     Session::new(&job, &learning, run, events)?.train(trainer)
@@ -103,7 +122,11 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let events = EventLog::append(&run.events(), arguments.json)?;
     let mut settings = arguments.settings.clone();
     settings.extend(arguments.epochs.map(|epochs| format!("epochs={epochs}")));
+    settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
     let job = definite(run.job(&settings)?)?;
+    if job.swarm.peers > 0 {
+        return resume_swarm(arguments, &run, events, job, !settings.is_empty());
+    }
     let network = run.network()?;
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
@@ -139,30 +162,105 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     session.train(trainer)
 }
 
-/// The job with what the arguments say instead. The number of threads becomes definite, because results depend on it.
-fn job_of(arguments: &TrainArguments) -> anyhow::Result<Job> {
-    let mut job = match &arguments.job {
-        Some(path) => Job::open(path, &arguments.settings)?,
-        None => Job::parse("the demonstration", DEMONSTRATION, &arguments.settings)?,
+/// Trains with several processes on this machine.
+fn train_swarm(arguments: &TrainArguments, job: Job) -> anyhow::Result<ExitCode> {
+    let material = Material::open(job, None)?;
+    let Material { job, spec, learning, setup, .. } = &material;
+    setup.curriculum.check(job.swarm.peers)?;
+    let values = arguments.weights.as_ref().map(|path| load_weights(path, learning.network())).transpose()?;
+    let run = RunFolder::create(arguments.run.as_deref(), job, spec)?;
+    let events = EventLog::append(&run.events(), arguments.json)?;
+    let checkpoint = match values {
+        // The seed alone would not bring these back.
+        Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
+        None => None,
     };
-    if let Some(argument) = &arguments.data {
-        job.data = data_spec(argument, job.data)?;
-    }
-    if let Some(model) = &arguments.model {
-        job.model.clone_from(model);
-    }
-    job.epochs = arguments.epochs.unwrap_or(job.epochs);
-    job.threads = arguments.threads.unwrap_or(job.threads);
-    definite(job)
+    let SwarmArguments { link, plain, .. } = &arguments.swarm;
+    let settings = LocalSettings {
+        n_peers: job.swarm.peers,
+        checkpoint,
+        encryption: !plain,
+        link: link.map(|link| link.to_string()),
+    };
+    run_swarm(&run, events, &material, &settings, 0)
 }
 
-/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
-fn definite(mut job: Job) -> anyhow::Result<Job> {
-    job.threads = n_threads(job.threads);
-    if let Some(path) = &mut job.data.path {
-        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
+/// Goes on with a run of several processes on this machine.
+fn resume_swarm(
+    arguments: &ResumeArguments,
+    run: &RunFolder,
+    events: EventLog,
+    job: Job,
+    is_changed: bool,
+) -> anyhow::Result<ExitCode> {
+    let material = Material::open(job, Some(run.model_spec()?))?;
+    let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
+    let place = match &checkpoint {
+        Some(checkpoint) => keeper::load(run, checkpoint, &material)?.place,
+        None => Place::default(),
+    };
+    if place.ledger.epoch >= material.job.epochs {
+        let (epoch, path) = (place.ledger.epoch, run.path().display());
+        Display::new(arguments.json).tell(&format!(
+            "The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`."
+        ));
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(job)
+    if is_changed {
+        run.write_job(&material.job)?;
+    }
+    if let Some(checkpoint) = &checkpoint {
+        for path in run.set_aside_after(checkpoint, place.step)? {
+            Display::new(arguments.json).say(&format!("A later checkpoint was set aside: {}", path.display()));
+        }
+    }
+    let n_peers = material.job.swarm.peers;
+    let settings = LocalSettings {
+        n_peers,
+        checkpoint,
+        encryption: !arguments.plain,
+        link: arguments.link.map(|link| link.to_string()),
+    };
+    run_swarm(run, events, &material, &settings, place.step)
+}
+
+fn run_swarm(
+    run: &RunFolder,
+    events: EventLog,
+    material: &Material,
+    settings: &LocalSettings,
+    step: u64,
+) -> anyhow::Result<ExitCode> {
+    let Material { job, learning, .. } = material;
+    let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
+    let mut board = Board::new(events, job.epochs, n_train);
+    board.say(&format!(
+        "{} with {} parameters on {} samples, {} peers by {}, {} thread{} each; the run is in {}",
+        job.model,
+        indicatif::HumanCount(n_params as u64),
+        indicatif::HumanCount(n_train as u64),
+        settings.n_peers,
+        job.swarm.strategy,
+        job.threads,
+        if job.threads == 1 { "" } else { "s" },
+        run.path().display()
+    ));
+    if step > 0 {
+        board.say(&format!("Going on after step {step}."));
+    }
+    board.write(&Event::Start {
+        run: run.path(),
+        model: &job.model,
+        n_params,
+        n_train,
+        n_test,
+        threads: job.threads,
+        seed: job.seed,
+        epoch: 0,
+        step,
+        version: env!("CARGO_PKG_VERSION"),
+    })?;
+    local::train(run, settings, board)
 }
 
 /// How often the display and the events are brought up to date.
@@ -364,7 +462,11 @@ impl<'a> Session<'a> {
     fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
         trainer.check_finite()?;
-        let path = self.run.save(self.learning.network(), trainer, self.job.checkpoint.keep)?;
+        let path = save(&self.run, self.learning, trainer, self.job.checkpoint.keep)?;
         self.events.write(&Event::Checkpoint { path: &path, epoch, step })
     }
+}
+
+fn save(run: &RunFolder, learning: &Learning, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
+    run.save(learning.network(), trainer.values(), trainer.optimizer(), trainer.progress(), keep)
 }

@@ -4,8 +4,12 @@ mod bad_input;
 mod checkpoints;
 mod data;
 mod jobs;
+#[cfg(unix)]
+mod namespaces;
 mod pipes;
 mod program;
 mod resume;
 mod samples;
+#[cfg(unix)]
+mod swarm;
 mod train;

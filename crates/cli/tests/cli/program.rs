@@ -77,10 +77,7 @@ impl Place {
 
     /// Starts it and leaves it running; its standard output is read line by line.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut command = self.command(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Running { child, lines }
+        Running::of(self.command(arguments))
     }
 }
 
@@ -106,6 +103,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts a command.
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        Self { child, lines }
+    }
+
     /// Reads until a line comes that is wanted.
     pub(crate) fn wait_for_line(&mut self, is_wanted: impl Fn(&str) -> bool) -> String {
         for line in self.lines.by_ref() {
@@ -125,12 +129,10 @@ impl Running {
         parse(&self.wait_for_line(is_wanted))
     }
 
-    /// Sends these signals, one after the other. The shell is asked to, as `kill` need not be a program.
+    /// Sends these signals, one after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
-        let kills: Vec<String> = names.iter().map(|name| format!("kill -{name} {}", self.child.id())).collect();
-        let status = Command::new("sh").args(["-c", &kills.join("; ")]).status().expect("a shell");
         // The second signal may come too late to find anybody.
-        assert!(status.success() || names.len() > 1, "the program had ended before the signal");
+        assert!(signal(self.child.id(), names) || names.len() > 1, "the program had ended before the signal");
     }
 
     /// Waits for the end.
@@ -148,6 +150,12 @@ impl Drop for Running {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// Sends signals to a process, by way of a shell; whether it was there.
+pub(crate) fn signal(pid: u32, names: &[&str]) -> bool {
+    let kills: Vec<String> = names.iter().map(|name| format!("kill -{name} {pid}")).collect();
+    Command::new("sh").args(["-c", &kills.join("; ")]).status().expect("a shell").success()
 }
 
 fn parse(line: &str) -> Value {

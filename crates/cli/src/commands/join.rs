@@ -1,0 +1,67 @@
+//! `join`: takes part in a swarm that was started elsewhere.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use nettorrent_net::ask::{ask_any, find_addresses};
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::service::{Answer, Invitation, Question};
+use nettorrent_net::ticket::Ticket;
+use nettorrent_net::{block_on, fingerprint};
+use nettorrent_swarm::State;
+
+use crate::events::EventLog;
+use crate::run_folder::RunFolder;
+use crate::swarm::material::Material;
+use crate::swarm::network::{Beginning, NetworkArguments, train};
+
+/// Arguments of `join`.
+#[derive(Args)]
+pub(crate) struct JoinArguments {
+    /// The ticket that `nettorrent start` has printed.
+    ticket: Ticket,
+    /// The data on this machine: a path, or a name [default: the swarm's data set in the cache].
+    #[arg(long, value_name = "NAME|PATH")]
+    data: Option<String>,
+    /// How many threads share a batch; 0 for as many as the machine has.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// The folder for what is learnt [default: runs/MODEL-TIME].
+    #[arg(long, value_name = "FOLDER")]
+    run: Option<PathBuf>,
+    #[command(flatten)]
+    network: NetworkArguments,
+}
+
+/// Runs `join`.
+pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
+    let ticket = &arguments.ticket;
+    let identity = Identity::newcomer(&ticket.secret)?;
+    block_on(1, async {
+        let addresses = find_addresses(ticket, arguments.network.discover).await?;
+        let terms = arguments.network.terms(identity.clone(), Purpose::Newcomer { job: None });
+        let (answer, seen) = ask_any(&terms, &addresses, &Question::Join).await?;
+        let Answer::Join(Invitation { package, seat, members }) = answer else {
+            anyhow::bail!("the peer that was asked did not understand; is it of another version?");
+        };
+        if !arguments.network.json {
+            println!("{} peer(s) train together; opening the data", members.len());
+        }
+        let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
+        let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
+        let events = EventLog::append(&run.events(), arguments.network.json)?;
+        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material).await?;
+        let job = fingerprint::of_job(&material.package);
+        endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });
+        let port = endpoint.local_address().port();
+        let address = arguments.network.addresses(&endpoint).first().copied();
+        let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
+        let address = arguments.network.address.or(seen).or(address).unwrap_or(endpoint.local_address());
+        let state = State::fresh(&material.setup);
+        let beginning = Beginning { material: &material, state, run, events, wait_for: 1, members };
+        train(beginning, (endpoint, arrivals), address, &arguments.network).await
+    })?
+}

@@ -1,0 +1,94 @@
+//! `peer`: one process of a swarm on this machine. It takes its orders from the one that started it.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::handshake::Encryption;
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::node::Command;
+use nettorrent_net::ticket::Ticket;
+use nettorrent_net::{block_on, fingerprint};
+use nettorrent_swarm::State;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::run_folder::RunFolder;
+use crate::swarm::keeper::{self, Keeper};
+use crate::swarm::material::Material;
+use crate::swarm::member::{Keep, Part};
+use crate::swarm::messages::{EndingKind, Order, Orders, PeerEvent};
+
+/// Runs `peer`.
+pub(crate) fn peer() -> anyhow::Result<ExitCode> {
+    let mut line = String::new();
+    if std::io::stdin().read_line(&mut line)? == 0 {
+        bail!("`nettorrent peer` is started by `nettorrent train --peers N`, which tells it what to do");
+    }
+    let orders: Orders = serde_json::from_str(&line).context("cannot understand the orders")?;
+    let (commands, heard) = mpsc::channel(4);
+    let (begin, members) = oneshot::channel();
+    std::thread::Builder::new().name("orders".into()).spawn(move || {
+        let mut begin = Some(begin);
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            match serde_json::from_str(&line) {
+                Ok(Order::Begin { members }) => drop(begin.take().map(|begin| begin.send(members))),
+                Ok(Order::Leave) | Err(_) => break,
+            }
+        }
+        // Whoever gave the orders is gone, or wants an end.
+        drop(begin);
+        let _ = commands.blocking_send(Command::Leave);
+    })?;
+    block_on(orders.n_peers, take_part(&orders, heard, members))?
+}
+
+async fn take_part(
+    orders: &Orders,
+    commands: mpsc::Receiver<Command>,
+    members: oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>,
+) -> anyhow::Result<ExitCode> {
+    let run = RunFolder::open(&orders.run)?;
+    let material = Material::open(run.job(&[])?, Some(run.model_spec()?))?;
+    let state = match &orders.checkpoint {
+        Some(checkpoint) => keeper::load(&run, Path::new(checkpoint), &material)?,
+        None => State::fresh(&material.setup),
+    };
+    material.setup.curriculum.check(orders.n_peers)?;
+    let ticket: Ticket = orders.ticket.parse()?;
+    let identity = Identity::new(&ticket.secret, orders.seat)?;
+    let me = identity.peer;
+    let job = fingerprint::of_job(&material.package);
+    let settings = Settings {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
+        shape: orders.link.as_deref().map(str::parse).transpose()?,
+        limits: material.limits(),
+        ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
+    };
+    let (endpoint, arrivals) = Endpoint::bind(settings).await?;
+    let mut tell = |event: PeerEvent| -> anyhow::Result<()> {
+        println!("{}", serde_json::to_string(&event)?);
+        Ok(())
+    };
+    let address = endpoint.local_address();
+    tell(PeerEvent::Listening { peer: me, address })?;
+    // Without members the orders have ended before the beginning.
+    let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
+    let part = Part {
+        material: &material,
+        state,
+        keeper: Keeper::start(run, &material)?,
+        keep: Keep::IfFirst,
+        wait_for: orders.n_peers,
+        address,
+        introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
+    };
+    let ending = part.take((endpoint, arrivals), commands, &mut tell).await?;
+    Ok(match ending {
+        EndingKind::Finished | EndingKind::Left => ExitCode::SUCCESS,
+        EndingKind::Failed(_) => ExitCode::FAILURE,
+    })
+}

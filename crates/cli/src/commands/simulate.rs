@@ -1,0 +1,155 @@
+//! `simulate`: what a swarm of any size would do on a network that need not exist.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use nettorrent_engine::job::read_toml;
+use nettorrent_engine::task::Task;
+use nettorrent_sim::{Outcome, Scenario, Simulation};
+use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::shape::Shape;
+use serde_json::json;
+
+use crate::job_arguments::JobArguments;
+use crate::memory::peak_rss_bytes;
+use crate::swarm::material::Material;
+
+/// Arguments of `simulate`.
+#[derive(Args)]
+pub(crate) struct SimulateArguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// How many peers.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    peers: u32,
+    /// Every peer's link: rate and one-way delay [default: the scenario's, or 1gbit/200us].
+    #[arg(long, value_name = "RATE/DELAY")]
+    link: Option<Shape>,
+    /// A file that describes links, slow peers, losses, joins and partitions (TOML).
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// How long a peer takes to train one sample, in milliseconds [default: the scenario's, or 1].
+    #[arg(long, value_name = "MS")]
+    sample_ms: Option<f64>,
+    /// Print records as lines of JSON instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `simulate`.
+pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
+    let n_peers = arguments.peers as usize;
+    let scenario = scenario(arguments)?;
+    let job = arguments.job.open(&[])?;
+    let material = Material::open(job, None)?;
+    let Material { job, learning, setup, .. } = &material;
+    setup.curriculum.check(n_peers)?;
+    if !arguments.json {
+        println!(
+            "{} with {} parameters on {} samples, {} simulated peers by {} over {}",
+            job.model,
+            HumanCount(learning.n_params() as u64),
+            HumanCount(learning.labels().len() as u64),
+            HumanCount(n_peers as u64),
+            job.swarm.strategy,
+            scenario.link
+        );
+    }
+    let mut viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
+    let began = Instant::now();
+    let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
+    let outcome = simulation.run_with(&mut |record: Record| viewer.see(&record))?;
+    viewer.bar.finish_and_clear();
+    summarise(arguments, &outcome, began.elapsed());
+    if let Some(failure) = outcome.failures.first() {
+        bail!("{} could not go on: {}", failure.peer, failure.problem);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
+    let mut scenario = match &arguments.scenario {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            read_toml(&path.display().to_string(), &text)?
+        }
+        None => Scenario::lan(),
+    };
+    scenario.link = arguments.link.unwrap_or(scenario.link);
+    if let Some(milliseconds) = arguments.sample_ms {
+        let seconds = Duration::try_from_secs_f64(milliseconds / 1000.0);
+        scenario.sample_time = seconds.context("--sample-ms: must be a number of milliseconds from 0 up")?;
+    }
+    Ok(scenario)
+}
+
+/// Shows what happens while it happens.
+struct Viewer {
+    bar: ProgressBar,
+    json: bool,
+    epoch: u64,
+}
+
+impl Viewer {
+    fn new(json: bool, n_samples: u64) -> Self {
+        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
+        let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
+        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        Self { bar, json, epoch: 0 }
+    }
+
+    fn see(&mut self, record: &Record) {
+        match &record.event {
+            Event::Round { n_samples_all, round, loss, .. } => {
+                if *n_samples_all > self.bar.position() {
+                    self.bar.set_position(*n_samples_all);
+                    self.bar.set_message(format!("round {round}  {:.1} s simulated  loss {loss:.4}", record.at_s));
+                }
+                if !self.json {
+                    return;
+                }
+            }
+            Event::Epoch { epoch, train_loss, test_loss, test_accuracy, .. } if *epoch > self.epoch && !self.json => {
+                self.epoch = *epoch;
+                let line = format!(
+                    "epoch {epoch}  train loss {train_loss:.4}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
+                    100.0 * test_accuracy,
+                    record.at_s
+                );
+                self.bar.suspend(|| println!("{line}"));
+            }
+            _ => {}
+        }
+        if self.json {
+            println!("{}", serde_json::to_string(record).expect("records are plain data"));
+        }
+    }
+}
+
+fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration) {
+    let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
+    let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
+    let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
+    let rounds = outcome.peers.iter().map(|peer| peer.place.standing.round).max().unwrap_or(0);
+    if arguments.json {
+        let summary = json!({
+            "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
+            "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
+            "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(),
+        });
+        println!("{summary}");
+        return;
+    }
+    println!(
+        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds.",
+        outcome.peers.len(),
+        outcome.time.as_secs_f64()
+    );
+    println!("They sent {} in all, the busiest {}.", HumanBytes(total), HumanBytes(most));
+    let memory = peak_rss_bytes().map_or(String::new(), |bytes| format!(" and {} of memory", HumanBytes(bytes)));
+    println!("Simulating took {:.1} s{memory}.", took.as_secs_f64());
+}

@@ -1,0 +1,94 @@
+//! `start`: begins a swarm that peers on other machines join with a ticket.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use nettorrent_engine::checkpoint::load_weights;
+use nettorrent_net::block_on;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_swarm::State;
+
+use crate::events::EventLog;
+use crate::job_arguments::{JobArguments, definite};
+use crate::run_folder::RunFolder;
+use crate::swarm::keeper;
+use crate::swarm::material::Material;
+use crate::swarm::network::{Beginning, NetworkArguments, train};
+
+/// Arguments of `start`.
+#[derive(Args)]
+pub(crate) struct StartArguments {
+    #[command(flatten)]
+    job: JobArguments,
+    /// Begin when this many peers are there, this one counted.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    wait_for: u64,
+    /// Start from these weights (safetensors) instead of random ones.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Go on with a run that was stopped, with the peers that join now; its job is taken, not another.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["job", "weights", "run"])]
+    resume: Option<PathBuf>,
+    /// The folder for this run [default: runs/MODEL-TIME].
+    #[arg(long, value_name = "FOLDER")]
+    run: Option<PathBuf>,
+    #[command(flatten)]
+    network: NetworkArguments,
+}
+
+/// Runs `start`.
+pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
+    let (run, material, state) = match &arguments.resume {
+        Some(path) => resumed(arguments, RunFolder::open(path)?)?,
+        None => fresh(arguments)?,
+    };
+    let wait_for = arguments.wait_for as usize;
+    material.setup.curriculum.check(wait_for)?;
+    let events = EventLog::append(&run.events(), arguments.network.json)?;
+    let secret = Secret::random();
+    let identity = Identity::new(&secret, 0)?;
+    let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new() };
+    block_on(1, async {
+        let (endpoint, arrivals) = arguments.network.bind(identity, &material).await?;
+        let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
+        let address = ticket.addresses.first().copied().unwrap_or(endpoint.local_address());
+        if arguments.network.json {
+            println!("{}", serde_json::json!({ "event": "ticket", "ticket": ticket.to_string(), "address": address }));
+        } else {
+            println!("Others join with:\n\n  nettorrent join {ticket}\n");
+            println!("The ticket lets in whoever has it. Waiting for {wait_for} peers, this one counted.");
+        }
+        train(beginning, (endpoint, arrivals), address, &arguments.network).await
+    })?
+}
+
+fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Material, State)> {
+    let material = Material::open(arguments.job.open(&[])?, None)?;
+    let state = match &arguments.weights {
+        Some(path) => State::from_values(&material.setup, load_weights(path, material.learning.network())?),
+        None => State::fresh(&material.setup),
+    };
+    let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
+    if arguments.weights.is_some() {
+        // The seed alone would not bring these back.
+        keeper::save(&run, &material, &state)?;
+    }
+    Ok((run, material, state))
+}
+
+fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Material, State)> {
+    let job = definite(run.job(&arguments.job.settings())?)?;
+    let material = Material::open(job, Some(run.model_spec()?))?;
+    let state = match run.choose(None)? {
+        Some(checkpoint) => keeper::load(&run, &checkpoint, &material)?,
+        None => State::fresh(&material.setup),
+    };
+    if state.place.ledger.epoch >= material.job.epochs {
+        bail!("the run has done its {} epochs; train it further with --epochs N", state.place.ledger.epoch);
+    }
+    run.write_job(&material.job)?;
+    Ok((run, material, state))
+}

@@ -1,0 +1,82 @@
+//! The arguments that say which job: a file, or the demonstration, and what is to be different.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use nettorrent_engine::job::Job;
+
+use crate::open::{data_spec, n_threads};
+
+/// What is trained when nobody says what.
+const DEMONSTRATION: &str = include_str!("../../../jobs/digits.toml");
+
+/// Which job.
+#[derive(Args)]
+pub(crate) struct JobArguments {
+    /// The job file; without one, the demonstration on the embedded digits.
+    job: Option<PathBuf>,
+    /// Set any field of the job, for example `--set optimizer.lr=0.1`; may be given several times.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    settings: Vec<String>,
+    /// The data: a name (`nettorrent data list`) or a path.
+    #[arg(long, value_name = "NAME|PATH")]
+    data: Option<String>,
+    /// The model: a name (`nettorrent model list`) or a description file.
+    #[arg(long, value_name = "NAME|FILE")]
+    model: Option<String>,
+    /// How often to go through the data.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: Option<u64>,
+    /// How many threads share a batch; 0 for as many as the machine has.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// How peers exchange what they learnt (`nettorrent strategies` lists them).
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<String>,
+}
+
+impl JobArguments {
+    /// What is to be different in a job that is there already.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let mut settings = self.settings.clone();
+        settings.extend(self.epochs.map(|epochs| format!("epochs={epochs}")));
+        settings.extend(self.threads.map(|threads| format!("threads={threads}")));
+        settings.extend(self.strategy.iter().map(|name| format!("swarm.strategy={name}")));
+        settings
+    }
+
+    /// The job with what the arguments say instead, and these settings after theirs. The number of threads becomes
+    /// definite, because results depend on it.
+    pub(crate) fn open(&self, settings: &[String]) -> anyhow::Result<Job> {
+        let mut all = self.settings.clone();
+        all.extend(self.strategy.iter().map(|name| format!("swarm.strategy={name}")));
+        all.extend(settings.iter().cloned());
+        let mut job = match &self.job {
+            Some(path) => Job::open(path, &all)?,
+            None => Job::parse("the demonstration", DEMONSTRATION, &all)?,
+        };
+        if let Some(argument) = &self.data {
+            job.data = data_spec(argument, job.data)?;
+        }
+        if let Some(model) = &self.model {
+            job.model.clone_from(model);
+        }
+        job.epochs = self.epochs.unwrap_or(job.epochs);
+        job.threads = self.threads.unwrap_or(job.threads);
+        definite(job)
+    }
+}
+
+/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
+pub(crate) fn definite(mut job: Job) -> anyhow::Result<Job> {
+    job.threads = match job.threads {
+        // Processes on one machine share its cores.
+        0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),
+        n => n,
+    };
+    if let Some(path) = &mut job.data.path {
+        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
+    }
+    Ok(job)
+}

@@ -1,0 +1,9 @@
+//! Swarms: processes of this machine or of several that train together.
+
+pub(crate) mod board;
+pub(crate) mod keeper;
+pub(crate) mod local;
+pub(crate) mod material;
+pub(crate) mod member;
+pub(crate) mod messages;
+pub(crate) mod network;

@@ -1,0 +1,279 @@
+//! A swarm of processes on this machine: started, watched and stopped by one that does not train.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_swarm::PeerId;
+use serde::Serialize;
+
+use super::board::Board;
+use super::messages::{EndingKind, Order, Orders, PeerEvent};
+use crate::events::{Event, Reason};
+use crate::interrupt::{self, Interrupt};
+use crate::memory::peak_rss_bytes;
+use crate::progress::clock;
+use crate::run_folder::RunFolder;
+
+/// How a swarm on this machine is set up.
+pub(crate) struct LocalSettings {
+    pub n_peers: usize,
+    /// What to go on from.
+    pub checkpoint: Option<PathBuf>,
+    pub encryption: bool,
+    pub link: Option<String>,
+}
+
+/// What comes from a process.
+enum Heard {
+    Event(PeerEvent),
+    /// A line that is no event: something went wrong in it.
+    Complaint(String),
+    /// It has closed its output.
+    Silent,
+}
+
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    peer: Option<(PeerId, SocketAddr)>,
+    ending: Option<EndingKind>,
+    complaints: Vec<String>,
+    status: Option<ExitStatus>,
+}
+
+/// How often it is looked whether somebody wants to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Trains with processes on this machine until all is done, or until Ctrl-C.
+pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board) -> anyhow::Result<ExitCode> {
+    let interrupt = Interrupt::listen()?;
+    let mut swarm = LocalSwarm::start(run, settings)?;
+    let result = swarm.watch(&mut board, &interrupt);
+    board.finish();
+    if result.is_err() {
+        swarm.kill();
+    }
+    let ending = result.and_then(|()| swarm.ending());
+    let (epoch, step) = swarm.place;
+    let failure = ending.as_ref().err().map(crate::explain);
+    let reason = match (&failure, &ending) {
+        (Some(failure), _) => Reason::Failed(failure),
+        (None, Ok(EndingKind::Finished)) => Reason::Finished,
+        (None, _) => Reason::Interrupted,
+    };
+    let peak_rss_bytes = swarm.peak_rss_bytes.or(peak_rss_bytes());
+    let seconds = board.seconds();
+    let told = board.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes });
+    ending?;
+    told?;
+    let path = run.path().display();
+    if reason == Reason::Interrupted {
+        board.tell(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
+    board.say(&format!("Test it again with: nettorrent eval {path}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+struct LocalSwarm {
+    processes: Vec<Process>,
+    heard: Receiver<(usize, Heard)>,
+    /// Epoch and step of the foremost that ended.
+    place: (u64, u64),
+    peak_rss_bytes: Option<u64>,
+    has_begun: bool,
+    is_stopping: bool,
+}
+
+impl LocalSwarm {
+    fn start(run: &RunFolder, settings: &LocalSettings) -> anyhow::Result<Self> {
+        let ticket = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
+        let (sender, heard) = channel();
+        let mut swarm = Self {
+            processes: Vec::new(),
+            heard,
+            place: (0, 0),
+            peak_rss_bytes: None,
+            has_begun: false,
+            is_stopping: false,
+        };
+        for seat in 0..settings.n_peers {
+            let orders = Orders {
+                run: std::path::absolute(run.path())?,
+                ticket: ticket.clone(),
+                seat: seat as u32,
+                n_peers: settings.n_peers,
+                checkpoint: settings.checkpoint.clone(),
+                encryption: settings.encryption,
+                link: settings.link.clone(),
+            };
+            match Process::start(seat, &orders, &sender) {
+                Ok(process) => swarm.processes.push(process),
+                Err(error) => {
+                    swarm.kill();
+                    return Err(error.context(format!("cannot start peer {seat}")));
+                }
+            }
+        }
+        Ok(swarm)
+    }
+
+    /// Takes in what is told until all processes have ended.
+    fn watch(&mut self, board: &mut Board, interrupt: &Interrupt) -> anyhow::Result<()> {
+        while self.processes.iter().any(|process| process.status.is_none()) {
+            if interrupt.is_set() && !self.is_stopping {
+                self.is_stopping = true;
+                self.processes.iter_mut().for_each(|process| process.order(&Order::Leave));
+            }
+            match self.heard.recv_timeout(LOOK_EVERY) {
+                Ok((k, heard)) => self.on_heard(k, heard, board)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_heard(&mut self, k: usize, heard: Heard, board: &mut Board) -> anyhow::Result<()> {
+        match heard {
+            Heard::Event(event) => {
+                match &event {
+                    PeerEvent::Listening { peer, address } => {
+                        self.processes[k].peer = Some((*peer, *address));
+                        let pid = self.processes[k].child.id();
+                        board.write(&Event::Peer { peer: *peer, address: *address, pid })?;
+                        self.begin_if_all_listen();
+                    }
+                    PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
+                        self.processes[k].ending = Some(ending.clone());
+                        self.place = self.place.max((*epoch, *step));
+                        self.peak_rss_bytes = self.peak_rss_bytes.max(*peak_rss_bytes);
+                    }
+                    _ => {}
+                }
+                board.on_event(&event)
+            }
+            Heard::Complaint(line) => {
+                board.tell(&format!("peer {k}: {line}"));
+                self.processes[k].complaints.push(line);
+                Ok(())
+            }
+            Heard::Silent => self.on_end(k, board),
+        }
+    }
+
+    fn begin_if_all_listen(&mut self) {
+        let members: Option<Vec<_>> = self.processes.iter().map(|process| process.peer).collect();
+        if let Some(members) = members {
+            self.has_begun = true;
+            self.processes.iter_mut().for_each(|process| process.order(&Order::Begin { members: members.clone() }));
+        }
+    }
+
+    fn on_end(&mut self, k: usize, board: &Board) -> anyhow::Result<()> {
+        let process = &mut self.processes[k];
+        let status = process.child.wait().context("cannot learn how a peer ended")?;
+        process.status = Some(status);
+        if process.ending.is_none() {
+            let what = process.complaints.last().cloned().unwrap_or_else(|| status.to_string());
+            if !self.has_begun {
+                bail!("peer {k} could not start: {}", what.trim_start_matches("error: "));
+            }
+            board.tell(&format!("peer {k} is gone ({status}); the others go on without it"));
+        }
+        Ok(())
+    }
+
+    /// How the whole ended: as the best of its peers did.
+    fn ending(&self) -> anyhow::Result<EndingKind> {
+        let mut endings = self.processes.iter().filter_map(|process| process.ending.as_ref());
+        if endings.clone().any(|ending| *ending == EndingKind::Finished) {
+            return Ok(EndingKind::Finished);
+        }
+        if self.is_stopping && endings.clone().any(|ending| *ending == EndingKind::Left) {
+            return Ok(EndingKind::Left);
+        }
+        let failure = endings.find_map(|ending| match ending {
+            EndingKind::Failed(problem) => Some(problem.clone()),
+            EndingKind::Finished | EndingKind::Left => None,
+        });
+        let complaint = self.processes.iter().find_map(|process| process.complaints.last());
+        let failure = failure.or(complaint.map(|line| line.trim_start_matches("error: ").to_owned()));
+        bail!("{}", failure.unwrap_or_else(|| "all peers are gone".into()))
+    }
+
+    /// Ends all processes at once.
+    fn kill(&mut self) {
+        for process in &mut self.processes {
+            // It may have ended by itself.
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+impl Drop for LocalSwarm {
+    fn drop(&mut self) {
+        if self.processes.iter().any(|process| process.status.is_none()) {
+            self.kill();
+        }
+    }
+}
+
+impl Process {
+    fn start(seat: usize, orders: &Orders, heard: &Sender<(usize, Heard)>) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+        command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C goes to all processes of a terminal; these are to hear of it from us, in order.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn()?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else { bail!("it has no pipes") };
+        listen(seat, stderr, heard.clone(), Heard::Complaint, None)?;
+        let event = |line: String| match serde_json::from_str(&line) {
+            Ok(event) => Heard::Event(event),
+            Err(_) => Heard::Complaint(line),
+        };
+        listen(seat, stdout, heard.clone(), event, Some(Heard::Silent))?;
+        let mut process = Self { child, orders: stdin, peer: None, ending: None, complaints: Vec::new(), status: None };
+        process.order(orders);
+        Ok(process)
+    }
+
+    /// Tells the process something. One that is gone hears nothing, which is noticed elsewhere.
+    fn order(&mut self, order: &impl Serialize) {
+        let mut line = serde_json::to_string(order).expect("orders are plain data");
+        line.push('\n');
+        let _ = self.orders.write_all(line.as_bytes());
+    }
+}
+
+/// Hands on what a process says, line by line, on a thread of its own.
+fn listen(
+    seat: usize,
+    source: impl Read + Send + 'static,
+    heard: Sender<(usize, Heard)>,
+    understand: impl Fn(String) -> Heard + Send + 'static,
+    at_the_end: Option<Heard>,
+) -> std::io::Result<()> {
+    thread::Builder::new().name(format!("peer {seat}")).spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            if heard.send((seat, understand(line))).is_err() {
+                return;
+            }
+        }
+        if let Some(end) = at_the_end {
+            let _ = heard.send((seat, end));
+        }
+    })?;
+    Ok(())
+}

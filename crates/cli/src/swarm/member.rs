@@ -1,0 +1,204 @@
+//! One process's part in a swarm: it takes part until the end, and tells how it goes.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use nettorrent_net::endpoint::{Arrival, Endpoint};
+use nettorrent_net::membership::{Config, Member};
+use nettorrent_net::node::{Command, Ending, Node, NodeSettings, Report};
+use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::{Peer, PeerId, Phase, State};
+use tokio::sync::mpsc;
+
+use super::keeper::Keeper;
+use super::material::Material;
+use super::messages::{EndingKind, PeerEvent, Progress};
+use crate::memory::peak_rss_bytes;
+
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+
+/// Whose checkpoints are kept where.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The peers have one folder: the first of those who are there writes.
+    IfFirst,
+    /// The folder is this peer's own.
+    Always,
+}
+
+/// What a part in a swarm needs.
+pub(crate) struct Part<'a> {
+    pub material: &'a Material,
+    pub state: State,
+    pub keeper: Keeper,
+    pub keep: Keep,
+    pub wait_for: usize,
+    pub address: SocketAddr,
+    pub introducers: Vec<(PeerId, SocketAddr)>,
+}
+
+impl Part<'_> {
+    /// Trains with the others until all is done or somebody says `leave`.
+    pub(crate) async fn take(
+        self,
+        (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
+        commands: mpsc::Receiver<Command>,
+        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
+    ) -> anyhow::Result<EndingKind> {
+        let Self { material, state, keeper, keep, wait_for, address, introducers } = self;
+        let id = endpoint.identity().peer;
+        let peer = Peer::new(id, material.setup.clone(), state);
+        let deadline = material.job.swarm.deadline();
+        let settings = NodeSettings {
+            package: material.package.clone(),
+            membership: Config { deadline, wait_for },
+            address,
+            threads: material.job.threads,
+            host: host_name(),
+        };
+        let mut node = Node::new((endpoint, arrivals), material.setup.clone(), peer, settings)?;
+        let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
+        let mut reporter = Reporter::new(id, material, &keeper, keep);
+        let mut problem = None;
+        let ending = node
+            .run(introducers, commands, |report, peer| {
+                let result = reporter.on_report(&report, peer, tell);
+                problem = problem.take().or(result.err());
+            })
+            .await;
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        let peer = node.peer();
+        if keep == Keep::Always || peer.view().rank(id) == Some(0) {
+            keeper.keep(peer.state());
+        }
+        for kept in keeper.finish()? {
+            let kept = kept?;
+            tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
+        }
+        let ending = match ending {
+            Ending::Finished => EndingKind::Finished,
+            Ending::Left => EndingKind::Left,
+            Ending::Failed(problem) => EndingKind::Failed(problem),
+        };
+        let (epoch, step) = (peer.place().ledger.epoch, peer.place().step);
+        let peak_rss_bytes = peak_rss_bytes();
+        tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, step, peak_rss_bytes })?;
+        Ok(ending)
+    }
+}
+
+/// Turns what a node reports into events, and has checkpoints written.
+struct Reporter<'a> {
+    id: PeerId,
+    material: &'a Material,
+    keeper: &'a Keeper,
+    keep: Keep,
+    sums: Progress,
+    told: Instant,
+    epoch_kept: u64,
+}
+
+impl<'a> Reporter<'a> {
+    fn new(id: PeerId, material: &'a Material, keeper: &'a Keeper, keep: Keep) -> Self {
+        Self { id, material, keeper, keep, sums: Progress::nothing(id), told: Instant::now(), epoch_kept: 0 }
+    }
+
+    fn on_report(
+        &mut self,
+        report: &Report<'_>,
+        peer: &Peer,
+        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        match report {
+            Report::Record(Record { event: Event::Round { .. }, .. }) | Report::Tick => {}
+            Report::Record(record) => tell(PeerEvent::Record((*record).clone()))?,
+            Report::Note(note) => tell(PeerEvent::Note { peer: self.id, text: note.to_string() })?,
+            Report::Refused(text) => tell(PeerEvent::Note { peer: self.id, text: text.clone() })?,
+        }
+        if let Report::Record(record) = report {
+            self.sums.add(&record.event);
+            self.keep_epoch(peer);
+        }
+        for kept in self.keeper.news() {
+            let kept = kept?;
+            tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
+        }
+        let elapsed = self.told.elapsed();
+        if elapsed < TELL_EVERY {
+            return Ok(());
+        }
+        self.told = Instant::now();
+        let status = peer.status();
+        let sums = std::mem::replace(&mut self.sums, Progress::nothing(self.id));
+        tell(PeerEvent::Progress(Progress {
+            epoch: status.epoch,
+            round: status.round,
+            n_samples_all: peer.place().standing.n_samples,
+            elapsed_s: elapsed.as_secs_f64(),
+            phase: status.phase,
+            waits_for: status.waits_for,
+            ..sums
+        }))
+    }
+
+    /// Has an epoch's end written, if this peer is the one to write it.
+    fn keep_epoch(&mut self, peer: &Peer) {
+        let epoch = peer.place().ledger.epoch;
+        if epoch <= self.epoch_kept {
+            return;
+        }
+        self.epoch_kept = epoch;
+        let every = self.material.job.checkpoint.every;
+        let is_due = every > 0 && epoch.is_multiple_of(every);
+        if is_due && (self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)) {
+            self.keeper.keep(peer.state());
+        }
+    }
+}
+
+impl Progress {
+    fn nothing(peer: PeerId) -> Self {
+        Self {
+            peer,
+            epoch: 0,
+            round: 0,
+            n_samples_all: 0,
+            n_samples: 0,
+            loss_sum: 0.0,
+            n_correct: 0,
+            lr: 0.0,
+            compute_s: 0.0,
+            wait_s: 0.0,
+            sent_bytes: 0,
+            received_bytes: 0,
+            elapsed_s: 0.0,
+            phase: Phase::Agreeing,
+            waits_for: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, event: &Event) {
+        let Event::Round { n_samples, loss, n_correct, lr, compute_s, wait_s, sent_bytes, received_bytes, .. } = event
+        else {
+            return;
+        };
+        self.n_samples += n_samples;
+        self.loss_sum += loss * *n_samples as f64;
+        self.n_correct += n_correct;
+        self.lr = *lr;
+        self.compute_s += compute_s;
+        self.wait_s += wait_s;
+        self.sent_bytes += sent_bytes;
+        self.received_bytes += received_bytes;
+    }
+}
+
+/// What this machine is called.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = name.or_else(|| std::env::var("HOSTNAME").ok()).or_else(|| std::env::var("COMPUTERNAME").ok());
+    name.map_or_else(|| "a machine".to_owned(), |name| name.trim().to_owned())
+}

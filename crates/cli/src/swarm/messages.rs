@@ -1,0 +1,88 @@
+//! What the processes of a local swarm tell each other: lines of JSON, the one's standard output and the other's input.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use nettorrent_swarm::record::Record;
+use nettorrent_swarm::{PeerId, Phase};
+use serde::{Deserialize, Serialize};
+
+/// What a peer is told first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    /// The run's folder, with the job and the model.
+    pub run: PathBuf,
+    /// The swarm's secret. It comes this way because others can see a process's arguments.
+    pub ticket: String,
+    pub seat: u32,
+    /// How many peers there are at the beginning.
+    pub n_peers: usize,
+    /// What to go on from: a checkpoint of the run.
+    pub checkpoint: Option<PathBuf>,
+    pub encryption: bool,
+    /// How slow the network is to be.
+    pub link: Option<String>,
+}
+
+/// What a peer is told after that.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "kebab-case")]
+pub(crate) enum Order {
+    /// Who is there; go.
+    Begin { members: Vec<(PeerId, SocketAddr)> },
+    /// Leave the others and end.
+    Leave,
+}
+
+/// What a peer tells.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum PeerEvent {
+    /// It can be reached there.
+    Listening { peer: PeerId, address: SocketAddr },
+    /// How it goes, a few times in a second.
+    Progress(Progress),
+    /// Something that does not happen often.
+    Record(Record),
+    /// Somebody came, went, was given up or not let in.
+    Note { peer: PeerId, text: String },
+    /// A checkpoint is whole on the disk.
+    Checkpoint { path: PathBuf, epoch: u64, step: u64 },
+    /// Its last words.
+    Ended { peer: PeerId, ending: EndingKind, epoch: u64, step: u64, peak_rss_bytes: Option<u64> },
+}
+
+/// How a peer ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EndingKind {
+    Finished,
+    Left,
+    Failed(String),
+}
+
+/// What a peer did since it last told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    pub peer: PeerId,
+    /// The epoch that it is in, counted from 0.
+    pub epoch: u64,
+    pub round: u32,
+    /// Samples that all peers have trained since the beginning.
+    pub n_samples_all: u64,
+    /// This peer's samples, their losses added up, and how many were right.
+    pub n_samples: u64,
+    pub loss_sum: f64,
+    pub n_correct: u64,
+    pub lr: f32,
+    /// Seconds of computing and of waiting for others.
+    pub compute_s: f64,
+    pub wait_s: f64,
+    /// Bytes of bodies, both ways.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// The time that this is about, in seconds.
+    pub elapsed_s: f64,
+    pub phase: Phase,
+    pub waits_for: Vec<PeerId>,
+}

@@ -1,0 +1,185 @@
+//! A peer that trains with others on other machines, with one terminal of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use clap::Args;
+use nettorrent_engine::task::Task;
+use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+use nettorrent_net::handshake::{Encryption, Terms};
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::node::Command;
+use nettorrent_net::{discovery, fingerprint};
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::{PeerId, State};
+use tokio::sync::mpsc;
+
+use super::board::Board;
+use super::keeper::Keeper;
+use super::material::Material;
+use super::member::{Keep, Part};
+use super::messages::{EndingKind, PeerEvent};
+use crate::events::{Event, EventLog, Reason};
+use crate::interrupt::{self, Interrupt};
+use crate::memory::peak_rss_bytes;
+use crate::progress::clock;
+use crate::run_folder::RunFolder;
+
+/// How a peer is on the network.
+#[derive(Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct NetworkArguments {
+    /// Where to listen [default: all addresses, any free port].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// The address at which others reach this machine, if it is not one of its own (behind a router that forwards).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub address: Option<SocketAddr>,
+    /// Let peers of this swarm on the same local network find this one, and look for them, by mDNS.
+    #[arg(long)]
+    pub discover: bool,
+    /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
+    #[arg(long, value_name = "RATE/DELAY")]
+    pub link: Option<Shape>,
+    /// Do not encrypt. All peers of a swarm have to say so; the secret is still asked for.
+    #[arg(long)]
+    pub plain: bool,
+    /// Print events as lines of JSON instead of a progress display.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl NetworkArguments {
+    fn encryption(&self) -> Encryption {
+        if self.plain { Encryption::Off } else { Encryption::On }
+    }
+
+    /// On what terms to speak to others.
+    pub(crate) fn terms(&self, identity: Identity, purpose: Purpose) -> Terms {
+        Terms { encryption: self.encryption(), ..Terms::new(identity, purpose) }
+    }
+
+    /// Listens for peers of this job.
+    pub(crate) async fn bind(
+        &self,
+        identity: Identity,
+        material: &Material,
+    ) -> anyhow::Result<(Endpoint, mpsc::Receiver<Arrival>)> {
+        let job = fingerprint::of_job(&material.package);
+        let settings = Settings {
+            listen: self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()),
+            encryption: self.encryption(),
+            shape: self.link,
+            limits: material.limits(),
+            ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
+        };
+        Ok(Endpoint::bind(settings).await?)
+    }
+
+    /// Where others reach this peer, best first.
+    pub(crate) fn addresses(&self, endpoint: &Endpoint) -> Vec<SocketAddr> {
+        self.address.map_or_else(|| endpoint.addresses(), |address| vec![address])
+    }
+}
+
+/// What a peer begins with.
+pub(crate) struct Beginning<'a> {
+    pub material: &'a Material,
+    pub state: State,
+    pub run: RunFolder,
+    pub events: EventLog,
+    pub wait_for: usize,
+    pub members: Vec<(PeerId, SocketAddr)>,
+}
+
+/// Trains with the others until all is done, or until Ctrl-C, which leaves them.
+pub(crate) async fn train(
+    beginning: Beginning<'_>,
+    (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
+    address: SocketAddr,
+    arguments: &NetworkArguments,
+) -> anyhow::Result<ExitCode> {
+    let Beginning { material, state, run, events, wait_for, members } = beginning;
+    let (leave, commands) = mpsc::channel(1);
+    Interrupt::listen_and(move || {
+        // If it does not listen any more, it is ending anyway.
+        let _ = leave.try_send(Command::Leave);
+    })?;
+    let _announcement = arguments
+        .discover
+        .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
+        .transpose()?;
+    let mut board = Board::new(events, material.job.epochs, material.learning.labels().len());
+    announce(&mut board, material, &run, state.place.step)?;
+    let path = run.path().to_owned();
+    let part = Part {
+        material,
+        state,
+        keeper: Keeper::start(run, material)?,
+        keep: Keep::Always,
+        wait_for,
+        address,
+        introducers: members,
+    };
+    let (mut place, mut peak) = ((0, 0), None);
+    let ending = part
+        .take((endpoint, arrivals), commands, &mut |event| {
+            if let PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } = &event {
+                (place, peak) = ((*epoch, *step), *peak_rss_bytes);
+            }
+            board.on_event(&event)
+        })
+        .await;
+    board.finish();
+    let ((epoch, step), seconds) = (place, board.seconds());
+    let failure = match &ending {
+        Err(error) => Some(crate::explain(error)),
+        Ok(EndingKind::Failed(problem)) => Some(problem.clone()),
+        Ok(EndingKind::Finished | EndingKind::Left) => None,
+    };
+    let reason = match (&failure, &ending) {
+        (Some(failure), _) => Reason::Failed(failure),
+        (None, Ok(EndingKind::Finished)) => Reason::Finished,
+        (None, _) => Reason::Interrupted,
+    };
+    let peak_rss_bytes = peak.or_else(peak_rss_bytes);
+    board.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes })?;
+    if let Some(failure) = &failure {
+        anyhow::bail!("{failure}");
+    }
+    let path = path.display();
+    if reason == Reason::Interrupted {
+        board.tell(&format!(
+            "Left at step {step}; the others go on. What was learnt so far is in {path}; begin again from it with: \
+             nettorrent start --resume {path}"
+        ));
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
+    board.say(&format!("Test it again with: nettorrent eval {path}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(board: &mut Board, material: &Material, run: &RunFolder, step: u64) -> anyhow::Result<()> {
+    let Material { job, learning, .. } = material;
+    board.say(&format!(
+        "{} with {} parameters by {}; the run is in {}",
+        job.model,
+        indicatif::HumanCount(learning.n_params() as u64),
+        job.swarm.strategy,
+        run.path().display()
+    ));
+    board.write(&Event::Start {
+        run: run.path(),
+        model: &job.model,
+        n_params: learning.n_params(),
+        n_train: learning.labels().len(),
+        n_test: learning.n_test(),
+        threads: job.threads,
+        seed: job.seed,
+        epoch: 0,
+        step,
+        version: env!("CARGO_PKG_VERSION"),
+    })
+}

@@ -1,0 +1,221 @@
+//! Swarms of real processes: on this machine by one command, and by ticket as on several machines.
+
+use serde_json::Value;
+
+use crate::program::{Place, Running, signal};
+
+/// The event's kind.
+fn is(event: &Value, kind: &str) -> bool {
+    event["event"] == kind
+}
+
+fn seat(peer: &Value) -> u64 {
+    peer.as_u64().expect("a peer's name") >> 40
+}
+
+/// Runs a swarm to its end; its events.
+fn train(place: &Place, arguments: &[&str]) -> Vec<Value> {
+    let all: Vec<&str> = ["train", "--json", "--run", "run"].into_iter().chain(arguments.iter().copied()).collect();
+    place.succeed(&all).json()
+}
+
+fn last_accuracy(events: &[Value]) -> f64 {
+    let last = events.iter().rfind(|event| is(event, "epoch"));
+    last.expect("an epoch")["test_accuracy"].as_f64().expect("a number")
+}
+
+#[test]
+fn every_strategy_learns_over_sockets() {
+    let place = Place::new();
+    let list = place.succeed(&["strategies", "--json"]);
+    let list: Value = serde_json::from_str(&list.stdout).expect("JSON");
+    for strategy in list.as_array().expect("a list") {
+        let name = strategy["name"].as_str().expect("a name");
+        let place = Place::new();
+        let events = train(&place, &["--peers", "3", "--epochs", "5", "--strategy", name, "--threads", "1"]);
+        let accuracy = last_accuracy(&events);
+        assert!(accuracy > 0.85, "{name}: {accuracy}");
+        assert_eq!(events.iter().filter(|event| is(event, "epoch")).count(), 5, "{name}");
+        let stop = events.last().expect("an end");
+        assert!(is(stop, "stop") && stop["reason"] == "finished", "{name}: {stop}");
+        // What was learnt is an ordinary run.
+        let eval = place.succeed(&["eval", "run", "--json"]).json();
+        assert!((eval[0]["accuracy"].as_f64().expect("a number") - accuracy).abs() < 1e-9, "{name}: {eval:?}");
+    }
+}
+
+/// Trains with four processes and does something to one of them when the second epoch is done.
+fn disturbed(signals: &[&str], victim: u64) -> Vec<Value> {
+    let place = Place::new();
+    let settings = ["--peers", "4", "--epochs", "30", "--threads", "1", "--set", "swarm.deadline=1"];
+    let all: Vec<&str> = ["train", "--json", "--run", "run"].into_iter().chain(settings).collect();
+    let mut running = place.start(&all);
+    let mut events = Vec::new();
+    let mut pid = None;
+    let mut wait = |running: &mut Running, is_wanted: &dyn Fn(&Value) -> bool| loop {
+        let event: Value = serde_json::from_str(&running.wait_for_line(|_| true)).expect("JSON");
+        if is(&event, "peer") && seat(&event["peer"]) == victim {
+            pid = event["pid"].as_u64();
+        }
+        let is_there = is_wanted(&event);
+        events.push(event);
+        if is_there {
+            break pid;
+        }
+    };
+    let pid = wait(&mut running, &|event| is(event, "epoch") && event["epoch"] == 2).expect("the victim's process");
+    assert!(signal(pid as u32, &signals[..1]));
+    // The others agree on a view without it.
+    let without = |event: &Value| {
+        let members = event["members"].as_array();
+        is(event, "view") && members.is_some_and(|m| m.len() == 3 && m.iter().all(|peer| seat(peer) != victim))
+    };
+    wait(&mut running, &without);
+    for &name in &signals[1..] {
+        assert!(signal(pid as u32, &[name]));
+        // And it comes back.
+        wait(&mut running, &|event| is(event, "view") && event["members"].as_array().is_some_and(|m| m.len() == 4));
+    }
+    wait(&mut running, &|event| is(event, "stop"));
+    events
+}
+
+#[test]
+fn a_killed_peer_is_done_without() {
+    for victim in [0, 2] {
+        let events = disturbed(&["KILL"], victim);
+        assert_eq!(events.last().expect("an end")["reason"], "finished");
+        assert!(last_accuracy(&events) > 0.95);
+    }
+}
+
+#[test]
+fn a_hung_peer_is_given_up_and_comes_back() {
+    let events = disturbed(&["STOP", "CONT"], 1);
+    assert_eq!(events.last().expect("an end")["reason"], "finished");
+    assert!(last_accuracy(&events) > 0.95);
+}
+
+#[test]
+fn ctrl_c_loses_nothing_and_the_run_goes_on_with_another_number_of_peers() {
+    let place = Place::new();
+    let mut running = place.start(&["train", "--peers", "3", "--epochs", "200", "--run", "run", "--json"]);
+    running.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":2"#));
+    running.signal(&["INT"]);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("nettorrent resume"), "{}", outcome.stderr);
+    let events = place.succeed(&["resume", "run", "--peers", "2", "--epochs", "5", "--json"]).json();
+    let epochs: Vec<u64> =
+        events.iter().filter(|event| is(event, "epoch")).filter_map(|event| event["epoch"].as_u64()).collect();
+    assert_eq!(epochs.last(), Some(&5), "{events:?}");
+    assert!(epochs[0] >= 3, "what was done is not done again: {epochs:?}");
+}
+
+#[test]
+fn gradients_of_four_peers_are_those_of_one_with_four_times_the_batch() {
+    // Without dropout, whose masks differ; and with all samples in each step, so that both see the same.
+    let losses = |arguments: &[&str]| -> Vec<f64> {
+        let settings = ["--model", "mlp:32", "--epochs", "30", "--threads", "1"];
+        let all: Vec<&str> = settings.into_iter().chain(arguments.iter().copied()).collect();
+        let events = train(&Place::new(), &all);
+        events.iter().filter(|event| is(event, "epoch")).filter_map(|event| event["test_loss"].as_f64()).collect()
+    };
+    let four = losses(&["--peers", "4", "--set", "batch=1000"]);
+    let one = losses(&["--set", "batch=4000"]);
+    assert_eq!((four.len(), one.len()), (30, 30));
+    assert!(one[29] < one[0] - 0.1, "it learns: {one:?}");
+    for (four, one) in four.iter().zip(&one) {
+        assert!((four - one).abs() < 1e-5 * one, "{four} and {one}");
+    }
+}
+
+/// Starts a swarm that waits for peers; the process and its ticket.
+fn start(place: &Place, arguments: &[&str]) -> (Running, String) {
+    let all: Vec<&str> = ["start", "--json", "--run", "run"].into_iter().chain(arguments.iter().copied()).collect();
+    let mut running = place.start(&all);
+    let line = running.wait_for_line(|line| line.contains(r#""event":"ticket""#));
+    let event: Value = serde_json::from_str(&line).expect("JSON");
+    (running, event["ticket"].as_str().expect("a ticket").to_owned())
+}
+
+#[test]
+fn peers_join_by_ticket_and_all_end_with_the_same_model() {
+    let (first, second) = (Place::new(), Place::new());
+    let listen = ["--listen", "127.0.0.1:0", "--epochs", "6", "--threads", "1"];
+    let (mut starter, ticket) = start(&first, &listen);
+    let mut joiner = second.start(&["join", &ticket, "--json", "--run", "run", "--threads", "1"]);
+    starter.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":1"#));
+    let status = first.succeed(&["status", &ticket, "--json"]);
+    let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
+    assert_eq!(status.as_array().expect("a list").len(), 2, "{status}");
+    starter.wait_for_line(|line| line.contains(r#""reason":"finished""#));
+    joiner.wait_for_line(|line| line.contains(r#""reason":"finished""#));
+    let accuracy = |place: &Place| place.succeed(&["eval", "run", "--json"]).json()[0]["loss"].clone();
+    assert_eq!(accuracy(&first), accuracy(&second));
+}
+
+#[test]
+fn who_has_another_ticket_is_refused_in_clear_words_on_both_sides() {
+    let (first, second, third) = (Place::new(), Place::new(), Place::new());
+    let (mut starter, ticket) = start(&first, &["--listen", "127.0.0.1:0"]);
+    let (_other, other_ticket) = start(&second, &["--listen", "127.0.0.1:0"]);
+    // The address of the first swarm with the secret of the second.
+    let mixed = mix(&ticket, &other_ticket);
+    let said = third.fail(&["join", &mixed, "--run", "run"]);
+    assert!(said.contains("secret") && said.contains("ticket"), "{said}");
+    let noted = starter.wait_for_line(|line| line.contains("was not let in"));
+    assert!(noted.contains("secret"), "{noted}");
+    let damaged = &ticket[..ticket.len() - 3];
+    let said = third.run(&["join", damaged]).stderr;
+    assert!(said.contains("ticket"), "{said}");
+}
+
+/// One ticket's addresses with another's secret.
+pub(crate) fn mix(addresses: &str, secret: &str) -> String {
+    use nettorrent_net::ticket::Ticket;
+    let (addresses, secret): (Ticket, Ticket) =
+        (addresses.parse().expect("a ticket"), secret.parse().expect("a ticket"));
+    Ticket { secret: secret.secret, addresses: addresses.addresses }.to_string()
+}
+
+#[test]
+fn a_swarm_of_one_goes_on_from_its_checkpoint() {
+    let place = Place::new();
+    let (mut starter, _) = start(&place, &["--listen", "127.0.0.1:0", "--wait-for", "1", "--epochs", "100"]);
+    starter.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":2"#));
+    starter.signal(&["INT"]);
+    assert_eq!(starter.finish().code, Some(130));
+    let again = ["start", "--resume", "run", "--epochs", "4", "--wait-for", "1", "--listen", "127.0.0.1:0", "--json"];
+    let events = place.succeed(&again).json();
+    let epochs: Vec<u64> =
+        events.iter().filter(|event| is(event, "epoch")).filter_map(|event| event["epoch"].as_u64()).collect();
+    assert!(epochs.last() == Some(&4) && epochs[0] >= 3, "{epochs:?}");
+}
+
+#[test]
+fn a_simulation_of_many_peers_is_the_same_twice() {
+    let place = Place::new();
+    let arguments =
+        ["simulate", "--peers", "40", "--epochs", "1", "--link", "100mbit/20ms", "--json", "--threads", "2"];
+    let records = |outcome: &str| -> Vec<String> {
+        outcome.lines().filter(|line| !line.contains("took_s")).map(str::to_owned).collect()
+    };
+    let once = records(&place.succeed(&arguments).stdout);
+    assert!(once.len() > 40);
+    assert_eq!(once, records(&place.succeed(&arguments).stdout));
+}
+
+#[test]
+fn wrong_words_are_answered_with_what_would_be_right() {
+    let place = Place::new();
+    let said = place.fail(&["train", "--peers", "2", "--strategy", "ring-allreduce"]);
+    assert!(said.contains("did you mean `ring-all-reduce`?"), "{said}");
+    let said = place.fail(&["train", "--peers", "2", "--set", "swarm.options.frm=naive"]);
+    assert!(said.contains("did you mean `form`?"), "{said}");
+    let said = place.run(&["train", "--peers", "2", "--link", "fast"]).stderr;
+    assert!(said.contains("100mbit"), "{said}");
+    let said = place.fail(&["train", "--peers", "20", "--set", "swarm.split=class"]);
+    assert!(said.contains("class"), "{said}");
+    assert!(!place.path("runs").exists(), "nothing was begun");
+}
