@@ -233,7 +233,7 @@ fn run_swarm(
 ) -> anyhow::Result<ExitCode> {
     let Material { job, learning, .. } = material;
     let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
-    let mut board = Board::new(events, job.epochs, n_train);
+    let mut board = Board::new(events, job.epochs, n_train).hiding_routine();
     board.say(&format!(
         "{} with {} parameters on {} samples, {} peers by {}, {} thread{} each; the run is in {}",
         job.model,

@@ -23,6 +23,8 @@ pub(crate) struct Board {
     whole: ProgressBar,
     peers: BTreeMap<PeerId, ProgressBar>,
     quiet: bool,
+    /// Whether comings and goings are only written down: where all processes are one command's, they are no news.
+    hides_routine: bool,
     events: EventLog,
     epochs: u64,
     n_train: usize,
@@ -67,7 +69,26 @@ impl Board {
         };
         let (began, written) = (Instant::now(), Instant::now());
         let (peers, speed) = (BTreeMap::new(), nettorrent_net::speed::Speed::default());
-        Self { bars, whole, peers, quiet, events, epochs, n_train, began, written, epoch, told: 0, speed }
+        Self {
+            bars,
+            whole,
+            peers,
+            quiet,
+            hides_routine: false,
+            events,
+            epochs,
+            n_train,
+            began,
+            written,
+            epoch,
+            told: 0,
+            speed,
+        }
+    }
+
+    /// The same board, which does not show who comes and goes as expected.
+    pub(crate) fn hiding_routine(self) -> Self {
+        Self { hides_routine: true, ..self }
     }
 
     /// Prints a line above the bars.
@@ -107,8 +128,10 @@ impl Board {
             PeerEvent::Listening { .. } | PeerEvent::Ended { .. } => Ok(()),
             PeerEvent::Progress(progress) => self.on_progress(progress),
             PeerEvent::Record(record) => self.on_record(record),
-            PeerEvent::Note { peer, text } => {
-                self.say(&format!("{peer}: {text}"));
+            PeerEvent::Note { peer, text, is_routine } => {
+                if !(*is_routine && self.hides_routine) {
+                    self.say(&format!("{peer}: {text}"));
+                }
                 self.write(&Event::Note { peer: *peer, text })
             }
             PeerEvent::Checkpoint { path, epoch, step } => {

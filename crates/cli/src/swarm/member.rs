@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nettorrent_net::endpoint::{Arrival, Endpoint};
-use nettorrent_net::membership::{Config, Member};
+use nettorrent_net::membership::{Config, Member, Note};
 use nettorrent_net::node::{Command, Ending, Node, NodeSettings, Report};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Phase, State};
@@ -115,8 +115,13 @@ impl<'a> Reporter<'a> {
         match report {
             Report::Record(Record { event: Event::Round { .. }, .. }) | Report::Tick => {}
             Report::Record(record) => tell(PeerEvent::Record((*record).clone()))?,
-            Report::Note(note) => tell(PeerEvent::Note { peer: self.id, text: note.to_string() })?,
-            Report::Refused(text) => tell(PeerEvent::Note { peer: self.id, text: text.clone() })?,
+            Report::Note(note) => {
+                let is_routine = matches!(note, Note::Joined(_) | Note::Left(_));
+                tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine })?;
+            }
+            Report::Refused(text) => {
+                tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
+            }
         }
         if let Report::Record(record) = report {
             self.sums.add(&record.event);

@@ -45,7 +45,7 @@ pub(crate) enum PeerEvent {
     /// Something that does not happen often.
     Record(Record),
     /// Somebody came, went, was given up or not let in.
-    Note { peer: PeerId, text: String },
+    Note { peer: PeerId, text: String, is_routine: bool },
     /// A checkpoint is whole on the disk.
     Checkpoint { path: PathBuf, epoch: u64, step: u64 },
     /// Its last words.
