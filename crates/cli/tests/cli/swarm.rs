@@ -44,6 +44,27 @@ fn every_strategy_learns_over_sockets() {
     }
 }
 
+#[test]
+fn the_simulator_and_sockets_give_the_same_bits() {
+    let place = Place::new();
+    let list: Value = serde_json::from_str(&place.succeed(&["strategies", "--json"]).stdout).expect("JSON");
+    for strategy in list.as_array().expect("a list") {
+        let name = strategy["name"].as_str().expect("a name");
+        let settings = ["--peers", "3", "--epochs", "2", "--threads", "1", "--strategy", name];
+        // Losses are printed with all their digits, and the least difference in a parameter changes them.
+        let losses = |events: &[Value]| -> Vec<(String, String)> {
+            let mut epochs: Vec<&Value> = events.iter().filter(|event| is(event, "epoch")).collect();
+            epochs.dedup_by_key(|event| event["epoch"].as_u64());
+            epochs.iter().map(|event| (event["train_loss"].to_string(), event["test_loss"].to_string())).collect()
+        };
+        let real = losses(&train(&Place::new(), &settings));
+        let all: Vec<&str> = ["simulate", "--json"].into_iter().chain(settings).collect();
+        let simulated = losses(&place.succeed(&all).json());
+        assert_eq!(real.len(), 2, "{name}");
+        assert_eq!(real, simulated, "{name}");
+    }
+}
+
 /// Trains with four processes and does something to one of them when the second epoch is done.
 fn disturbed(signals: &[&str], victim: u64) -> Vec<Value> {
     let place = Place::new();
