@@ -222,12 +222,15 @@ impl Node {
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
         let result = self.peer.handle(now, input, &mut self.out);
         if let (Err(problem), Some(from)) = (result, from) {
-            // Whoever sends nonsense is cut off: it costs the sender, not us.
+            self.out.refused.push((from, problem));
+        }
+        self.empty_outbox(report);
+        // Whoever sends nonsense is cut off: it costs the sender, not us.
+        for (from, problem) in std::mem::take(&mut self.out.refused) {
             report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
             self.contacts.cut(from);
             self.on_members(membership::Input::Unreachable(from), report);
         }
-        self.empty_outbox(report);
     }
 
     fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {

@@ -262,6 +262,9 @@ impl Simulation {
         if let Err(malformed) = host.peer.handle(Duration::from_nanos(self.now), input, &mut out) {
             self.refuse(peer, from, &malformed);
         }
+        for (from, malformed) in out.refused.drain(..) {
+            self.refuse(peer, Some(from), &malformed);
+        }
         for (to, frame) in out.frames.drain(..) {
             observer.frame(Duration::from_nanos(self.now), id(peer), to, &frame);
             let traffic = &mut self.hosts[peer].traffic;

@@ -62,6 +62,8 @@ pub struct Outbox {
     pub work: Vec<Work>,
     /// What to tell people.
     pub records: Vec<Record>,
+    /// Whose frames turned out to be malformed when their time came, and why: like an error at once, it costs the sender.
+    pub refused: Vec<(PeerId, Malformed)>,
     /// Why the peer cannot go on, if it cannot.
     pub failure: Option<String>,
 }
@@ -264,9 +266,9 @@ impl Peer {
     fn release_held(&mut self, out: &mut Outbox) {
         self.held_bytes.clear();
         for (from, frame) in std::mem::take(&mut self.held) {
-            // Who sent nonsense is no longer at hand here, and nonsense changes nothing: it is dropped, and the sender, from
-            // whom nothing useful comes, is given up when its round does not end.
-            let _ = self.on_frame(from, frame, out);
+            if let Err(malformed) = self.on_frame(from, frame, out) {
+                out.refused.push((from, malformed));
+            }
         }
     }
 }
