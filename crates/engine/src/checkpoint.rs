@@ -56,6 +56,9 @@ pub struct Progress {
     /// How far the swarm is, if one trained: what it makes of this is its own business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<serde_json::Value>,
+    /// Vectors that the swarm remembers besides; they lie in the file as tensors.
+    #[serde(skip)]
+    pub swarm_memories: Vec<Vec<f32>>,
 }
 
 impl Progress {
@@ -150,16 +153,23 @@ pub fn load(
 
 fn state_to_bytes(optimizer: &Optimizer, progress: &Progress) -> Vec<u8> {
     let (n_steps, memories) = optimizer.state();
-    let memories: Vec<(&str, Vec<u8>)> =
-        memories.map(|(name, memory)| (name, memory.iter().flat_map(|x| x.to_le_bytes()).collect())).collect();
+    let bytes = |memory: &[f32]| memory.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let of_swarm = progress.swarm_memories.iter().enumerate().map(|(k, memory)| (swarm_memory(k), bytes(memory)));
+    let memories: Vec<(String, Vec<u8>)> =
+        memories.map(|(name, memory)| (name.to_owned(), bytes(memory))).chain(of_swarm).collect();
     let views = memories.iter().map(|(name, bytes)| {
         let view = TensorView::new(Dtype::F32, vec![bytes.len() / 4], bytes).expect("as many bytes as it says");
-        (*name, view)
+        (name, view)
     });
     let note = Note { format: FORMAT.to_owned(), optimizer_steps: n_steps, progress: progress.clone() };
     let note = serde_json::to_string(&note).expect("plain numbers can be written");
     let metadata = [(NOTE_KEY.to_owned(), note)].into_iter().collect();
     safetensors::serialize(views, Some(metadata)).expect("the names differ and the sizes are right")
+}
+
+/// The name of a vector that the swarm remembers.
+fn swarm_memory(k: usize) -> String {
+    format!("swarm.memory.{k}")
 }
 
 fn state_from_bytes(path: &Path, bytes: &[u8], optimizer: &mut Optimizer) -> Result<Progress, CheckpointError> {
@@ -179,16 +189,34 @@ fn state_from_bytes(path: &Path, bytes: &[u8], optimizer: &mut Optimizer) -> Res
             format!("its format is {found}, and this program reads \"{FORMAT}\""),
         ));
     }
-    let Note { optimizer_steps, progress, .. } =
+    let Note { optimizer_steps, mut progress, .. } =
         serde_json::from_value(note).map_err(|error| damaged(format!("bad note: {error}")))?;
     let memory = |name: &str| {
         let tensor = tensors.tensor(name).ok().filter(|tensor| tensor.dtype() == Dtype::F32)?;
         Some(tensor.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     };
+    progress.swarm_memories = (0..).map_while(|k| memory(&swarm_memory(k))).collect();
     if !optimizer.restore(optimizer_steps, memory) {
         let problem = "it was written by another optimizer than the job's; bring the job's optimizer back, or start a new \
                        run from the model alone with --weights";
         return Err(CheckpointError::malformed(path, problem));
     }
     Ok(progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Progress, state_from_bytes, state_to_bytes};
+    use crate::optimizer::{Optimizer, OptimizerSpec};
+
+    #[test]
+    fn what_a_swarm_remembers_comes_back() {
+        let optimizer = Optimizer::new(OptimizerSpec { momentum: 0.9, ..OptimizerSpec::default() }, 2);
+        for swarm_memories in [vec![], vec![vec![1.0, 2.0, 3.0]], vec![vec![0.5; 3], vec![-1.0; 3]]] {
+            let progress = Progress { step: 7, swarm_memories, ..Progress::default() };
+            let bytes = state_to_bytes(&optimizer, &progress);
+            let back = state_from_bytes("state".as_ref(), &bytes, &mut optimizer.clone()).unwrap();
+            assert_eq!(back, progress);
+        }
+    }
 }

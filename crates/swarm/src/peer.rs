@@ -135,7 +135,13 @@ impl Peer {
     }
 
     /// A peer with a strategy that need not be in the list.
-    pub fn with_strategy(id: PeerId, setup: Arc<Setup>, strategy: Box<dyn Strategy>, state: State) -> Self {
+    pub fn with_strategy(id: PeerId, setup: Arc<Setup>, mut strategy: Box<dyn Strategy>, mut state: State) -> Self {
+        let n_values = setup.task.n_values();
+        let memories = std::mem::take(&mut state.memories);
+        // A checkpoint may be another strategy's.
+        if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
+            strategy.recall(memories);
+        }
         let turn = strategy.turn();
         let tests = Tests::after(state.place.ledger.epoch);
         Self {
@@ -177,7 +183,7 @@ impl Peer {
 
     /// All that training could go on from, for a checkpoint: the state after the last round.
     pub fn state(&self) -> State {
-        self.core.state()
+        self.core.state(self.memories())
     }
 
     /// The view it is in.
@@ -206,6 +212,16 @@ impl Peer {
             waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
             since: self.core.now.saturating_sub(self.phase_began),
         }
+    }
+
+    /// What the strategy remembers.
+    fn memories(&self) -> Vec<Vec<f32>> {
+        let n_values = self.core.values.len();
+        let memory = |k| match self.strategy.memory(k) {
+            [] => vec![0.0; n_values],
+            memory => memory.to_vec(),
+        };
+        (0..self.strategy.n_memories()).map(memory).collect()
     }
 
     fn enter(&mut self, phase: Phase) {

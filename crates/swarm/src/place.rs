@@ -58,6 +58,8 @@ pub struct State {
     pub optimizer: Optimizer,
     /// How far it is.
     pub place: Place,
+    /// What the strategy remembers.
+    pub memories: Vec<Vec<f32>>,
 }
 
 impl State {
@@ -75,6 +77,11 @@ impl State {
         let lineage = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
         let standing = Standing { lineage, ..Standing::default() };
         let optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
-        Self { values: Arc::new(values), optimizer, place: Place { standing, ..Place::default() } }
+        Self {
+            values: Arc::new(values),
+            optimizer,
+            place: Place { standing, ..Place::default() },
+            memories: Vec::new(),
+        }
     }
 }

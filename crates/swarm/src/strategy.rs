@@ -56,6 +56,22 @@ pub trait Strategy: Send {
         false
     }
 
+    /// How many vectors as long as the parameters the strategy remembers from round to round, alike at all peers.
+    fn n_memories(&self) -> usize {
+        0
+    }
+
+    /// One of them as it is after the last round that ended; empty means zeros.
+    fn memory(&self, k: usize) -> &[f32] {
+        let _ = k;
+        &[]
+    }
+
+    /// Takes over what another peer or a checkpoint remembers: as many vectors as it has, each as long as the parameters.
+    fn recall(&mut self, memories: Vec<Vec<f32>>) {
+        let _ = memories;
+    }
+
     /// An epoch ends: brings all replicas together and then says [`Ctx::synced`]. Where they are equal after every round,
     /// there is nothing to do.
     fn sync(&mut self, ctx: &mut Ctx<'_>) {

@@ -69,10 +69,11 @@ pub(crate) fn save(run: &RunFolder, material: &Material, state: &State) -> anyho
 }
 
 fn write(run: &RunFolder, learning: &Learning, seed: u64, state: &State, keep: usize) -> anyhow::Result<Kept> {
-    let State { values, optimizer, place } = state;
+    let State { values, optimizer, place, memories } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
     let swarm = Some(serde_json::to_value(place).context("cannot write how far the swarm is")?);
-    let progress = Progress { seed, step, epoch, swarm, ..Progress::default() };
+    let swarm_memories = memories.clone();
+    let progress = Progress { seed, step, epoch, swarm, swarm_memories, ..Progress::default() };
     let path = run.save(learning.network(), values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }
@@ -87,5 +88,5 @@ pub(crate) fn load(run: &RunFolder, checkpoint: &std::path::Path, material: &Mat
         // It was one machine's: a swarm goes on from the beginning of the epoch that it was in.
         None => Place::at_epoch(progress.epoch, progress.step, progress.epoch * learning.labels().len() as u64),
     };
-    Ok(State { values: Arc::new(values), optimizer, place })
+    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
 }

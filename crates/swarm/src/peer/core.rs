@@ -58,7 +58,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(me: PeerId, setup: Arc<Setup>, turn: Turn, state: State) -> Self {
-        let State { values, optimizer, place } = state;
+        let State { values, optimizer, place, memories: _ } = state;
         Self {
             me,
             setup,
@@ -86,13 +86,13 @@ impl Core {
         self.n_works
     }
 
-    /// What training can go on from: the state after the last round.
-    pub(super) fn state(&self) -> State {
+    /// What training can go on from: the state after the last round, with what the strategy remembers of it.
+    pub(super) fn state(&self, memories: Vec<Vec<f32>>) -> State {
         let (values, optimizer) = match &self.round_start {
             Some((values, optimizer)) => (values.clone(), optimizer.clone()),
             None => (self.values.clone(), self.optimizer.clone()),
         };
-        State { values, optimizer, place: self.place.clone() }
+        State { values, optimizer, place: self.place.clone(), memories }
     }
 
     /// Takes back the steps of a round that is void.

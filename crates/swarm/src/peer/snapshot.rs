@@ -14,7 +14,7 @@ use crate::wire::{Frame, Kind};
 /// How many numbers travel in one piece.
 const PIECE_LEN: usize = 1 << 16;
 
-/// What stands before the numbers: the parameters, then each of the optimizer's memories.
+/// What stands before the numbers: the parameters, each of the strategy's memories, then each of the optimizer's.
 #[derive(Serialize, Deserialize)]
 struct Title {
     place: Place,
@@ -41,9 +41,10 @@ impl Peer {
         if to.is_empty() {
             return;
         }
-        let State { values, optimizer, place } = self.core.state();
+        let State { values, optimizer, place, memories: strategy } = self.core.state(self.memories());
         let (optimizer_steps, memories) = optimizer.state();
-        let vectors = std::iter::once(values.as_slice()).chain(memories.map(|(_, memory)| memory));
+        let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
+        let vectors = vectors.chain(memories.map(|(_, memory)| memory));
         let pieces = vectors.flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
         let title = encoded(&Title { place, optimizer_steps });
         // Encoded once, whoever takes it.
@@ -64,8 +65,8 @@ impl Peer {
         incoming.n_pieces += 1;
         let core = &self.core;
         let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
-        let n_memories = core.optimizer.state().1.count();
-        let expected = n_values + n_memories * n_params;
+        let n_whole = n_values * (1 + self.strategy.n_memories());
+        let expected = n_whole + core.optimizer.state().1.count() * n_params;
         if incoming.title.is_none() {
             let title: Title = decoded(&frame.body)?;
             core.check(&title.place.ledger)?;
@@ -73,8 +74,11 @@ impl Peer {
         } else {
             // Pieces end where vectors end.
             let done = incoming.numbers.len();
-            let vector_end =
-                if done < n_values { n_values } else { n_values + ((done - n_values) / n_params + 1) * n_params };
+            let vector_end = if done < n_whole {
+                (done / n_values + 1) * n_values
+            } else {
+                n_whole + ((done - n_whole) / n_params + 1) * n_params
+            };
             let len = PIECE_LEN.min(vector_end.min(expected) - done);
             incoming.numbers.resize(done + len, 0.0);
             Codec::F32.decode(&frame.body, &mut incoming.numbers[done..])?;
@@ -93,12 +97,14 @@ impl Peer {
             return Ok(());
         };
         let core = &mut self.core;
-        let n_params = core.setup.task.n_params();
-        let memories = numbers.split_off(core.setup.task.n_values());
+        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
+        let memories = numbers.split_off(n_values * (1 + self.strategy.n_memories()));
+        let strategy = numbers.split_off(n_values);
         let mut memories = memories.chunks(n_params.max(1)).map(<[f32]>::to_vec);
         if !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
+        self.strategy.recall(strategy.chunks(n_values.max(1)).map(<[f32]>::to_vec).collect());
         core.values = Arc::new(numbers);
         core.round_start = None;
         core.place = title.place;

@@ -74,6 +74,11 @@ impl<'a> Ctx<'a> {
         &self.core.values
     }
 
+    /// The parameters that the round began with, where the peer takes steps by itself before the exchange.
+    pub fn round_start(&self) -> &[f32] {
+        self.core.round_start.as_ref().map_or(&self.core.values, |(values, _)| values)
+    }
+
     /// The time, counted from the host's beginning.
     pub fn now(&self) -> Duration {
         self.core.now
