@@ -185,25 +185,41 @@ impl Optimizer {
         values: &mut [f32],
         gradient: impl Iterator<Item = (Range<usize>, &'g [f32])>,
     ) {
-        self.n_steps += 1;
+        self.count_step();
         let rule = Rule::new(&self.spec, lr, self.n_steps);
-        let (mut none_a, mut none_b) = (Vec::new(), Vec::new());
-        let (first, second) = match &mut self.memories[..] {
-            [] => (&mut none_a, &mut none_b),
-            [first] => (first, &mut none_b),
-            [first, second, ..] => (first, second),
-        };
         for (place, piece) in gradient {
-            // What lies before the statistics is trained; the rest of the piece, if any, is their drift.
-            let n_trained = self.n_params.clamp(place.start, place.end) - place.start;
+            let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, &place);
             let (gradient, drift) = piece.split_at(n_trained);
-            let (values, statistics) = values[place.clone()].split_at_mut(n_trained);
+            let (values, statistics) = values[place].split_at_mut(n_trained);
             statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
-            let trained = place.start..place.start + n_trained;
-            let first = first.get_mut(trained.clone()).unwrap_or_default();
-            let second = second.get_mut(trained).unwrap_or_default();
             rule.apply(Part { values, gradient, first, second });
         }
+    }
+
+    /// Counts a step that is not taken but computed, piece by piece, with [`Optimizer::change`].
+    pub fn count_step(&mut self) {
+        self.n_steps += 1;
+    }
+
+    /// What a step would add to the numbers at `place`, which are `values` now: written over `change`, while `gradient` is
+    /// spent. It is computed as such, not as the difference of two parameters, so it is exact however small it is beside
+    /// them.
+    pub fn change(&mut self, lr: f32, place: &Range<usize>, values: &[f32], gradient: &mut [f32], change: &mut [f32]) {
+        let decay = self.spec.weight_decay;
+        let (pull, shrink) = if self.spec.kind == OptimizerKind::Adamw { (0.0, lr * decay) } else { (decay, 0.0) };
+        // From here on nothing decays: a step from what the decay alone would change.
+        let spec = OptimizerSpec { weight_decay: 0.0, ..self.spec.clone() };
+        let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
+        let (gradient, drift) = gradient.split_at_mut(n_trained);
+        let (change, moved) = change.split_at_mut(n_trained);
+        moved.iter_mut().zip(drift).for_each(|(moved, drift)| *moved = -*drift);
+        vectorised(|| {
+            for ((gradient, change), value) in gradient.iter_mut().zip(change.iter_mut()).zip(values) {
+                *gradient += pull * value;
+                *change = -shrink * value;
+            }
+        });
+        Rule::new(&spec, lr, self.n_steps).apply(Part { values: change, gradient, first, second });
     }
 
     /// Moves the statistics, counts the step, and cuts what is left to do into (at most) this many parts.
@@ -233,6 +249,20 @@ impl Optimizer {
         let parts = parts.collect();
         (Rule::new(&self.spec, lr, self.n_steps), parts)
     }
+}
+
+/// How many of the numbers at a place are trained, and what is remembered of those. Behind them lie statistics.
+fn memories_at<'a>(
+    memories: &'a mut [Vec<f32>],
+    n_params: usize,
+    place: &Range<usize>,
+) -> (usize, &'a mut [f32], &'a mut [f32]) {
+    let n_trained = n_params.clamp(place.start, place.end) - place.start;
+    let trained = place.start..place.start + n_trained;
+    // A memory that the rule has no use for is empty.
+    let mut of = memories.iter_mut().map(|memory| memory.get_mut(trained.clone()).unwrap_or_default());
+    let (first, second) = (of.next().unwrap_or_default(), of.next().unwrap_or_default());
+    (n_trained, first, second)
 }
 
 /// A part of the trained numbers, with what belongs to them.

@@ -36,6 +36,37 @@ fn spec(kind: &str, options: &Value) -> OptimizerSpec {
 }
 
 #[test]
+fn a_change_is_what_a_step_would_add() {
+    let (n, n_params) = (40, 33);
+    let kinds =
+        [OptimizerKind::Adagrad, OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Rmsprop, OptimizerKind::Sgd];
+    for kind in kinds {
+        let momentum = if matches!(kind, OptimizerKind::Rmsprop | OptimizerKind::Sgd) { 0.9 } else { 0.0 };
+        let spec = OptimizerSpec { kind, momentum, weight_decay: 0.1, lr: 0.05, ..OptimizerSpec::default() };
+        let mut stepping = Optimizer::new(spec.clone(), n_params);
+        let mut changing = stepping.clone();
+        let mut values: Vec<f32> = (0..n as u64).map(|k| uniform(1, k)).collect();
+        for step in 2..6 {
+            let gradient: Vec<f32> = (0..n as u64).map(|k| uniform(step, k)).collect();
+            let before = values.clone();
+            stepping.step_alone(spec.lr, &mut values, &gradient);
+            changing.count_step();
+            for place in [0..10, 10..n] {
+                let (mut gradient, mut change) = (gradient[place.clone()].to_vec(), vec![9.0; place.len()]);
+                changing.change(spec.lr, &place, &before[place.clone()], &mut gradient, &mut change);
+                for ((after, before), change) in values[place.clone()].iter().zip(&before[place]).zip(change) {
+                    assert!((after - before - change).abs() < 1e-6, "{kind:?}: {} and not {change}", after - before);
+                }
+            }
+            let close = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-6;
+            for ((_, a), (_, b)) in stepping.state().1.zip(changing.state().1) {
+                assert!(a.iter().zip(b).all(close), "{kind:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn steps_are_pytorchs() {
     let fixture: Value = serde_json::from_str(include_str!("fixtures/optimizers.json")).unwrap();
     let n = fixture["n_params"].as_u64().unwrap();

@@ -5,16 +5,19 @@
 
 mod agreement;
 mod core;
+mod free;
 mod rounds;
 mod snapshot;
 mod tests;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agreement::Accord;
+use free::Ending;
 use tests::Tests;
 use turn::TurnState;
 
@@ -47,6 +50,8 @@ pub enum Input {
     },
     /// A timer has run out.
     Timer(TimerToken),
+    /// The host has found out how many bytes a second this peer's links carry.
+    Uplink(f64),
     /// Other peers take part now. The first view begins the training.
     View(View),
 }
@@ -118,6 +123,8 @@ pub struct Peer {
     tests: Tests,
     phase: Phase,
     phase_began: Duration,
+    /// How the last segment ended, where peers train freely.
+    ending: Option<Ending>,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: VecDeque<(PeerId, Frame)>,
     /// How much of it came from whom.
@@ -152,6 +159,7 @@ impl Peer {
             tests,
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
+            ending: None,
             held: VecDeque::new(),
             held_bytes: BTreeMap::new(),
         }
@@ -165,9 +173,11 @@ impl Peer {
             Input::Done { done, took } => self.on_done(done, took, out),
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
             Input::Timer(token) => self.on_timer(token, out),
+            Input::Uplink(bytes_per_s) => self.core.uplink = Some(bytes_per_s),
             Input::View(view) => self.on_view(view, out)?,
         }
         self.grant_wishes(out);
+        self.go_on_freely(out);
         Ok(())
     }
 
@@ -183,7 +193,9 @@ impl Peer {
 
     /// All that training could go on from, for a checkpoint: the state after the last round.
     pub fn state(&self) -> State {
-        self.core.state(self.memories())
+        let mut state = self.core.state(self.memories());
+        state.values = self.strategy.common(&state.values);
+        state
     }
 
     /// The view it is in.
@@ -251,18 +263,25 @@ impl Peer {
             Kind::Snapshot if matches!(self.accord, Accord::Waiting) => self.hold(from, frame),
             Kind::Snapshot => self.on_snapshot(rank, &frame, out),
             Kind::Strategy | Kind::Tested if !matches!(self.accord, Accord::Reached) => self.hold(from, frame),
-            Kind::Strategy | Kind::Tested if frame.head.round > self.core.place.standing.round => {
-                self.hold(from, frame)
-            }
+            Kind::Strategy | Kind::Tested if frame.head.round >= self.open_rounds().end => self.hold(from, frame),
             Kind::Tested => self.on_tested(from, &frame, out),
-            Kind::Strategy if frame.head.round < self.core.place.standing.round => Ok(()),
+            Kind::Strategy if frame.head.round < self.open_rounds().start => Ok(()),
             Kind::Strategy => {
                 self.core.received_bytes += frame.body.len() as u64;
-                let message = Message { part: frame.head.part, body: frame.body };
+                let message = Message { round: frame.head.round, part: frame.head.part, body: frame.body };
                 self.strategy.on_message(&mut Ctx::new(&mut self.core, out), rank, message)
             }
             Kind::Hello | Kind::Membership | Kind::Service => Err(Malformed::new("this frame is not for a peer")),
         }
+    }
+
+    /// Of which rounds this peer can make use of what it hears.
+    fn open_rounds(&self) -> Range<u32> {
+        let round = self.core.place.standing.round;
+        if self.trains_freely() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
+            return self.core.segment_rounds();
+        }
+        round..round.saturating_add(1)
     }
 
     /// Keeps a frame until its view or round has come. Honest peers are never far ahead; others can neither fill our memory

@@ -45,6 +45,11 @@ impl Standing {
     pub(crate) fn advance(&mut self, view: u32, n_samples: u64) {
         self.n_samples += n_samples;
         self.round += 1;
+        self.pass(view);
+    }
+
+    /// The past goes on in this view.
+    pub(crate) fn pass(&mut self, view: u32) {
         self.lineage = mix(self.lineage ^ mix(u64::from(view) << 32 | u64::from(self.round)));
     }
 }

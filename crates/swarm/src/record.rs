@@ -53,6 +53,8 @@ pub enum Event {
         compute_s: f64,
         /// How long it waited for others after that.
         wait_s: f64,
+        /// By how many batches it was ahead of the hindmost peer whose batches it had heard of when it began.
+        staleness: u32,
         /// Bytes of bodies that it sent.
         sent_bytes: u64,
         /// Bytes of bodies that it received.

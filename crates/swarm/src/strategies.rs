@@ -2,6 +2,7 @@
 
 mod manager_worker;
 mod parameter_server;
+mod partial_gradient;
 mod ring_all_reduce;
 mod ring_reduce;
 mod step_wise;
@@ -9,5 +10,11 @@ mod step_wise;
 use crate::strategy::Spec;
 
 /// All strategies.
-pub static STRATEGIES: &[Spec] =
-    &[manager_worker::SPEC, parameter_server::SPEC, ring_all_reduce::SPEC, ring_reduce::SPEC, step_wise::SPEC];
+pub static STRATEGIES: &[Spec] = &[
+    manager_worker::SPEC,
+    parameter_server::SPEC,
+    partial_gradient::SPEC,
+    ring_all_reduce::SPEC,
+    ring_reduce::SPEC,
+    step_wise::SPEC,
+];

@@ -7,8 +7,10 @@ mod averager;
 mod averaging;
 mod ctx;
 mod options;
+mod streamer;
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,20 +18,31 @@ use serde::{Deserialize, Serialize};
 
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
-pub use ctx::{Ctx, Settled};
+pub use ctx::{Ctx, Past, Settled};
 pub use options::{OptionDoc, OptionError, Spec, default_options, find, read_options};
+pub(crate) use streamer::add;
+pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
 
 /// The rule by which peers exchange what they learnt.
 ///
 /// Training goes in rounds. In each, the peer trains a *turn* by itself and hands the strategy its part, bucket by bucket;
 /// the strategy talks to the other peers and ends the round with [`Ctx::finish_round`]. A new view of who takes part ends the
 /// round without result: what was said in it is void.
+///
+/// Who hands over [`Payload::Updates`] trains freely: no round is waited for. After each batch the peer hands its change over
+/// and goes on as soon as [`Strategy::may_go_on`]; the strategy tells with [`Ctx::settle`] whose batches have gone into this
+/// peer's parameters. When all batches of all peers have, the members are together again.
 pub trait Strategy: Send {
     /// What a peer trains by itself before each exchange, and what it then hands over.
     fn turn(&self) -> Turn;
 
     /// What a round costs.
     fn cost(&self, round: &CostQuestion<'_>) -> Cost;
+
+    /// Whether a round may cost less than that, because it depends on the numbers or on the time.
+    fn may_cost_less(&self) -> bool {
+        false
+    }
 
     /// A part of this peer's contribution is there; the last layers come first.
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);
@@ -54,6 +67,18 @@ pub trait Strategy: Send {
     /// for those who exchange weights, which are handed over at the end of a turn and not bucket by bucket within it.
     fn keeps_turn(&self) -> bool {
         false
+    }
+
+    /// For those who train freely: whether the next batch may begin.
+    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
+        let _ = ctx;
+        true
+    }
+
+    /// For those who train freely: the part of these parameters that the others would have too if they had heard all, so
+    /// without what this peer keeps to itself yet.
+    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
+        values.clone()
     }
 
     /// How many vectors as long as the parameters the strategy remembers from round to round, alike at all peers.
@@ -102,6 +127,9 @@ pub enum Payload {
     Gradients,
     /// The parameters after steps that each peer took by itself.
     Weights,
+    /// What a step of the peer's own optimizer would add to the parameters, times the peer's share: freely, batch by batch.
+    #[serde(skip)]
+    Updates,
 }
 
 /// How much is trained before an exchange.
@@ -129,11 +157,15 @@ pub struct Trained {
     pub n_samples: u64,
     /// The mean over the batches of their mean losses.
     pub mean_loss: f64,
+    /// How long it took to compute.
+    pub compute: Duration,
 }
 
 /// What another peer said in this round. What comes too early is kept until its round has come.
 #[derive(Clone, Debug)]
 pub struct Message {
+    /// In which round of its sender; the present one, unless peers train freely.
+    pub round: u32,
     /// Which part of the round's exchange; each strategy numbers them for itself.
     pub part: u64,
     /// The bytes.
@@ -159,6 +191,8 @@ pub struct CostQuestion<'a> {
     pub n_peers: usize,
     /// The buckets of the vector.
     pub buckets: &'a [Range<usize>],
+    /// How many of its numbers are trained; the rest are running statistics.
+    pub n_params: usize,
     /// The number of the round, where the price depends on it.
     pub round: u32,
 }

@@ -78,7 +78,12 @@ fn describe(spec: &Spec, arguments: &StrategiesArguments) {
 fn cost(spec: &Spec, arguments: &StrategiesArguments) -> nettorrent_swarm::strategy::Cost {
     let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
     let whole = 0..arguments.params;
-    strategy.cost(&CostQuestion { n_peers: arguments.peers as usize, buckets: std::slice::from_ref(&whole), round: 0 })
+    strategy.cost(&CostQuestion {
+        n_peers: arguments.peers as usize,
+        buckets: std::slice::from_ref(&whole),
+        n_params: whole.end,
+        round: 0,
+    })
 }
 
 fn as_json(spec: &Spec, arguments: &StrategiesArguments) -> serde_json::Value {

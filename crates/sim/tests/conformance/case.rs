@@ -25,9 +25,11 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("codec", texts(&["bf16", "f16", "int8"])),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
+        ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
         ("shards", vec![Value::from(0), Value::from(2)]),
+        ("staleness", vec![Value::from(0), Value::from(1), Value::from(40)]),
     ]
 }
 
@@ -75,10 +77,29 @@ impl Case {
         (self.spec.build)(&self.options).unwrap()
     }
 
+    pub(crate) fn has_option(&self, name: &str) -> bool {
+        (self.spec.defaults)().contains_key(name)
+    }
+
+    /// What an option is, said or not.
+    pub(crate) fn option(&self, name: &str) -> Option<Value> {
+        self.options.get(name).cloned().or_else(|| (self.spec.defaults)().get(name).cloned())
+    }
+
+    /// Whether peers' parameters move by what their own optimizers say.
+    pub(crate) fn steps_are_its_own(&self) -> bool {
+        !self.has_option("n_fetch")
+    }
+
     /// Whether the result may depend on who is how fast, because somebody does not wait for everybody.
     pub(crate) fn depends_on_time(&self) -> bool {
         let patience = self.options.get("patience").and_then(Value::as_float);
-        patience.is_some_and(|seconds| seconds > 0.0)
+        patience.is_some_and(|seconds| seconds > 0.0) || self.trains_freely()
+    }
+
+    /// Whether peers do not wait for each other after each batch.
+    pub(crate) fn trains_freely(&self) -> bool {
+        self.strategy().turn().payload == Payload::Updates
     }
 
     /// Whether every round ends with the mean gradient of all, exactly but for rounding.

@@ -5,6 +5,7 @@
 mod case;
 mod costs;
 mod equality;
+mod freely;
 mod hostile;
 mod learning;
 mod losses;

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
+use super::free::{Clock, Ending};
 use super::snapshot::Incoming;
 use super::{Outbox, Peer, Phase};
 use crate::place::{Place, Standing};
 use crate::record::Event;
-use crate::strategy::{Ctx, Malformed};
+use crate::strategy::{Ctx, Malformed, Past};
 use crate::view::View;
 use crate::wire::{Frame, Kind};
 
@@ -36,9 +37,18 @@ pub(super) struct Claim {
     /// finished takes part in nothing any more.
     epoch: u64,
     standing: Standing,
-    /// Where turns go on over a change of the view: a fingerprint of who trains what. It follows from the past but for what
-    /// was shared out since the last round.
+    /// Where turns go on over a change of the view, and where peers train freely: a fingerprint of who trained what. Else it
+    /// follows from the past.
     ledger: u64,
+    /// Where peers train freely: how far this one is.
+    clock: Clock,
+}
+
+impl Claim {
+    /// Whether two peers have the same past, and hold the same.
+    fn is_equal(&self, other: &Self) -> bool {
+        (self.epoch, self.standing, self.ledger) == (other.epoch, other.standing, other.ledger)
+    }
 }
 
 /// What the first member says.
@@ -46,6 +56,8 @@ pub(super) struct Claim {
 struct Verdict {
     donor: u32,
     behind: Vec<u32>,
+    /// Where peers train freely: by rank, how many batches everybody has trained who is in the donor's segment.
+    clocks: Vec<Option<u32>>,
 }
 
 const CLAIM: u64 = 0;
@@ -72,7 +84,7 @@ impl Peer {
         let Some(rank) = view.rank(core.me) else {
             return Err(Malformed::new("a view came that this peer is not part of"));
         };
-        (core.view, core.rank, core.wish) = (view, rank, None);
+        (core.view, core.rank, core.wish, core.is_computing) = (view, rank, None, false);
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.turn = None;
@@ -95,8 +107,10 @@ impl Peer {
     fn claim(&self) -> Claim {
         let Place { standing, ledger, .. } = &self.core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
-        let shares = if self.strategy.keeps_turn() { fingerprint(&encoded(ledger)) } else { 0 };
-        Claim { epoch: ledger.epoch, standing: *standing, ledger: shares }
+        let is_told = self.strategy.keeps_turn() || self.trains_freely();
+        let shares = if is_told { fingerprint(&encoded(ledger)) } else { 0 };
+        let clock = if self.trains_freely() { self.core.clock() } else { Clock::default() };
+        Claim { epoch: ledger.epoch, standing: *standing, ledger: shares, clock }
     }
 
     pub(super) fn on_agreement(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
@@ -127,8 +141,10 @@ impl Peer {
             }
         }
         let goes_on = claims[&donor];
-        let behind = claims.iter().filter(|(_, claim)| **claim != goes_on).map(|(&rank, _)| rank as u32);
-        let verdict = Verdict { donor: donor as u32, behind: behind.collect() };
+        let behind = claims.iter().filter(|(_, claim)| !claim.is_equal(&goes_on)).map(|(&rank, _)| rank as u32);
+        let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
+        let clocks = if self.trains_freely() { claims.values().map(clock).collect() } else { Vec::new() };
+        let verdict = Verdict { donor: donor as u32, behind: behind.collect(), clocks };
         let body = encoded(&verdict);
         for rank in 1..self.core.view.len() {
             self.tell(rank, Kind::Agreement, VERDICT, body.clone(), out);
@@ -141,14 +157,24 @@ impl Peer {
         if donor >= n_peers || verdict.behind.iter().any(|&rank| rank as usize >= n_peers) {
             return Err(Malformed::new("it names a member that the view does not have"));
         }
+        if verdict.clocks.len() != if self.trains_freely() { n_peers } else { 0 } {
+            return Err(Malformed::new("it does not say of every member how far it is"));
+        }
         if verdict.behind.contains(&(self.core.rank as u32)) {
             self.accord = Accord::Behind(Incoming::new(donor));
             self.release_held(out);
             return Ok(());
         }
-        if donor == self.core.rank {
-            self.send_snapshot(&verdict.behind, out);
+        let mut endings: Vec<Ending> = self.ending.take().into_iter().collect();
+        if self.trains_freely() {
+            // The last one first.
+            endings.splice(0..0, self.core.count_others(&verdict.clocks)?);
         }
+        self.ending = endings.first().cloned();
+        if donor == self.core.rank {
+            self.send_snapshot(&verdict.behind, endings, out);
+        }
+        self.core.past = Past::Own;
         self.go_on(donor, false, out);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::data::plan::Plan;
+use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
@@ -13,7 +14,7 @@ use super::TimerToken;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::setup::Setup;
-use crate::strategy::{Malformed, Payload, Settled, Turn, TurnLength};
+use crate::strategy::{Malformed, Past, Payload, Settled, Turn, TurnLength};
 use crate::view::{PeerId, View};
 use crate::work::take_spare;
 
@@ -26,6 +27,13 @@ pub(crate) enum Wish {
     FinishRound { result: Vec<Vec<f32>>, settled: Settled },
     /// Replicas are together.
     Synced,
+}
+
+/// Where a segment began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SegmentStart {
+    pub round: u32,
+    pub step: u64,
 }
 
 /// A peer without its strategy.
@@ -49,6 +57,16 @@ pub(crate) struct Core {
     pub turn_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
     pub epoch_score: Score,
+    /// Where the present segment began.
+    pub segment_start: SegmentStart,
+    /// Where peers train freely: how many batches of the segment are not in this peer's parameters yet.
+    pub n_unsettled: usize,
+    /// Whether a batch is being computed.
+    pub is_computing: bool,
+    /// What has become of this peer's part in the past.
+    pub past: Past,
+    /// How many bytes a second this peer's links carry, if its host has found out.
+    pub uplink: Option<f64>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     /// Vectors to be used again.
@@ -74,6 +92,11 @@ impl Core {
             wish: None,
             turn_goes_on: false,
             epoch_score: Score::default(),
+            segment_start: SegmentStart::default(),
+            n_unsettled: 0,
+            is_computing: false,
+            past: Past::Own,
+            uplink: None,
             sent_bytes: 0,
             received_bytes: 0,
             spare: Vec::new(),
@@ -120,7 +143,7 @@ impl Core {
     }
 
     /// The present segment of the epoch.
-    pub(super) fn segment(&self) -> Option<&Segment> {
+    pub(crate) fn segment(&self) -> Option<&Segment> {
         self.place.ledger.segments.last()
     }
 
@@ -161,6 +184,9 @@ impl Core {
     /// Whether all members that are still there have trained what they have of the present segment.
     pub(super) fn segment_is_over(&self) -> bool {
         let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
+        if self.turn.payload == Payload::Updates {
+            return self.n_unsettled == 0;
+        }
         let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
         seats.all(|seat| segment.done[seat] as usize >= plan.n_batches(seat))
     }
@@ -180,6 +206,9 @@ impl Core {
     pub(super) fn open(&mut self, ledger: Ledger) {
         self.plan = Some(self.setup.curriculum.plan(&ledger));
         self.place.ledger = ledger;
+        let n_batches = |plan: &Plan| (0..plan.n_members()).map(|seat| plan.n_batches(seat)).sum();
+        self.n_unsettled = self.plan.as_deref().map_or(0, n_batches);
+        self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
     }
 
     /// Refuses a ledger that no honest peer of this swarm has.
@@ -226,8 +255,25 @@ impl Core {
     pub(super) fn adopt(&mut self, result: Vec<Vec<f32>>, lr: f32) {
         match self.turn.payload {
             Payload::Gradients => self.take_step(result, lr),
-            Payload::Weights => self.replace_values(result),
+            Payload::Weights | Payload::Updates => self.replace_values(result),
         }
+    }
+
+    /// What a step with a gradient in buckets would add to the parameters, times the peer's share; statistics, which nobody
+    /// else hears of, in full.
+    pub(super) fn changes(&mut self, gradient: Vec<Vec<f32>>, lr: f32, share: f32) -> Vec<Vec<f32>> {
+        let (task, n_params) = (self.setup.task.clone(), self.setup.task.n_params());
+        self.optimizer.count_step();
+        let mut changes = Vec::with_capacity(gradient.len());
+        for (place, mut gradient) in task.buckets().iter().zip(gradient) {
+            let mut change = self.buffer(place.len());
+            self.optimizer.change(lr, place, &self.values[place.clone()], &mut gradient, &mut change);
+            let n_trained = n_params.clamp(place.start, place.end) - place.start;
+            vectorised(|| change[..n_trained].iter_mut().for_each(|change| *change *= share));
+            self.spare.push(gradient);
+            changes.push(change);
+        }
+        changes
     }
 
     /// A step of the optimizer with a gradient in buckets.

@@ -53,6 +53,7 @@ impl Peer {
             lr,
             compute_s: turn.compute.as_secs_f64(),
             wait_s: core.now.saturating_sub(turn.ended.unwrap_or(core.now)).as_secs_f64(),
+            staleness: 0,
             sent_bytes,
             received_bytes,
         }));
@@ -65,8 +66,15 @@ impl Peer {
             return self.finish(out);
         }
         if !self.core.segment_is_over() {
-            self.begin_turn(out);
+            if self.trains_freely() {
+                self.begin_free_turn_if_allowed(out);
+            } else {
+                self.begin_turn(out);
+            }
             return self.release_held(out);
+        }
+        if self.trains_freely() {
+            self.close_free_segment();
         }
         let next = self.core.next_ledger();
         if next.epoch > self.core.place.ledger.epoch {
@@ -74,7 +82,7 @@ impl Peer {
             self.strategy.sync(&mut Ctx::new(&mut self.core, out));
         } else {
             self.core.open(next);
-            self.begin_turn(out);
+            return self.proceed(out);
         }
         self.release_held(out);
     }

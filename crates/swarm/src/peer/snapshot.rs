@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
+use super::free::Ending;
 use super::{Outbox, Peer};
 use crate::codec::Codec;
 use crate::place::{Place, State};
-use crate::strategy::Malformed;
+use crate::strategy::{Malformed, Past, Payload};
 use crate::wire::{Frame, Kind};
 
 /// How many numbers travel in one piece.
@@ -19,6 +20,8 @@ const PIECE_LEN: usize = 1 << 16;
 struct Title {
     place: Place,
     optimizer_steps: u64,
+    /// Where peers train freely: how the donor's last segments ended.
+    endings: Vec<Ending>,
 }
 
 /// A state that is on its way.
@@ -37,16 +40,16 @@ impl Incoming {
 }
 
 impl Peer {
-    pub(super) fn send_snapshot(&self, to: &[u32], out: &mut Outbox) {
+    pub(super) fn send_snapshot(&self, to: &[u32], endings: Vec<Ending>, out: &mut Outbox) {
         if to.is_empty() {
             return;
         }
-        let State { values, optimizer, place, memories: strategy } = self.core.state(self.memories());
+        let State { values, optimizer, place, memories: strategy } = self.state();
         let (optimizer_steps, memories) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
         let vectors = vectors.chain(memories.map(|(_, memory)| memory));
         let pieces = vectors.flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
-        let title = encoded(&Title { place, optimizer_steps });
+        let title = encoded(&Title { place, optimizer_steps, endings });
         // Encoded once, whoever takes it.
         for (part, body) in std::iter::once(title).chain(pieces).enumerate() {
             for &rank in to {
@@ -101,9 +104,17 @@ impl Peer {
         let memories = numbers.split_off(n_values * (1 + self.strategy.n_memories()));
         let strategy = numbers.split_off(n_values);
         let mut memories = memories.chunks(n_params.max(1)).map(<[f32]>::to_vec);
-        if !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
+        core.past = if core.turn.payload == Payload::Updates {
+            Ending::past_of(&title.endings, core.clock(), core.seat_of(core.me))
+        } else {
+            Past::Own
+        };
+        // Who trains freely keeps what its own optimizer remembers of its own gradients.
+        let keeps_own = matches!(core.past, Past::Adopted { .. });
+        if !keeps_own && !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
+        self.ending = title.endings.into_iter().next();
         self.strategy.recall(strategy.chunks(n_values.max(1)).map(<[f32]>::to_vec).collect());
         core.values = Arc::new(numbers);
         core.round_start = None;

@@ -23,6 +23,9 @@ pub(super) struct TurnState {
     pub share: f32,
     /// The gradient of the current batch, where the peer takes steps by itself.
     pub gradient: Vec<Vec<f32>>,
+    /// How long this peer waited for others before the turn, and how far it is ahead of the hindmost of them.
+    pub waited: Duration,
+    pub staleness: u32,
     pub score: Score,
     /// The batches' mean losses added up.
     pub loss_sum: f64,
@@ -59,12 +62,15 @@ impl Peer {
             n_done: 0,
             share,
             gradient: Vec::new(),
+            waited: self.core.now.saturating_sub(self.phase_began),
+            staleness: 0,
             score: Score::default(),
             loss_sum: 0.0,
             compute: Duration::ZERO,
             ended: None,
         });
         let core = &mut self.core;
+        core.is_computing = true;
         let takes_steps = core.turn.payload == Payload::Weights;
         core.round_start = takes_steps.then(|| (core.values.clone(), core.optimizer.clone()));
         self.enter(Phase::Training);
@@ -107,7 +113,9 @@ impl Peer {
     fn on_bucket(&mut self, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
         match self.core.turn.payload {
             Payload::Gradients => self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers),
-            Payload::Weights => self.turn.as_mut().expect("it is current").gradient.push(numbers),
+            Payload::Weights | Payload::Updates => {
+                self.turn.as_mut().expect("it is current").gradient.push(numbers);
+            }
         }
     }
 
@@ -130,7 +138,11 @@ impl Peer {
             let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.first + turn.n_done));
             core.take_step(gradient, lr);
         }
+        core.is_computing = false;
         turn.n_done += 1;
+        if core.turn.payload == Payload::Updates {
+            return self.end_free_turn(out);
+        }
         if turn.n_done < turn.n_mine {
             return self.train_batch(out);
         }
@@ -164,6 +176,7 @@ impl Peer {
     fn contribute_nothing(&mut self, out: &mut Outbox) {
         match self.core.turn.payload {
             Payload::Weights => self.hand_over_weights(out),
+            Payload::Updates => {}
             Payload::Gradients => {
                 let task = self.core.setup.task.clone();
                 for (bucket, range) in task.buckets().iter().enumerate() {
@@ -179,8 +192,11 @@ impl Peer {
     fn end_turn(&mut self, out: &mut Outbox) {
         let turn = self.turn.as_mut().expect("a turn is going on");
         turn.ended = Some(self.core.now);
-        let trained =
-            Trained { n_samples: turn.score.n as u64, mean_loss: turn.loss_sum / f64::from(turn.n_done.max(1)) };
+        let trained = Trained {
+            n_samples: turn.score.n as u64,
+            mean_loss: turn.loss_sum / f64::from(turn.n_done.max(1)),
+            compute: turn.compute,
+        };
         self.enter(Phase::Exchanging);
         self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);
     }

@@ -1,6 +1,7 @@
 //! What a strategy may see and do.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,22 @@ pub enum Settled {
     All,
     /// That of these ranks.
     Ranks(Vec<usize>),
+}
+
+/// What has become of a peer's part in the past when the members of a new view have agreed on whose parameters go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Past {
+    /// This peer's own parameters go on, or others that have seen the same.
+    #[default]
+    Own,
+    /// Another's go on, and these hold the first `n_heard` of this peer's batches of the last segment; the rest of what it
+    /// said was not heard.
+    Adopted {
+        /// How many.
+        n_heard: u32,
+    },
+    /// Another's go on that know nothing of what this peer did: it counts as not done, and others may do it again.
+    Stranger,
 }
 
 impl Settled {
@@ -87,6 +104,63 @@ impl<'a> Ctx<'a> {
     /// A vector to write a part into: one that was used before, if there is any of this length.
     pub fn buffer(&mut self, len: usize) -> Vec<f32> {
         self.core.buffer(len)
+    }
+
+    /// Gives a vector back, to be written into again.
+    pub fn give_back(&mut self, numbers: Vec<f32>) {
+        self.core.spare.push(numbers);
+    }
+
+    /// How many bytes a second this peer's links carry, if its host has found out.
+    pub fn uplink(&self) -> Option<f64> {
+        self.core.uplink
+    }
+
+    /// How many of the parameters are trained; behind them lie running statistics.
+    pub fn n_params(&self) -> usize {
+        self.core.setup.task.n_params()
+    }
+
+    /// Whether the epoch that is going on, or ends, is the last one.
+    pub fn is_last_epoch(&self) -> bool {
+        self.core.place.ledger.epoch + 1 >= self.core.setup.epochs
+    }
+
+    /// For those who train freely: the first round of the present segment. A peer's batch `k` of the segment is its round
+    /// `first_round + k`.
+    pub fn first_round(&self) -> u32 {
+        self.core.segment_start.round
+    }
+
+    /// For those who train freely: how many of a member's batches of the present segment are in this peer's parameters.
+    pub fn n_settled(&self, rank: usize) -> u32 {
+        self.core.segment().map_or(0, |segment| segment.done[rank])
+    }
+
+    /// For those who train freely: how many batches a member has in the present segment.
+    pub fn n_batches(&self, rank: usize) -> u32 {
+        self.core.plan.as_ref().map_or(0, |plan| plan.n_batches(rank) as u32)
+    }
+
+    /// For those who train freely: one more batch of a member has gone into this peer's parameters. Its own is counted when
+    /// the turn ends.
+    pub fn settle(&mut self, rank: usize) {
+        self.core.settle_one(rank);
+    }
+
+    /// For those who train freely: whether a batch is being computed, for which the parameters must stay as they are.
+    pub fn is_computing(&self) -> bool {
+        self.core.is_computing
+    }
+
+    /// The parameters, to be changed when nothing is being computed with them.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        Arc::make_mut(&mut self.core.values).as_mut_slice()
+    }
+
+    /// In [`super::Strategy::on_view`], for those who train freely: what has become of this peer's part in the past.
+    pub fn past(&self) -> Past {
+        self.core.past
     }
 
     /// In [`super::Strategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.

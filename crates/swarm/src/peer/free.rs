@@ -1,0 +1,192 @@
+//! Training freely: batch after batch without waiting for rounds, and how members of a new view stay honest about it.
+//!
+//! Within a segment every peer is in a round of its own: the number of its batch. Its ledger counts whose batches have gone
+//! into its own parameters, so it says exactly what these are made of. When all batches of all peers have, the segment is
+//! over, and all are together again.
+//!
+//! When the view changes in the middle, the foremost peer's parameters go on. Batches that others have trained stay
+//! counted: what the foremost has not heard of them, their strategies take back and say again.
+
+use std::ops::Range;
+
+use nettorrent_engine::rng::mix;
+use serde::{Deserialize, Serialize};
+
+use super::agreement::encoded;
+use super::{Core, Outbox, Peer, Phase};
+use crate::place::Place;
+use crate::record::Event;
+use crate::strategy::{Ctx, Malformed, Past, Payload, Trained};
+
+/// How a segment ended: which, by seat how many batches count, and how many of these are in the parameters that went on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ending {
+    segment: u64,
+    counted: Vec<u32>,
+    heard: Vec<u32>,
+}
+
+/// What a peer that trains freely says about itself when the view changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Clock {
+    /// A fingerprint of the segment that it is in.
+    pub segment: u64,
+    /// How many batches of it this peer has trained.
+    pub n_trained: u32,
+}
+
+impl Core {
+    /// The rounds of the present segment.
+    pub(super) fn segment_rounds(&self) -> Range<u32> {
+        let n_rounds = self.plan.as_ref().map_or(0, |plan| plan.n_rounds(1)) as u32;
+        let first = self.segment_start.round;
+        first..first.saturating_add(n_rounds)
+    }
+
+    /// Counts one more batch of a member.
+    pub(crate) fn settle_one(&mut self, seat: usize) {
+        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
+        let batch = segment.done[seat] as usize;
+        if batch < plan.n_batches(seat) {
+            segment.done[seat] += 1;
+            self.n_unsettled -= 1;
+            self.place.standing.n_samples += plan.batch(seat, batch).len() as u64;
+        }
+    }
+
+    /// By how many batches this peer is ahead of the hindmost that still has some to train.
+    fn staleness(&self) -> u32 {
+        let (Some(plan), Some(segment), Some(seat)) = (&self.plan, self.segment(), self.seat_of(self.me)) else {
+            return 0;
+        };
+        let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_batches(other);
+        let hindmost = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
+        hindmost.map_or(0, |hindmost| segment.done[seat].saturating_sub(hindmost))
+    }
+
+    /// The present segment and how far this peer is in it.
+    pub(super) fn clock(&self) -> Clock {
+        let Some(segment) = self.segment() else { return Clock::default() };
+        let before = &self.place.ledger.segments[..self.place.ledger.segments.len() - 1];
+        let name = encoded(&(self.place.ledger.epoch, before, &segment.members, self.place.standing.lineage));
+        let n_trained = self.seat_of(self.me).map_or(0, |seat| segment.done[seat]);
+        Clock { segment: name.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte))), n_trained }
+    }
+
+    /// The view has changed in the middle of a segment: what its members have trained in it counts, whether it is in the
+    /// parameters that go on or not. Returns how the segment ended.
+    pub(super) fn count_others(&mut self, clocks: &[Option<u32>]) -> Result<Option<Ending>, Malformed> {
+        let Clock { segment, .. } = self.clock();
+        let (Some(plan), Some(last)) = (self.plan.clone(), self.segment()) else { return Ok(None) };
+        let heard = last.done.clone();
+        for (rank, clock) in clocks.iter().enumerate() {
+            let (Some(clock), Some(seat)) = (*clock, self.seat_of(self.view.members[rank])) else { continue };
+            if clock as usize > plan.n_batches(seat) {
+                return Err(Malformed::new("it counts batches that nobody had to train"));
+            }
+            (heard[seat]..clock).for_each(|_| self.settle_one(seat));
+        }
+        let counted = self.segment().map(|last| last.done.clone()).unwrap_or_default();
+        Ok(Some(Ending { segment, counted, heard }))
+    }
+}
+
+impl Ending {
+    /// What has become of a peer's part in the past, which was at this clock and had this seat.
+    pub(super) fn past_of(endings: &[Self], clock: Clock, seat: Option<usize>) -> Past {
+        let (Some(ending), Some(seat)) = (endings.iter().find(|ending| ending.segment == clock.segment), seat) else {
+            return Past::Stranger;
+        };
+        match (ending.counted.get(seat), ending.heard.get(seat)) {
+            // What others do not count, they may do again.
+            (Some(&counted), Some(&n_heard)) if counted == clock.n_trained => Past::Adopted { n_heard },
+            _ => Past::Stranger,
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn trains_freely(&self) -> bool {
+        self.core.turn.payload == Payload::Updates
+    }
+
+    /// Begins the next batch if there is one and the strategy allows it; else this peer waits for others.
+    pub(super) fn begin_free_turn_if_allowed(&mut self, out: &mut Outbox) {
+        let core = &mut self.core;
+        let (Some(plan), Some(segment)) = (&core.plan, core.segment()) else { return };
+        let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_batches(seat));
+        // It is asked in any case, for it then knows whom this peer waits for.
+        if self.strategy.may_go_on(&Ctx::new(core, out)) && has_left {
+            let staleness = core.staleness();
+            self.begin_turn(out);
+            self.turn.as_mut().expect("it has just begun").staleness = staleness;
+        } else if self.phase != Phase::Exchanging {
+            self.enter(Phase::Exchanging);
+        }
+    }
+
+    /// A batch is trained: the strategy gets the change, and the batch counts.
+    pub(super) fn end_free_turn(&mut self, out: &mut Outbox) {
+        let mut turn = self.turn.take().expect("a turn is going on");
+        let core = &mut self.core;
+        let lr = core.lr(turn.first);
+        let changes = core.changes(std::mem::take(&mut turn.gradient), lr, turn.share);
+        self.enter(Phase::Exchanging);
+        for (bucket, change) in changes.into_iter().enumerate() {
+            self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, change);
+        }
+        let trained = Trained { n_samples: turn.score.n as u64, mean_loss: turn.loss_sum, compute: turn.compute };
+        self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);
+        let core = &mut self.core;
+        if let Some(seat) = core.seat_of(core.me) {
+            core.settle_one(seat);
+        }
+        core.place.standing.round += 1;
+        core.place.step += 1;
+        core.epoch_score += turn.score;
+        let (sent_bytes, received_bytes) = core.take_counts();
+        out.records.push(core.record(Event::Round {
+            epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
+            n_samples: turn.score.n as u64,
+            n_samples_all: core.place.standing.n_samples,
+            loss: turn.score.loss(),
+            n_correct: turn.score.n_correct as u64,
+            lr,
+            compute_s: turn.compute.as_secs_f64(),
+            wait_s: turn.waited.as_secs_f64(),
+            staleness: turn.staleness,
+            sent_bytes,
+            received_bytes,
+        }));
+    }
+
+    /// Goes on if what this peer has just heard allows it.
+    pub(super) fn go_on_freely(&mut self, out: &mut Outbox) {
+        while self.trains_freely() && self.phase == Phase::Exchanging && self.turn.is_none() {
+            let before = (self.core.place.standing, self.core.place.ledger.epoch);
+            self.proceed(out);
+            self.grant_wishes(out);
+            if before == (self.core.place.standing, self.core.place.ledger.epoch) {
+                return;
+            }
+        }
+    }
+
+    /// All batches of all peers are in everybody's parameters: all stand at the same place again.
+    pub(super) fn close_free_segment(&mut self) {
+        let core = &mut self.core;
+        if core.plan.is_none() {
+            return;
+        }
+        let Clock { segment, .. } = core.clock();
+        let counted = core.segment().map(|last| last.done.clone()).unwrap_or_default();
+        self.ending = Some(Ending { segment, heard: counted.clone(), counted });
+        let n_rounds = core.segment_rounds().len() as u64;
+        let Place { standing, step, .. } = &mut core.place;
+        standing.round = core.segment_start.round + n_rounds as u32;
+        *step = core.segment_start.step + n_rounds;
+        standing.pass(core.view.number);
+        core.plan = None;
+    }
+}

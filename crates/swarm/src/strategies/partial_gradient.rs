@@ -1,0 +1,195 @@
+//! `partial-gradient`: after each batch every peer sends one part of what it learnt to all others, and goes on at once.
+//!
+//! A peer's own change goes into its own parameters in full, and into a store of what it has not told. Round by round one
+//! of p parts of the store is told and emptied, so every number reaches everybody exactly once, at most p−1 batches late.
+//! The number of parts follows the links: as many as are needed for the traffic to fit beside the computing.
+//!
+//! Messages: where in the vector the numbers begin (u64), then the numbers; a long part is several of them.
+//! Watcharapichat et al. (2016), "Ako: decentralised deep learning with partial gradient exchange".
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::collective::segments::{chunk, segments};
+use crate::strategy::{
+    CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream, Streamer,
+    add, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "partial-gradient",
+    about: "After each batch a peer tells all others a part of what it learnt, another part each time, and trains on \
+            without waiting. Made for links that cannot carry whole gradients.",
+    cost: "each peer sends (N-1)M/p per batch, without waiting; p follows the links",
+    paper: "Watcharapichat et al. 2016",
+    options: &[
+        CODEC,
+        OptionDoc {
+            name: "partitions",
+            about: "into how many parts the vector is cut; `0`: as many as the links need, at most `most_partitions`",
+        },
+        OptionDoc { name: "most_partitions", about: "the most parts that are chosen where the links are slow" },
+        STALENESS,
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let options: Options = read_options(SPEC.name, table)?;
+        let problem = match options {
+            Options { staleness, .. } if staleness > MOST_STALENESS => {
+                format!("staleness = {staleness}: at most {MOST_STALENESS}")
+            }
+            Options { most_partitions: 0, .. } => "most_partitions = 0: must be at least 1".to_owned(),
+            Options { staleness, .. } => return Ok(Box::new(Streamer::new(Parts::new(options), staleness))),
+        };
+        Err(OptionError::Option { strategy: SPEC.name, problem })
+    },
+};
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    codec: Codec,
+    most_partitions: u32,
+    partitions: u32,
+    staleness: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { codec: Codec::F32, most_partitions: 100, partitions: 0, staleness: 4 }
+    }
+}
+
+/// What a peer has learnt and not told yet, and how much of it is told next.
+struct Parts {
+    options: Options,
+    places: Vec<Range<usize>>,
+    n_peers: usize,
+    unsaid: Vec<f32>,
+    /// How many parts there are now, and how many have been told since it is as many.
+    n_parts: u32,
+    n_told: u32,
+    /// How long a batch takes to compute, as a moving average.
+    batch_s: Option<f64>,
+}
+
+/// Bytes before the numbers.
+const HEAD_LEN: usize = 8;
+/// How much of the moving average the last batch is.
+const FRESH: f64 = 0.1;
+
+impl Parts {
+    fn new(options: Options) -> Self {
+        let n_parts = options.partitions.max(1);
+        Self { options, places: Vec::new(), n_peers: 1, unsaid: Vec::new(), n_parts, n_told: 0, batch_s: None }
+    }
+
+    /// As many parts as are needed for what is told during a batch to fit through the links meanwhile. It changes only when
+    /// all parts have been told once.
+    fn adapt(&mut self, step: &Step) {
+        let batch_s = self.batch_s.map_or(step.compute_s, |mean| mean + FRESH * (step.compute_s - mean));
+        self.batch_s = Some(batch_s);
+        let Some(bytes_per_s) = step.bytes_per_s else { return };
+        if self.options.partitions > 0 || self.n_told < self.n_parts {
+            return;
+        }
+        let n_bytes = (self.n_peers - 1) as f64 * self.options.codec.encoded_len(self.unsaid.len()) as f64;
+        let n_parts = (n_bytes / (bytes_per_s * batch_s)).ceil();
+        // What is no number, or nothing, becomes 1.
+        let n_parts = if n_parts >= 1.0 { n_parts.min(f64::from(u32::MAX)) as u32 } else { 1 };
+        self.n_parts = n_parts.min(self.options.most_partitions);
+        self.n_told = 0;
+    }
+
+    /// The numbers of a message, and where they belong.
+    fn read(&self, body: &[u8]) -> Result<(usize, Vec<f32>), Malformed> {
+        let bad = || Malformed::new("its part of the vector cannot be read");
+        let (head, body) = body.split_first_chunk::<HEAD_LEN>().ok_or_else(bad)?;
+        let start = usize::try_from(u64::from_le_bytes(*head)).map_err(|_| bad())?;
+        let len = self.options.codec.decoded_len(body.len()).ok_or_else(bad)?;
+        if start > self.unsaid.len() || len > self.unsaid.len() - start {
+            return Err(Malformed::new("its part lies outside of the vector"));
+        }
+        let mut numbers = vec![0.0; len];
+        self.options.codec.decode(body, &mut numbers)?;
+        if !numbers.iter().all(|number| number.is_finite()) {
+            return Err(Malformed::new("what it tells holds numbers that are none"));
+        }
+        Ok((start, numbers))
+    }
+}
+
+impl Stream for Parts {
+    fn prepare(&mut self, places: &[Range<usize>], n_peers: usize) {
+        (self.places, self.n_peers) = (places.to_vec(), n_peers);
+        self.unsaid.resize(places.iter().map(|place| place.end).max().unwrap_or(0), 0.0);
+    }
+
+    fn put(&mut self, part: usize, change: &[f32], values: &mut [f32]) {
+        add(&mut self.unsaid[self.places[part].clone()], change);
+        add(values, change);
+    }
+
+    fn say(&mut self, step: &Step, _: &mut [f32]) -> Vec<Bytes> {
+        self.adapt(step);
+        let n_parts = self.n_parts as usize;
+        self.n_told = self.n_told.saturating_add(1);
+        let codec = self.options.codec;
+        let pieces = pieces(step.round, n_parts, self.unsaid.len());
+        let say = |segment: Range<usize>| {
+            let numbers = &mut self.unsaid[segment.clone()];
+            let mut body = BytesMut::with_capacity(HEAD_LEN + codec.encoded_len(numbers.len()));
+            body.put_u64_le(segment.start as u64);
+            let encoded = codec.encode(numbers);
+            body.put_slice(&encoded);
+            // What rounding took away is told later.
+            let mut said = vec![0.0; numbers.len()];
+            codec.decode(&encoded, &mut said).expect("it was just encoded");
+            numbers.iter_mut().zip(&said).for_each(|(number, said)| *number -= said);
+            body.freeze()
+        };
+        pieces.into_iter().map(say).collect()
+    }
+
+    fn check(&mut self, _: usize, body: &[u8]) -> Result<(), Malformed> {
+        self.read(body).map(|_| ())
+    }
+
+    fn hear(&mut self, _: usize, body: &[u8], values: &mut [f32]) {
+        let (start, numbers) = self.read(body).expect("it was checked when it came");
+        add(&mut values[start..], &numbers);
+    }
+
+    fn take_back(&mut self, _: usize, body: &[u8]) {
+        let (start, numbers) = self.read(body).expect("this peer said it");
+        add(&mut self.unsaid[start..], &numbers);
+    }
+
+    fn unsaid(&self) -> &[f32] {
+        &self.unsaid
+    }
+
+    fn forget(&mut self) {
+        self.unsaid.fill(0.0);
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> u64 {
+        let n_parts = self.options.partitions.max(1) as usize;
+        let len = |segment: Range<usize>| (HEAD_LEN + self.options.codec.encoded_len(segment.len())) as u64;
+        pieces(question.round, n_parts, question.n_params).into_iter().map(len).sum()
+    }
+
+    fn may_cost_less(&self) -> bool {
+        self.options.partitions == 0
+    }
+}
+
+/// The part of a vector that is told in a round, as pieces that fit into a message; at least one, if only to be heard.
+fn pieces(round: u32, n_parts: usize, len: usize) -> Vec<Range<usize>> {
+    let part = chunk(round as usize % n_parts, n_parts, len);
+    if part.is_empty() { vec![part] } else { segments(part).collect() }
+}

@@ -1,0 +1,342 @@
+//! The strategy of all who tell everybody what they learn, batch by batch, and do not wait for an answer.
+//!
+//! Each batch of a peer becomes one message, perhaps in several parts, to every other peer. It is heard when all parts are
+//! there, and goes into the parameters as soon as nothing is being computed with them. Nobody begins a batch while it is
+//! ahead of another peer by more than a bound.
+//!
+//! What was said is remembered until it is certain that everybody has heard it: when the view changes and the parameters of
+//! one go on who has not, it is taken back and said again. So each change is in everybody's parameters exactly once.
+//!
+//! A message's part: which of how many, 32 bits each. Its round says which batch it is.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nettorrent_engine::kernel::vectorised;
+
+use super::{
+    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, Past, Payload, Scale, Strategy, Trained, Turn, TurnLength,
+};
+use crate::codec::Codec;
+use crate::collective::{Collective, Extent, Ring};
+
+/// What `staleness` does.
+pub const STALENESS: OptionDoc = OptionDoc {
+    name: "staleness",
+    about: "by how many batches a peer may be ahead of the slowest; `0`: all go in step",
+};
+
+/// The most batches by which a peer may be ahead: what was said is kept in memory as long.
+pub const MOST_STALENESS: u32 = 1000;
+
+/// How a peer's changes become messages, and messages changes.
+pub trait Stream: Send {
+    /// Says where in the vector the parts of a change lie, and how many peers there are. What was not said yet stays.
+    fn prepare(&mut self, places: &[Range<usize>], n_peers: usize);
+
+    /// Takes a part of this peer's change, and adds what this peer's own parameters get of it to those at its place.
+    fn put(&mut self, part: usize, change: &[f32], values: &mut [f32]);
+
+    /// All parts of a batch are there: what to say of it, in parts; what of it this peer's own parameters have not got yet is
+    /// added to them.
+    fn say(&mut self, step: &Step, values: &mut [f32]) -> Vec<Bytes>;
+
+    /// Refuses what no honest peer says.
+    fn check(&mut self, part: usize, body: &[u8]) -> Result<(), Malformed>;
+
+    /// Adds what a message says, which was checked, to the parameters.
+    fn hear(&mut self, part: usize, body: &[u8], values: &mut [f32]);
+
+    /// What was said was not heard and never will be: it is to be said again.
+    fn take_back(&mut self, part: usize, body: &[u8]);
+
+    /// What this peer's parameters hold that it has not said yet; empty means nothing.
+    fn unsaid(&self) -> &[f32] {
+        &[]
+    }
+
+    /// Forgets what was not said: it does not count, or all have it.
+    fn forget(&mut self);
+
+    /// What a peer says of a batch, in bytes.
+    fn cost(&self, question: &CostQuestion<'_>) -> u64;
+
+    /// Whether it may be less than that.
+    fn may_cost_less(&self) -> bool;
+}
+
+/// What there is to know when something is said.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// The peer's round.
+    pub round: u32,
+    /// How long the batch took to compute, in seconds.
+    pub compute_s: f64,
+    /// How many bytes a second this peer's links carry, if it is known.
+    pub bytes_per_s: Option<f64>,
+}
+
+/// The strategy of all who stream.
+pub struct Streamer<S> {
+    stream: S,
+    staleness: u32,
+    /// The segment that all below is about, by its first round.
+    segment: Option<u32>,
+    /// What came from each rank and is not in the parameters yet, oldest first.
+    heard: Vec<VecDeque<Said>>,
+    /// What this peer said and perhaps not everybody has heard, oldest first, and the clock of the first.
+    said: VecDeque<Vec<Bytes>>,
+    first_said: u32,
+    /// Whom this peer waits for since it asked last whether to go on: in which segment, before which batch.
+    waits_for: BTreeSet<usize>,
+    asked: Option<(u32, u32)>,
+    sync: Ring,
+    is_syncing: bool,
+}
+
+/// A message on its way in.
+#[derive(Default)]
+struct Said {
+    n_parts: usize,
+    parts: Vec<Bytes>,
+}
+
+impl Said {
+    fn is_complete(&self) -> bool {
+        self.n_parts > 0 && self.parts.len() == self.n_parts
+    }
+}
+
+/// More parts than any message needs: a gigabyte of plain numbers.
+const MOST_PARTS: usize = 1 << 14;
+
+impl<S: Stream> Streamer<S> {
+    /// Streams with this bound.
+    pub fn new(stream: S, staleness: u32) -> Self {
+        Self {
+            stream,
+            staleness,
+            segment: None,
+            heard: Vec::new(),
+            said: VecDeque::new(),
+            first_said: 0,
+            waits_for: BTreeSet::new(),
+            asked: None,
+            sync: Ring::new(Codec::F32, Extent::AllReduce),
+            is_syncing: false,
+        }
+    }
+
+    /// Begins a segment when it is new: all of the last one was heard by all, or taken back.
+    fn enter_segment(&mut self, ctx: &Ctx<'_>) {
+        if self.segment == Some(ctx.first_round()) {
+            return;
+        }
+        self.segment = Some(ctx.first_round());
+        self.heard = (0..ctx.n_peers()).map(|_| VecDeque::new()).collect();
+        self.said.clear();
+        self.first_said = 0;
+        self.stream.prepare(&places(ctx), ctx.n_peers());
+    }
+
+    /// Takes what is complete of one peer's into the parameters, in its order.
+    fn take_in(&mut self, ctx: &mut Ctx<'_>, rank: usize) {
+        if ctx.is_computing() {
+            return;
+        }
+        while self.heard[rank].front().is_some_and(Said::is_complete) {
+            let said = self.heard[rank].pop_front().expect("there is one");
+            for (part, body) in said.parts.iter().enumerate() {
+                self.stream.hear(part, body, ctx.values_mut());
+            }
+            ctx.settle(rank);
+        }
+        if self.waits_for.contains(&rank) && !self.holds_up(ctx, rank) {
+            self.waits_for.remove(&rank);
+        }
+    }
+
+    /// Forgets what everybody is known to have heard: whoever has begun its batch c has heard all others up to c − staleness.
+    fn forget_what_is_heard(&mut self, ctx: &Ctx<'_>) {
+        let others = (0..ctx.n_peers()).filter(|&rank| rank != ctx.rank());
+        let known = others.map(|rank| ctx.n_settled(rank).saturating_sub(self.staleness + 1)).min();
+        while self.first_said < known.unwrap_or(0) && self.said.pop_front().is_some() {
+            self.first_said += 1;
+        }
+    }
+
+    /// Whether this peer must hear more of another before its next batch, or if it has none, before the segment is over.
+    fn holds_up(&self, ctx: &Ctx<'_>, rank: usize) -> bool {
+        let (clock, settled) = (ctx.n_settled(ctx.rank()), ctx.n_settled(rank));
+        let is_done = clock >= ctx.n_batches(ctx.rank());
+        let is_behind = clock > settled.saturating_add(self.staleness);
+        rank != ctx.rank() && settled < ctx.n_batches(rank) && (is_done || is_behind)
+    }
+
+    fn finish_sync_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+        if self.is_syncing && self.sync.is_complete() {
+            self.is_syncing = false;
+            let values = self.sync.take_result();
+            self.stream.forget();
+            ctx.replace_values(values);
+            ctx.synced();
+        }
+    }
+}
+
+impl<S: Stream> Strategy for Streamer<S> {
+    fn turn(&self) -> Turn {
+        Turn { payload: Payload::Updates, length: TurnLength::Batches(1), scale: Scale::Share }
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let others = question.n_peers as u64 - 1;
+        let most = others * self.stream.cost(question);
+        Cost { total: (others + 1) * most, most_sent: most, most_received: most, n_steps: u32::from(others > 0) }
+    }
+
+    fn may_cost_less(&self) -> bool {
+        self.stream.may_cost_less()
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
+        self.enter_segment(ctx);
+        let (place, n_params) = (ctx.buckets()[bucket].clone(), ctx.n_params());
+        let n_trained = n_params.clamp(place.start, place.end) - place.start;
+        // Running statistics are each peer's own until all come together.
+        let (changed, moved) = change.split_at(n_trained);
+        let (values, statistics) = ctx.values_mut()[place].split_at_mut(n_trained);
+        statistics.iter_mut().zip(moved).for_each(|(value, moved)| *value += moved);
+        self.stream.put(bucket, changed, values);
+        ctx.give_back(change);
+    }
+
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+        let step = Step { round: ctx.round(), compute_s: trained.compute.as_secs_f64(), bytes_per_s: ctx.uplink() };
+        let parts = self.stream.say(&step, ctx.values_mut());
+        let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
+        for to in (0..n_peers).filter(|&to| to != rank) {
+            for (k, part) in parts.iter().enumerate() {
+                ctx.send(to, k as u64 | (parts.len() as u64) << 32, part.clone());
+            }
+        }
+        self.said.push_back(parts);
+        (0..n_peers).for_each(|rank| self.take_in(ctx, rank));
+        self.forget_what_is_heard(ctx);
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        if self.is_syncing {
+            self.sync.receive(ctx, from, message)?;
+            self.finish_sync_if_complete(ctx);
+            return Ok(());
+        }
+        self.enter_segment(ctx);
+        let (part, n_parts) = ((message.part & u64::from(u32::MAX)) as usize, (message.part >> 32) as usize);
+        let heard = &mut self.heard[from];
+        let is_new = heard.back().is_none_or(Said::is_complete);
+        let clock = ctx.n_settled(from) + heard.len() as u32 - u32::from(!is_new);
+        let (own, n_own) = (ctx.n_settled(ctx.rank()), ctx.n_batches(ctx.rank()));
+        // Nobody waits for one who is done.
+        let is_too_far = own < n_own && clock > own.saturating_add(self.staleness + 1);
+        if message.round != ctx.first_round() + clock || clock >= ctx.n_batches(from) || is_too_far {
+            return Err(Malformed::new("it is not its turn to tell of this batch"));
+        }
+        let before = if is_new { 0 } else { heard.back().map_or(0, |said| said.parts.len()) };
+        let expected = if is_new { n_parts } else { heard.back().map_or(0, |said| said.n_parts) };
+        if part != before || n_parts != expected || part >= n_parts || n_parts > MOST_PARTS {
+            return Err(Malformed::new("there is no such part of what it tells of a batch"));
+        }
+        self.stream.check(part, &message.body)?;
+        if is_new {
+            heard.push_back(Said { n_parts, parts: Vec::new() });
+        }
+        heard.back_mut().expect("there is one").parts.push(message.body);
+        self.take_in(ctx, from);
+        Ok(())
+    }
+
+    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+        self.is_syncing = false;
+        // What was said in the segment before the one that this peer comes from, all have heard.
+        self.enter_segment(ctx);
+        match ctx.past() {
+            Past::Own => {}
+            Past::Adopted { n_heard } => {
+                let n_old = n_heard.saturating_sub(self.first_said) as usize;
+                for parts in self.said.iter().skip(n_old) {
+                    parts.iter().enumerate().for_each(|(part, body)| self.stream.take_back(part, body));
+                }
+                add(ctx.values_mut(), self.stream.unsaid());
+            }
+            Past::Stranger => self.stream.forget(),
+        }
+        self.segment = None;
+        self.asked = None;
+    }
+
+    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
+        // While this peer waits, nobody falls behind who was not: who has caught up was taken off when it was heard.
+        let now = Some((ctx.first_round(), ctx.n_settled(ctx.rank())));
+        if std::mem::replace(&mut self.asked, now) != now {
+            self.waits_for = (0..ctx.n_peers()).filter(|&rank| self.holds_up(ctx, rank)).collect();
+        }
+        self.waits_for.is_empty()
+    }
+
+    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
+        let mut values = values.clone();
+        if !self.stream.unsaid().is_empty() {
+            subtract(Arc::make_mut(&mut values).as_mut_slice(), self.stream.unsaid());
+        }
+        values
+    }
+
+    /// Everybody hands in what all should hold alike, divided by the number of peers, and what it has not said.
+    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+        if !ctx.is_last_epoch() {
+            return ctx.synced();
+        }
+        if ctx.n_peers() == 1 {
+            // There is nobody to tell.
+            self.stream.forget();
+            return ctx.synced();
+        }
+        self.is_syncing = true;
+        self.sync.begin(ctx);
+        let mut values = ctx.values().to_vec();
+        subtract(&mut values, self.stream.unsaid());
+        let share = 1.0 / ctx.n_peers() as f32;
+        values.iter_mut().for_each(|value| *value *= share);
+        add(&mut values, self.stream.unsaid());
+        for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
+            self.sync.put(ctx, bucket, values[range].to_vec());
+        }
+        self.finish_sync_if_complete(ctx);
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        if self.is_syncing { self.sync.waits_for() } else { self.waits_for.iter().copied().collect() }
+    }
+}
+
+/// Where the trained numbers of each bucket lie.
+fn places(ctx: &Ctx<'_>) -> Vec<Range<usize>> {
+    trained_places(ctx.buckets(), ctx.n_params())
+}
+
+/// The part of each bucket that is trained.
+pub(crate) fn trained_places(buckets: &[Range<usize>], n_params: usize) -> Vec<Range<usize>> {
+    buckets.iter().map(|place| place.start.min(n_params)..place.end.min(n_params)).collect()
+}
+
+/// Adds numbers to the first of others.
+pub(crate) fn add(values: &mut [f32], numbers: &[f32]) {
+    vectorised(|| values.iter_mut().zip(numbers).for_each(|(value, number)| *value += number));
+}
+
+fn subtract(values: &mut [f32], numbers: &[f32]) {
+    vectorised(|| values.iter_mut().zip(numbers).for_each(|(value, number)| *value -= number));
+}
