@@ -26,6 +26,8 @@ pub(crate) struct LocalSettings {
     pub n_peers: usize,
     /// What to go on from.
     pub checkpoint: Option<PathBuf>,
+    /// Epoch and step of that.
+    pub place: (u64, u64),
     pub encryption: bool,
     pub link: Option<String>,
 }
@@ -86,7 +88,7 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
 struct LocalSwarm {
     processes: Vec<Process>,
     heard: Receiver<(usize, Heard)>,
-    /// Epoch and step of the foremost that ended.
+    /// Epoch and step of the foremost that ended; before that, of the beginning.
     place: (u64, u64),
     peak_rss_bytes: Option<u64>,
     has_begun: bool,
@@ -100,7 +102,7 @@ impl LocalSwarm {
         let mut swarm = Self {
             processes: Vec::new(),
             heard,
-            place: (0, 0),
+            place: settings.place,
             peak_rss_bytes: None,
             has_begun: false,
             is_stopping: false,

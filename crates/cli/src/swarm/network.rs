@@ -15,6 +15,7 @@ use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{PeerId, State};
 use tokio::sync::mpsc;
 
+use super::announcement::{Announcement, Company, announce};
 use super::board::Board;
 use super::keeper::Keeper;
 use super::material::Material;
@@ -111,7 +112,8 @@ pub(crate) async fn train(
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
     let mut board = Board::new(events, material.job.epochs, material.learning.labels().len());
-    announce(&mut board, material, &run, state.place.step)?;
+    let mut place = (state.place.ledger.epoch, state.place.step);
+    announce(&Announcement { material, run: &run, company: Company::OneOfMany, place }, &mut board)?;
     let path = run.path().to_owned();
     let part = Part {
         material,
@@ -122,7 +124,7 @@ pub(crate) async fn train(
         address,
         introducers: members,
     };
-    let (mut place, mut peak) = ((0, 0), None);
+    let mut peak = None;
     let ending = part
         .take((endpoint, arrivals), commands, &mut |event| {
             if let PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } = &event {
@@ -159,27 +161,4 @@ pub(crate) async fn train(
     board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
     board.say(&format!("Test it again with: nettorrent eval {path}"));
     Ok(ExitCode::SUCCESS)
-}
-
-fn announce(board: &mut Board, material: &Material, run: &RunFolder, step: u64) -> anyhow::Result<()> {
-    let Material { job, learning, .. } = material;
-    board.say(&format!(
-        "{} with {} parameters by {}; the run is in {}",
-        job.model,
-        indicatif::HumanCount(learning.n_params() as u64),
-        job.swarm.strategy,
-        run.path().display()
-    ));
-    board.write(&Event::Start {
-        run: run.path(),
-        model: &job.model,
-        n_params: learning.n_params(),
-        n_train: learning.labels().len(),
-        n_test: learning.n_test(),
-        threads: job.threads,
-        seed: job.seed,
-        epoch: 0,
-        step,
-        version: env!("CARGO_PKG_VERSION"),
-    })
 }
