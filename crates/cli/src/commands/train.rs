@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
             lr,
             samples_per_s,
             seconds,
-            test_seconds: began.elapsed().as_secs_f64(),
+            test_seconds: Some(began.elapsed().as_secs_f64()),
         })
     }
 

@@ -43,7 +43,7 @@ struct EpochSoFar {
     began: Instant,
     first_sample: u64,
     n_samples_all: u64,
-    round: u32,
+    step: u64,
     lr: f32,
     /// How long the one before took.
     last: Duration,
@@ -63,7 +63,7 @@ impl Board {
             began: Instant::now(),
             first_sample: 0,
             n_samples_all: 0,
-            round: 0,
+            step: 0,
             lr: 0.0,
             last: Duration::ZERO,
         };
@@ -151,7 +151,7 @@ impl Board {
             self.speed.count(self.began.elapsed(), new);
             epoch.n_samples_all = progress.n_samples_all;
         }
-        epoch.round = epoch.round.max(progress.round);
+        epoch.step = epoch.step.max(progress.step);
         epoch.score += Score {
             loss_sum: progress.loss_sum,
             n_correct: progress.n_correct as usize,
@@ -165,11 +165,11 @@ impl Board {
             return Ok(());
         }
         self.written = Instant::now();
-        let EpochSoFar { number, score, round, lr, .. } = self.epoch;
+        let EpochSoFar { number, score, step, lr, .. } = self.epoch;
         let (samples_per_s, seconds) = (self.speed.per_second(self.began.elapsed()), self.seconds());
         self.write(&Event::Progress {
             epoch: number + 1,
-            step: u64::from(round),
+            step,
             loss: score.loss(),
             accuracy: score.accuracy(),
             lr,
@@ -179,10 +179,10 @@ impl Board {
     }
 
     fn begin_epoch(&mut self, number: u64) {
-        let EpochSoFar { n_samples_all, round, lr, began, .. } = self.epoch;
+        let EpochSoFar { n_samples_all, step, lr, began, .. } = self.epoch;
         let (score, last) = (Score::default(), began.elapsed());
         let (began, first_sample) = (Instant::now(), n_samples_all);
-        self.epoch = EpochSoFar { number, score, began, first_sample, n_samples_all, round, lr, last };
+        self.epoch = EpochSoFar { number, score, began, first_sample, n_samples_all, step, lr, last };
     }
 
     fn show_whole(&self) {
@@ -220,7 +220,7 @@ impl Board {
 
     fn on_record(&mut self, record: &Record) -> anyhow::Result<()> {
         match &record.event {
-            RecordEvent::Epoch { epoch, round, train_loss, train_accuracy, test_loss, test_accuracy, .. } => {
+            RecordEvent::Epoch { epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, .. } => {
                 if *epoch <= self.told {
                     // Another peer took the first one's place and told again.
                     return Ok(());
@@ -242,7 +242,7 @@ impl Board {
                 }));
                 self.write(&Event::Epoch {
                     epoch: *epoch,
-                    step: u64::from(*round),
+                    step: *step,
                     train_loss: *train_loss,
                     train_accuracy: *train_accuracy,
                     test_loss: *test_loss,
@@ -250,7 +250,7 @@ impl Board {
                     lr: self.epoch.lr,
                     samples_per_s,
                     seconds,
-                    test_seconds: 0.0,
+                    test_seconds: None,
                 })
             }
             RecordEvent::View { view, members, donor, was_behind, round } => {

@@ -140,7 +140,7 @@ impl<'a> Reporter<'a> {
         let sums = std::mem::replace(&mut self.sums, Progress::nothing(self.id));
         tell(PeerEvent::Progress(Progress {
             epoch: status.epoch,
-            round: status.round,
+            step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
             elapsed_s: elapsed.as_secs_f64(),
             phase: status.phase,
@@ -169,7 +169,7 @@ impl Progress {
         Self {
             peer,
             epoch: 0,
-            round: 0,
+            step: 0,
             n_samples_all: 0,
             n_samples: 0,
             loss_sum: 0.0,

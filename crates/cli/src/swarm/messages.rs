@@ -67,7 +67,8 @@ pub(crate) struct Progress {
     pub peer: PeerId,
     /// The epoch that it is in, counted from 0.
     pub epoch: u64,
-    pub round: u32,
+    /// Batches that a peer has trained one after the other.
+    pub step: u64,
     /// Samples that all peers have trained since the beginning.
     pub n_samples_all: u64,
     /// This peer's samples, their losses added up, and how many were right.

@@ -36,6 +36,11 @@ fn every_strategy_learns_over_sockets() {
         let accuracy = last_accuracy(&events);
         assert!(accuracy > 0.85, "{name}: {accuracy}");
         assert_eq!(events.iter().filter(|event| is(event, "epoch")).count(), 5, "{name}");
+        // A third of the samples are 40 batches of 32; and nobody makes up how long the test took.
+        for epoch in events.iter().filter(|event| is(event, "epoch")) {
+            assert_eq!(epoch["step"].as_u64(), epoch["epoch"].as_u64().map(|epoch| 40 * epoch), "{name}");
+            assert!(epoch.get("test_seconds").is_none(), "{name}");
+        }
         let stop = events.last().expect("an end");
         assert!(is(stop, "stop") && stop["reason"] == "finished", "{name}: {stop}");
         // What was learnt is an ordinary run.
