@@ -2,37 +2,29 @@
 
 use indicatif::HumanCount;
 use nettorrent_engine::task::Task;
+use nettorrent_swarm::Place;
 
-use super::board::Board;
+use super::board::{Board, Company};
 use super::material::Material;
 use crate::events::Event;
 use crate::run_folder::RunFolder;
-
-/// Who trains.
-#[derive(Clone, Copy)]
-pub(crate) enum Company {
-    /// So many processes of this machine.
-    Processes(usize),
-    /// This process, with others on other machines.
-    OneOfMany,
-}
 
 /// What begins.
 pub(crate) struct Announcement<'a> {
     pub material: &'a Material,
     pub run: &'a RunFolder,
-    pub company: Company,
-    /// Where it goes on from, in epochs and steps done.
-    pub place: (u64, u64),
+    /// Where it goes on from.
+    pub place: &'a Place,
 }
 
 /// Tells people what is trained, by whom and from where on, and writes it down.
 pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> anyhow::Result<()> {
-    let Announcement { material, run, company, place: (epoch, step) } = *announcement;
+    let Announcement { material, run, place } = *announcement;
+    let (epoch, step) = (place.ledger.epoch, place.step);
     let Material { job, learning, .. } = material;
     let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
     let (s, strategy) = (if job.threads == 1 { "" } else { "s" }, &job.swarm.strategy);
-    let company = match company {
+    let company = match board.company() {
         Company::Processes(1) => format!("1 peer by {strategy}, {} thread{s}", job.threads),
         Company::Processes(n_peers) => format!("{n_peers} peers by {strategy}, {} thread{s} each", job.threads),
         Company::OneOfMany => format!("with others by {strategy}, {} thread{s} here", job.threads),

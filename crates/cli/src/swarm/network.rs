@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use clap::Args;
-use nettorrent_engine::task::Task;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
@@ -15,8 +14,8 @@ use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{PeerId, State};
 use tokio::sync::mpsc;
 
-use super::announcement::{Announcement, Company, announce};
-use super::board::Board;
+use super::announcement::{Announcement, announce};
+use super::board::{Board, Company};
 use super::keeper::Keeper;
 use super::material::Material;
 use super::member::{Keep, Part};
@@ -111,9 +110,9 @@ pub(crate) async fn train(
         .discover
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
-    let mut board = Board::new(events, material.job.epochs, material.learning.labels().len());
+    let mut board = Board::new(events, material, Company::OneOfMany, &state.place);
+    announce(&Announcement { material, run: &run, place: &state.place }, &mut board)?;
     let mut place = (state.place.ledger.epoch, state.place.step);
-    announce(&Announcement { material, run: &run, company: Company::OneOfMany, place }, &mut board)?;
     let path = run.path().to_owned();
     let part = Part {
         material,
@@ -152,9 +151,10 @@ pub(crate) async fn train(
     }
     let path = path.display();
     if reason == Reason::Interrupted {
+        let others = if board.is_alone() { "" } else { "; the others go on" };
         board.tell(&format!(
-            "Left at step {step}; the others go on. What was learnt so far is in {path}; begin again from it with: \
-             nettorrent start --resume {path}"
+            "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \
+             --resume {path}"
         ));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
-use nettorrent_engine::task::Task;
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{Place, State};
 
-use super::announcement::{Announcement, Company, announce};
-use super::board::Board;
+use super::announcement::{Announcement, announce};
+use super::board::{Board, Company};
 use super::keeper;
 use super::local::{self, LocalSettings};
 use super::material::Material;
@@ -64,7 +63,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
         Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
         None => None,
     };
-    go(&run, events, &material, &links.settings(job, checkpoint, &Place::default()))
+    go(&run, events, &material, &links.settings(job, checkpoint, Place::default()))
 }
 
 /// Goes on with a run.
@@ -88,22 +87,21 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
             display.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
     }
-    go(&run, events, &material, &links.settings(&material.job, checkpoint, &place))
+    go(&run, events, &material, &links.settings(&material.job, checkpoint, place))
 }
 
 fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
-    let mut board = Board::new(events, material.job.epochs, material.learning.labels().len()).hiding_routine();
-    let company = Company::Processes(settings.n_peers);
-    announce(&Announcement { material, run, company, place: settings.place }, &mut board)?;
+    let mut board = Board::new(events, material, Company::Processes(settings.n_peers), &settings.place);
+    announce(&Announcement { material, run, place: &settings.place }, &mut board)?;
     local::train(run, settings, board)
 }
 
 impl LinkArguments {
-    fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, place: &Place) -> LocalSettings {
+    fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, place: Place) -> LocalSettings {
         LocalSettings {
             n_peers: job.swarm.peers,
             checkpoint,
-            place: (place.ledger.epoch, place.step),
+            place,
             encryption: !self.plain,
             link: self.link.map(|link| link.to_string()),
         }

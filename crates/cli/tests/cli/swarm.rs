@@ -40,7 +40,10 @@ fn every_strategy_learns_over_sockets() {
         for epoch in events.iter().filter(|event| is(event, "epoch")) {
             assert_eq!(epoch["step"].as_u64(), epoch["epoch"].as_u64().map(|epoch| 40 * epoch), "{name}");
             assert!(epoch.get("test_seconds").is_none(), "{name}");
+            assert!(epoch["samples_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{name}: {epoch}");
         }
+        let kept: Vec<&Value> = events.iter().filter(|event| is(event, "checkpoint")).map(|e| &e["path"]).collect();
+        assert!(kept.iter().enumerate().all(|(k, path)| !kept[..k].contains(path)), "{name}: told twice: {kept:?}");
         let stop = events.last().expect("an end");
         assert!(is(stop, "stop") && stop["reason"] == "finished", "{name}: {stop}");
         // What was learnt is an ordinary run.
