@@ -8,23 +8,20 @@ those of `torch_models.py`; inputs are drawn beforehand.
 
 import argparse
 import json
-import os
-import socket
 import time
 
+import workers
 
-def worker(rank, a, port, results):
+
+def worker(rank, a):
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch_models import ZOO
 
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     net = ZOO[a.model][0]()
     if a.peers > 1:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-        dist.init_process_group("gloo", rank=rank, world_size=a.peers)
         net = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5)
     inputs = torch.rand(8 * a.batch, 1, 28, 28)
@@ -49,29 +46,17 @@ def worker(rank, a, port, results):
             stop[0] = float(time.perf_counter() - began > a.seconds)
         if a.peers > 1:
             dist.broadcast(stop, 0)
-    results.put((n_steps * a.batch, time.perf_counter() - began))
+    return n_steps * a.batch, time.perf_counter() - began
 
 
 def main():
-    import torch.multiprocessing as mp
-
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--model", default="mlp")
     p.add_argument("--peers", type=int, default=2)
     p.add_argument("--batch", type=int, default=64)
     p.add_argument("--seconds", type=float, default=8)
     a = p.parse_args()
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    context = mp.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=worker, args=(rank, a, port, results)) for rank in range(a.peers)]
-    for process in processes:
-        process.start()
-    counts = [results.get() for _ in processes]
-    for process in processes:
-        process.join()
+    counts = workers.run(worker, a)
     rate = sum(n for n, _ in counts) / max(seconds for _, seconds in counts)
     print(json.dumps({"model": a.model, "peers": a.peers, "samples_per_s": rate}))
 

@@ -29,7 +29,8 @@ pub(crate) enum Event<'a> {
     },
     /// Once a second while an epoch goes on.
     Progress { epoch: u64, step: u64, loss: f64, accuracy: f64, lr: f32, samples_per_s: f64, seconds: f64 },
-    /// An epoch is done and was tested. `seconds` counts training only.
+    /// An epoch is done and was tested. `seconds` counts training only; a swarm's members test while others train, so there
+    /// is no time to tell that its test took.
     Epoch {
         epoch: u64,
         step: u64,
@@ -40,7 +41,8 @@ pub(crate) enum Event<'a> {
         lr: f32,
         samples_per_s: f64,
         seconds: f64,
-        test_seconds: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        test_seconds: Option<f64>,
     },
     /// A process of a swarm on this machine can be reached.
     Peer { peer: PeerId, address: SocketAddr, pid: u32 },

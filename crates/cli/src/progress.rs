@@ -52,7 +52,7 @@ impl Display {
     pub(crate) fn begin(&self, epoch: u64, epochs: u64, n_samples: usize, done: usize) {
         self.bar.set_length(n_samples as u64);
         self.bar.set_position(done as u64);
-        self.bar.set_prefix(format!("epoch {epoch}/{epochs}"));
+        self.bar.set_prefix(epoch_name(epoch, epochs));
     }
 
     /// Shows how the epoch goes.
@@ -84,18 +84,22 @@ impl Display {
 
 /// A finished epoch in one line.
 pub(crate) fn epoch_text(line: &EpochLine) -> String {
-    let width = line.epochs.to_string().len();
     format!(
-        "epoch {:>width$}/{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %   {} samples/s  {:.1} s",
-        line.epoch,
-        line.epochs,
+        "{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %  {:>7} samples/s  {:.1} s",
+        epoch_name(line.epoch, line.epochs),
         line.train_loss,
         100.0 * line.train_accuracy,
         line.test_loss,
         100.0 * line.test_accuracy,
-        HumanCount(line.samples_per_s as u64),
+        HumanCount(line.samples_per_s as u64).to_string(),
         line.seconds,
     )
+}
+
+/// `epoch  3/10`, as wide for every epoch.
+pub(crate) fn epoch_name(epoch: u64, epochs: u64) -> String {
+    let width = epochs.to_string().len();
+    format!("epoch {epoch:>width$}/{epochs}")
 }
 
 /// `1:02:03` or `4:05`.

@@ -60,6 +60,12 @@ impl RunFolder {
         &self.path
     }
 
+    /// What to tell who wants to go on with a run that is done.
+    pub(crate) fn is_done_text(&self, epoch: u64) -> String {
+        let path = self.path.display();
+        format!("The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`.")
+    }
+
     pub(crate) fn events(&self) -> PathBuf {
         self.path.join(EVENTS_FILE)
     }

@@ -1,5 +1,6 @@
 //! Swarms: processes of this machine or of several that train together.
 
+pub(crate) mod announcement;
 pub(crate) mod board;
 pub(crate) mod keeper;
 pub(crate) mod local;
@@ -7,3 +8,4 @@ pub(crate) mod material;
 pub(crate) mod member;
 pub(crate) mod messages;
 pub(crate) mod network;
+pub(crate) mod run;

@@ -100,44 +100,11 @@ impl Drop for Slot {
     }
 }
 
-/// Which of two connections to the same peer both sides keep, without asking each other: the one that the lower name has
-/// dialled. Of two in the same direction it is the newer, since who dials again has lost the older one.
-pub fn prefer(own: PeerId, other: PeerId, existing: Direction, new: Direction) -> Kept {
-    let by_the_lower = if own < other { Direction::Outgoing } else { Direction::Incoming };
-    if existing != new && existing == by_the_lower { Kept::Existing } else { Kept::New }
-}
-
-/// What [`prefer`] keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// The connection that was there.
-    Existing,
-    /// The connection that came.
-    New,
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Direction, Kept, Slot, prefer};
-    use nettorrent_swarm::view::PeerId;
+    use super::Slot;
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
-
-    #[test]
-    fn both_sides_keep_the_same_of_two_crossing_connections() {
-        use Direction::{Incoming, Outgoing};
-        let (low, high) = (PeerId::new(1, 9), PeerId::new(2, 3));
-        // Two connections: one dialled by the lower name, one by the higher. Each side sees them in either order.
-        let by_low = |own: PeerId| if own == low { Outgoing } else { Incoming };
-        let by_high = |own: PeerId| if own == low { Incoming } else { Outgoing };
-        for (own, other) in [(low, high), (high, low)] {
-            assert_eq!(prefer(own, other, by_low(own), by_high(own)), Kept::Existing);
-            assert_eq!(prefer(own, other, by_high(own), by_low(own)), Kept::New);
-            for direction in [Incoming, Outgoing] {
-                assert_eq!(prefer(own, other, direction, direction), Kept::New);
-            }
-        }
-    }
 
     #[test]
     fn slots_are_counted_and_given_back() {

@@ -66,6 +66,8 @@ pub enum Event {
         epoch: u64,
         /// The round it ended with.
         round: u32,
+        /// Batches that a peer had trained one after the other by then, since the beginning.
+        step: u64,
         /// How the training samples were classified while training: mean loss, share, and how many.
         train_loss: f64,
         /// See `train_loss`.

@@ -48,7 +48,8 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
             anyhow::bail!("the peer that was asked did not understand; is it of another version?");
         };
         if !arguments.network.json {
-            println!("{} peer(s) train together; opening the data", members.len());
+            let there = if members.len() == 1 { "1 peer is".into() } else { format!("{} peers are", members.len()) };
+            println!("{there} there; opening the data");
         }
         let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
         let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;

@@ -59,7 +59,8 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
             println!("{}", serde_json::json!({ "event": "ticket", "ticket": ticket.to_string(), "address": address }));
         } else {
             println!("Others join with:\n\n  nettorrent join {ticket}\n");
-            println!("The ticket lets in whoever has it. Waiting for {wait_for} peers, this one counted.");
+            let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
+            println!("The ticket lets in whoever has it.{waiting}");
         }
         train(beginning, (endpoint, arrivals), address, &arguments.network).await
     })?

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
+use indicatif::HumanCount;
 use nettorrent_net::ask::{ask, ask_any, find_addresses};
 use nettorrent_net::block_on;
 use nettorrent_net::handshake::{Encryption, Terms};
@@ -58,7 +59,9 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
         let list: Vec<serde_json::Value> = peers.iter().map(|(peer, status)| json(*peer, status)).collect();
         println!("{}", serde_json::to_string_pretty(&list)?);
     } else {
-        peers.iter().for_each(|(peer, status)| println!("{}", line(*peer, status)));
+        let hosts = peers.values().flatten().map(|status| status.host.chars().count());
+        let width = hosts.max().unwrap_or(0);
+        peers.iter().for_each(|(peer, status)| println!("{}", line(*peer, status, width)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -70,7 +73,8 @@ fn json(peer: PeerId, status: &Result<PeerStatus, String>) -> serde_json::Value 
     }
 }
 
-fn line(peer: PeerId, status: &Result<PeerStatus, String>) -> String {
+/// A peer in one line, with so much room for the name of its machine.
+fn line(peer: PeerId, status: &Result<PeerStatus, String>, width: usize) -> String {
     let name = peer.to_string();
     let status = match status {
         Ok(status) => status,
@@ -82,17 +86,18 @@ fn line(peer: PeerId, status: &Result<PeerStatus, String>) -> String {
         Phase::Exchanging => "exchanges",
         Phase::Syncing => "brings replicas together",
         Phase::Testing => "tests",
-        Phase::Finished => "is finished",
+        Phase::Finished => "has finished",
     };
     let waits: Vec<String> = status.waits_for.iter().map(ToString::to_string).collect();
     let waits = if waits.is_empty() { String::new() } else { format!(", waits for {}", waits.join(", ")) };
+    let digits = status.epochs.to_string().len();
     format!(
-        "{name:<9} {:<16} epoch {}/{}  round {:>7}  {:>9.0} samples/s  {doing} since {:.1} s{waits}",
+        "{name:<9} {:<width$}  epoch {:>digits$}/{}  round {:>7}  {:>7} samples/s  {doing} ({:.1} s){waits}",
         status.host,
         (status.epoch + 1).min(status.epochs),
         status.epochs,
-        status.round,
-        status.samples_per_s,
+        HumanCount(u64::from(status.round)).to_string(),
+        HumanCount(status.samples_per_s as u64).to_string(),
         status.since_s,
     )
 }

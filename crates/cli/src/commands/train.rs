@@ -13,8 +13,6 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::{StepReport, Trainer};
-use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::{Place, State};
 
 use crate::events::{Event, EventLog, Reason};
 use crate::explain;
@@ -24,10 +22,8 @@ use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
 use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
-use crate::swarm::board::Board;
-use crate::swarm::keeper;
-use crate::swarm::local::{self, LocalSettings};
-use crate::swarm::material::Material;
+use crate::swarm;
+use crate::swarm::run::{Fresh, LinkArguments, Stopped};
 
 /// Arguments of `train`.
 #[derive(Args)]
@@ -43,23 +39,11 @@ pub(crate) struct TrainArguments {
     /// Print events as lines of JSON instead of a progress bar.
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    swarm: SwarmArguments,
-}
-
-/// How many train together, and how.
-#[derive(Args, Default)]
-#[command(next_help_heading = "Swarm")]
-pub(crate) struct SwarmArguments {
     /// Train with this many processes on this machine.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Swarm")]
     peers: Option<u64>,
-    /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
-    #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
-    /// Do not encrypt what the processes say to each other.
-    #[arg(long)]
-    plain: bool,
+    #[command(flatten)]
+    links: LinkArguments,
 }
 
 /// Arguments of `resume`.
@@ -76,27 +60,25 @@ pub(crate) struct ResumeArguments {
     /// The checkpoint to go on from: its folder, or its name in the run [default: the newest].
     #[arg(long, value_name = "FOLDER")]
     checkpoint: Option<PathBuf>,
-    /// Go on with this many processes on this machine instead of as many as there were.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    peers: Option<u64>,
-    /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
-    #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
-    /// Do not encrypt what the processes say to each other.
-    #[arg(long)]
-    plain: bool,
     /// Print events as lines of JSON instead of a progress bar.
     #[arg(long)]
     json: bool,
+    /// Go on with this many processes on this machine instead of as many as there were.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Swarm")]
+    peers: Option<u64>,
+    #[command(flatten)]
+    links: LinkArguments,
 }
 
 /// Runs `train`.
 pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     let mut settings = Vec::new();
-    settings.extend(arguments.swarm.peers.map(|peers| format!("swarm.peers={peers}")));
+    settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
     let job = arguments.job.open(&settings)?;
     if job.swarm.peers > 0 {
-        return train_swarm(arguments, job);
+        let TrainArguments { run, weights, json, links, .. } = arguments;
+        let fresh = Fresh { run: run.as_deref(), weights: weights.as_deref(), json: *json };
+        return swarm::run::train(job, &fresh, links);
     }
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
@@ -125,7 +107,9 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
     let job = definite(run.job(&settings)?)?;
     if job.swarm.peers > 0 {
-        return resume_swarm(arguments, &run, events, job, !settings.is_empty());
+        let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
+        let stopped = Stopped { run, events, checkpoint, is_changed: !settings.is_empty() };
+        return swarm::run::resume(job, stopped, &arguments.links);
     }
     let network = run.network()?;
     let train_set = open_data(&job, Part::Train)?;
@@ -142,10 +126,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         None => Trainer::new(&job, &learning)?,
     };
     if trainer.is_finished() {
-        let (epoch, path) = (trainer.progress().epoch, run.path().display());
-        Display::new(arguments.json).tell(&format!(
-            "The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`."
-        ));
+        Display::new(arguments.json).tell(&run.is_done_text(trainer.progress().epoch));
         return Ok(ExitCode::SUCCESS);
     }
     if !settings.is_empty() {
@@ -160,107 +141,6 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
     session.train(trainer)
-}
-
-/// Trains with several processes on this machine.
-fn train_swarm(arguments: &TrainArguments, job: Job) -> anyhow::Result<ExitCode> {
-    let material = Material::open(job, None)?;
-    let Material { job, spec, learning, setup, .. } = &material;
-    setup.curriculum.check(job.swarm.peers)?;
-    let values = arguments.weights.as_ref().map(|path| load_weights(path, learning.network())).transpose()?;
-    let run = RunFolder::create(arguments.run.as_deref(), job, spec)?;
-    let events = EventLog::append(&run.events(), arguments.json)?;
-    let checkpoint = match values {
-        // The seed alone would not bring these back.
-        Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
-        None => None,
-    };
-    let SwarmArguments { link, plain, .. } = &arguments.swarm;
-    let settings = LocalSettings {
-        n_peers: job.swarm.peers,
-        checkpoint,
-        encryption: !plain,
-        link: link.map(|link| link.to_string()),
-    };
-    run_swarm(&run, events, &material, &settings, 0)
-}
-
-/// Goes on with a run of several processes on this machine.
-fn resume_swarm(
-    arguments: &ResumeArguments,
-    run: &RunFolder,
-    events: EventLog,
-    job: Job,
-    is_changed: bool,
-) -> anyhow::Result<ExitCode> {
-    let material = Material::open(job, Some(run.model_spec()?))?;
-    let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
-    let place = match &checkpoint {
-        Some(checkpoint) => keeper::load(run, checkpoint, &material)?.place,
-        None => Place::default(),
-    };
-    if place.ledger.epoch >= material.job.epochs {
-        let (epoch, path) = (place.ledger.epoch, run.path().display());
-        Display::new(arguments.json).tell(&format!(
-            "The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`."
-        ));
-        return Ok(ExitCode::SUCCESS);
-    }
-    if is_changed {
-        run.write_job(&material.job)?;
-    }
-    if let Some(checkpoint) = &checkpoint {
-        for path in run.set_aside_after(checkpoint, place.step)? {
-            Display::new(arguments.json).say(&format!("A later checkpoint was set aside: {}", path.display()));
-        }
-    }
-    let n_peers = material.job.swarm.peers;
-    let settings = LocalSettings {
-        n_peers,
-        checkpoint,
-        encryption: !arguments.plain,
-        link: arguments.link.map(|link| link.to_string()),
-    };
-    run_swarm(run, events, &material, &settings, place.step)
-}
-
-fn run_swarm(
-    run: &RunFolder,
-    events: EventLog,
-    material: &Material,
-    settings: &LocalSettings,
-    step: u64,
-) -> anyhow::Result<ExitCode> {
-    let Material { job, learning, .. } = material;
-    let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
-    let mut board = Board::new(events, job.epochs, n_train).hiding_routine();
-    board.say(&format!(
-        "{} with {} parameters on {} samples, {} peers by {}, {} thread{} each; the run is in {}",
-        job.model,
-        indicatif::HumanCount(n_params as u64),
-        indicatif::HumanCount(n_train as u64),
-        settings.n_peers,
-        job.swarm.strategy,
-        job.threads,
-        if job.threads == 1 { "" } else { "s" },
-        run.path().display()
-    ));
-    if step > 0 {
-        board.say(&format!("Going on after step {step}."));
-    }
-    board.write(&Event::Start {
-        run: run.path(),
-        model: &job.model,
-        n_params,
-        n_train,
-        n_test,
-        threads: job.threads,
-        seed: job.seed,
-        epoch: 0,
-        step,
-        version: env!("CARGO_PKG_VERSION"),
-    })?;
-    local::train(run, settings, board)
 }
 
 /// How often the display and the events are brought up to date.
@@ -455,7 +335,7 @@ impl<'a> Session<'a> {
             lr,
             samples_per_s,
             seconds,
-            test_seconds: began.elapsed().as_secs_f64(),
+            test_seconds: Some(began.elapsed().as_secs_f64()),
         })
     }
 

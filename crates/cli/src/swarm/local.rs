@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nettorrent_net::ticket::{Secret, Ticket};
-use nettorrent_swarm::PeerId;
+use nettorrent_swarm::{PeerId, Place};
 use serde::Serialize;
 
 use super::board::Board;
@@ -26,6 +26,8 @@ pub(crate) struct LocalSettings {
     pub n_peers: usize,
     /// What to go on from.
     pub checkpoint: Option<PathBuf>,
+    /// How far that is.
+    pub place: Place,
     pub encryption: bool,
     pub link: Option<String>,
 }
@@ -86,7 +88,7 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
 struct LocalSwarm {
     processes: Vec<Process>,
     heard: Receiver<(usize, Heard)>,
-    /// Epoch and step of the foremost that ended.
+    /// Epoch and step of the foremost that ended; before that, of the beginning.
     place: (u64, u64),
     peak_rss_bytes: Option<u64>,
     has_begun: bool,
@@ -100,14 +102,14 @@ impl LocalSwarm {
         let mut swarm = Self {
             processes: Vec::new(),
             heard,
-            place: (0, 0),
+            place: (settings.place.ledger.epoch, settings.place.step),
             peak_rss_bytes: None,
             has_begun: false,
             is_stopping: false,
         };
         for seat in 0..settings.n_peers {
             let orders = Orders {
-                run: std::path::absolute(run.path())?,
+                run: run.path().to_owned(),
                 ticket: ticket.clone(),
                 seat: seat as u32,
                 n_peers: settings.n_peers,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nettorrent_net::endpoint::{Arrival, Endpoint};
-use nettorrent_net::membership::{Config, Member, Note};
+use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Command, Ending, Node, NodeSettings, Report};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Phase, State};
@@ -48,6 +48,7 @@ impl Part<'_> {
     ) -> anyhow::Result<EndingKind> {
         let Self { material, state, keeper, keep, wait_for, address, introducers } = self;
         let id = endpoint.identity().peer;
+        let epoch = state.place.ledger.epoch;
         let peer = Peer::new(id, material.setup.clone(), state);
         let deadline = material.job.swarm.deadline();
         let settings = NodeSettings {
@@ -59,7 +60,9 @@ impl Part<'_> {
         };
         let mut node = Node::new((endpoint, arrivals), material.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
-        let mut reporter = Reporter::new(id, material, &keeper, keep);
+        let (sums, told) = (Progress::nothing(id), Instant::now());
+        let mut reporter =
+            Reporter { id, material, keeper: &keeper, keep, sums, told, epoch_told: epoch, epoch_kept: epoch };
         let mut problem = None;
         let ending = node
             .run(introducers, commands, |report, peer| {
@@ -98,49 +101,70 @@ struct Reporter<'a> {
     keep: Keep,
     sums: Progress,
     told: Instant,
+    epoch_told: u64,
     epoch_kept: u64,
 }
 
-impl<'a> Reporter<'a> {
-    fn new(id: PeerId, material: &'a Material, keeper: &'a Keeper, keep: Keep) -> Self {
-        Self { id, material, keeper, keep, sums: Progress::nothing(id), told: Instant::now(), epoch_kept: 0 }
-    }
-
+impl Reporter<'_> {
     fn on_report(
         &mut self,
         report: &Report<'_>,
         peer: &Peer,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        if let Report::Record(record) = report {
+            self.count(&record.event, peer, tell)?;
+            self.keep_epoch(peer);
+        }
+        // That an epoch is over is told at once, so that others know how long it took.
+        if self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
+            self.tell_progress(peer, tell)?;
+        }
         match report {
             Report::Record(Record { event: Event::Round { .. }, .. }) | Report::Tick => {}
             Report::Record(record) => tell(PeerEvent::Record((*record).clone()))?,
             Report::Note(note) => {
-                let is_routine = matches!(note, Note::Joined(_) | Note::Left(_));
+                let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
+                let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
                 tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine })?;
             }
             Report::Refused(text) => {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
             }
         }
-        if let Report::Record(record) = report {
-            self.sums.add(&record.event);
-            self.keep_epoch(peer);
-        }
         for kept in self.keeper.news() {
             let kept = kept?;
             tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
         }
-        let elapsed = self.told.elapsed();
-        if elapsed < TELL_EVERY {
-            return Ok(());
+        Ok(())
+    }
+
+    /// Adds a round up, after telling of those before it if they belong to another epoch.
+    fn count(
+        &mut self,
+        event: &Event,
+        peer: &Peer,
+        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let Event::Round { epoch, .. } = event else { return Ok(()) };
+        if self.sums.n_samples > 0 && self.sums.trained_in != *epoch {
+            self.tell_progress(peer, tell)?;
         }
-        self.told = Instant::now();
-        let status = peer.status();
+        self.sums.add(event);
+        Ok(())
+    }
+
+    fn tell_progress(
+        &mut self,
+        peer: &Peer,
+        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let (status, elapsed) = (peer.status(), self.told.elapsed());
+        (self.told, self.epoch_told) = (Instant::now(), status.epoch);
         let sums = std::mem::replace(&mut self.sums, Progress::nothing(self.id));
         tell(PeerEvent::Progress(Progress {
             epoch: status.epoch,
-            round: status.round,
+            step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
             elapsed_s: elapsed.as_secs_f64(),
             phase: status.phase,
@@ -169,8 +193,9 @@ impl Progress {
         Self {
             peer,
             epoch: 0,
-            round: 0,
+            step: 0,
             n_samples_all: 0,
+            trained_in: 0,
             n_samples: 0,
             loss_sum: 0.0,
             n_correct: 0,
@@ -186,10 +211,13 @@ impl Progress {
     }
 
     fn add(&mut self, event: &Event) {
-        let Event::Round { n_samples, loss, n_correct, lr, compute_s, wait_s, sent_bytes, received_bytes, .. } = event
+        let Event::Round {
+            epoch, n_samples, loss, n_correct, lr, compute_s, wait_s, sent_bytes, received_bytes, ..
+        } = event
         else {
             return;
         };
+        self.trained_in = *epoch;
         self.n_samples += n_samples;
         self.loss_sum += loss * *n_samples as f64;
         self.n_correct += n_correct;

@@ -67,9 +67,12 @@ pub(crate) struct Progress {
     pub peer: PeerId,
     /// The epoch that it is in, counted from 0.
     pub epoch: u64,
-    pub round: u32,
+    /// Batches that a peer has trained one after the other.
+    pub step: u64,
     /// Samples that all peers have trained since the beginning.
     pub n_samples_all: u64,
+    /// The epoch that the following is about, counted from 0.
+    pub trained_in: u64,
     /// This peer's samples, their losses added up, and how many were right.
     pub n_samples: u64,
     pub loss_sum: f64,

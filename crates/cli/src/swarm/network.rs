@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 use clap::Args;
-use nettorrent_engine::task::Task;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
@@ -15,7 +14,8 @@ use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{PeerId, State};
 use tokio::sync::mpsc;
 
-use super::board::Board;
+use super::announcement::{Announcement, announce};
+use super::board::{Board, Company};
 use super::keeper::Keeper;
 use super::material::Material;
 use super::member::{Keep, Part};
@@ -110,8 +110,9 @@ pub(crate) async fn train(
         .discover
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
-    let mut board = Board::new(events, material.job.epochs, material.learning.labels().len());
-    announce(&mut board, material, &run, state.place.step)?;
+    let mut board = Board::new(events, material, Company::OneOfMany, &state.place);
+    announce(&Announcement { material, run: &run, place: &state.place }, &mut board)?;
+    let mut place = (state.place.ledger.epoch, state.place.step);
     let path = run.path().to_owned();
     let part = Part {
         material,
@@ -122,7 +123,7 @@ pub(crate) async fn train(
         address,
         introducers: members,
     };
-    let (mut place, mut peak) = ((0, 0), None);
+    let mut peak = None;
     let ending = part
         .take((endpoint, arrivals), commands, &mut |event| {
             if let PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } = &event {
@@ -150,36 +151,14 @@ pub(crate) async fn train(
     }
     let path = path.display();
     if reason == Reason::Interrupted {
+        let others = if board.is_alone() { "" } else { "; the others go on" };
         board.tell(&format!(
-            "Left at step {step}; the others go on. What was learnt so far is in {path}; begin again from it with: \
-             nettorrent start --resume {path}"
+            "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \
+             --resume {path}"
         ));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
     board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
     board.say(&format!("Test it again with: nettorrent eval {path}"));
     Ok(ExitCode::SUCCESS)
-}
-
-fn announce(board: &mut Board, material: &Material, run: &RunFolder, step: u64) -> anyhow::Result<()> {
-    let Material { job, learning, .. } = material;
-    board.say(&format!(
-        "{} with {} parameters by {}; the run is in {}",
-        job.model,
-        indicatif::HumanCount(learning.n_params() as u64),
-        job.swarm.strategy,
-        run.path().display()
-    ));
-    board.write(&Event::Start {
-        run: run.path(),
-        model: &job.model,
-        n_params: learning.n_params(),
-        n_train: learning.labels().len(),
-        n_test: learning.n_test(),
-        threads: job.threads,
-        seed: job.seed,
-        epoch: 0,
-        step,
-        version: env!("CARGO_PKG_VERSION"),
-    })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{Place, Running, signal};
+use crate::program::{Place, Running, json_lines, signal};
 
 /// The event's kind.
 fn is(event: &Value, kind: &str) -> bool {
@@ -36,6 +36,14 @@ fn every_strategy_learns_over_sockets() {
         let accuracy = last_accuracy(&events);
         assert!(accuracy > 0.85, "{name}: {accuracy}");
         assert_eq!(events.iter().filter(|event| is(event, "epoch")).count(), 5, "{name}");
+        // A third of the samples are 40 batches of 32; and nobody makes up how long the test took.
+        for epoch in events.iter().filter(|event| is(event, "epoch")) {
+            assert_eq!(epoch["step"].as_u64(), epoch["epoch"].as_u64().map(|epoch| 40 * epoch), "{name}");
+            assert!(epoch.get("test_seconds").is_none(), "{name}");
+            assert!(epoch["samples_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{name}: {epoch}");
+        }
+        let kept: Vec<&Value> = events.iter().filter(|event| is(event, "checkpoint")).map(|e| &e["path"]).collect();
+        assert!(kept.iter().enumerate().all(|(k, path)| !kept[..k].contains(path)), "{name}: told twice: {kept:?}");
         let stop = events.last().expect("an end");
         assert!(is(stop, "stop") && stop["reason"] == "finished", "{name}: {stop}");
         // What was learnt is an ordinary run.
@@ -126,7 +134,12 @@ fn ctrl_c_loses_nothing_and_the_run_goes_on_with_another_number_of_peers() {
     let outcome = running.finish();
     assert_eq!(outcome.code, Some(130), "{}", outcome.stderr);
     assert!(outcome.stderr.contains("nettorrent resume"), "{}", outcome.stderr);
+    let kept = std::fs::read_to_string(place.path("run/events.jsonl")).expect("events");
+    let kept = json_lines(&kept).into_iter().filter(|event| is(event, "checkpoint"));
+    let newest = kept.max_by_key(|event| event["step"].as_u64()).expect("a checkpoint");
     let events = place.succeed(&["resume", "run", "--peers", "2", "--epochs", "5", "--json"]).json();
+    let start = &events[0];
+    assert_eq!((&start["epoch"], &start["step"]), (&newest["epoch"], &newest["step"]));
     let epochs: Vec<u64> =
         events.iter().filter(|event| is(event, "epoch")).filter_map(|event| event["epoch"].as_u64()).collect();
     assert_eq!(epochs.last(), Some(&5), "{events:?}");

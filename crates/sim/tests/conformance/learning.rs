@@ -1,6 +1,6 @@
 //! It learns, with one peer and with several, and all hold the same after each epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nettorrent_engine::model::Workspace;
 use nettorrent_sim::{Observer, Scenario, Simulation};
@@ -51,14 +51,25 @@ fn epoch(record: &Record) -> Option<(f64, f64, f64, u64, u64)> {
 struct Replicas {
     epochs: BTreeMap<PeerId, u64>,
     values: BTreeMap<u64, BTreeMap<PeerId, Vec<u32>>>,
+    /// Round and step at the end of each epoch: as they were, and as they were told.
+    places: BTreeMap<u64, BTreeSet<(u32, u64)>>,
+    told: BTreeMap<u64, BTreeSet<(u32, u64)>>,
 }
 
 impl Observer for Replicas {
+    fn record(&mut self, record: Record) {
+        if let Event::Epoch { epoch, round, step, .. } = record.event {
+            self.told.entry(epoch).or_default().insert((round, step));
+        }
+    }
+
     fn handled(&mut self, peer: PeerId, state: &Peer) {
         let epoch = state.place().ledger.epoch;
         if self.epochs.insert(peer, epoch).unwrap_or(0) < epoch {
             let bits = state.state().values.iter().map(|value| value.to_bits()).collect();
             self.values.entry(epoch).or_default().insert(peer, bits);
+            let place = state.place();
+            self.places.entry(epoch).or_default().insert((place.standing.round, place.step));
         }
     }
 }
@@ -72,6 +83,8 @@ fn replicas_are_equal_after_each_epoch() {
             let n_params = setup.task.n_params();
             Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut replicas).unwrap();
             assert_eq!(replicas.values.len(), 3, "{}", case.name());
+            assert!(replicas.places.values().all(|places| places.len() == 1), "{}", case.name());
+            assert_eq!(replicas.told, replicas.places, "{}: where epochs ended", case.name());
             for (epoch, peers) in replicas.values {
                 assert_eq!(peers.len(), n_peers, "{}", case.name());
                 let first = &peers[peers.keys().next().unwrap()];

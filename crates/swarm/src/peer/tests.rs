@@ -18,20 +18,16 @@ use crate::work::{What, Work};
 const REPORT: u64 = 0;
 const CONCLUDED: u64 = 1;
 
-/// What one peer tells of an epoch.
+/// What one peer tells of an epoch, or what all of them together did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Report {
     /// Counted from 1.
     epoch: u64,
+    /// The round and the step that the epoch ended with; from who came later, where it came in.
+    round: u32,
+    step: u64,
     train: Part,
     test: Part,
-}
-
-/// What all peers together did in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Summary {
-    report: Report,
-    round: u32,
 }
 
 /// A score as it travels.
@@ -53,7 +49,7 @@ pub(super) struct Tests {
     heard: BTreeMap<u64, BTreeMap<PeerId, Report>>,
     /// The last epoch of which all is known, and what is.
     concluded: u64,
-    last: Option<Summary>,
+    last: Option<Report>,
 }
 
 impl Tests {
@@ -82,7 +78,8 @@ impl Peer {
         let core = &mut self.core;
         let (n_test, n_peers) = (core.setup.task.n_test(), core.view.len());
         let samples = core.rank * n_test / n_peers..(core.rank + 1) * n_test / n_peers;
-        let report = Report { epoch, train: train.into(), test: Part::default() };
+        let (round, step) = (core.place.standing.round, core.place.step);
+        let report = Report { epoch, round, step, train: train.into(), test: Part::default() };
         if samples.is_empty() {
             return self.tell_test(report, out);
         }
@@ -120,9 +117,9 @@ impl Peer {
         if epoch == 0 || self.tests.running.iter().any(|(_, report)| report.epoch == epoch) {
             return;
         }
-        let report =
-            if self.tests.told.epoch == epoch { self.tests.told } else { Report { epoch, ..Report::default() } };
-        self.tell_test(report, out);
+        let (round, step) = (self.core.place.standing.round, self.core.place.step);
+        let nothing = Report { epoch, round, step, ..Report::default() };
+        self.tell_test(if self.tests.told.epoch == epoch { self.tests.told } else { nothing }, out);
     }
 
     pub(super) fn on_tested(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
@@ -133,10 +130,10 @@ impl Peer {
                 self.hear(from, report, out);
             }
             CONCLUDED if self.core.view.rank(from) == Some(0) => {
-                let summary: Summary = decoded(&frame.body)?;
+                let report: Report = decoded(&frame.body)?;
                 // What the first member added up may hold what another one made up: that is no reason never to finish.
-                self.check(&summary.report, self.core.view.len() as u64)?;
-                self.conclude(&summary, out);
+                self.check(&report, self.core.view.len() as u64)?;
+                self.conclude(&report, out);
             }
             _ => return Err(Malformed::new("it speaks of a test in a way that is not its place")),
         }
@@ -178,32 +175,34 @@ impl Peer {
                 return;
             }
             let (mut train, mut test) = (Score::default(), Score::default());
+            let (mut round, mut step) = (self.core.place.standing.round, self.core.place.step);
             for report in heard.values() {
                 train += report.train.into();
                 test += report.test.into();
+                // All who were there ended it in the same place, and who came later is further.
+                (round, step) = (round.min(report.round), step.min(report.step));
             }
             self.tests.heard.remove(&epoch);
-            let report = Report { epoch, train: train.into(), test: test.into() };
-            let summary = Summary { report, round: self.core.place.standing.round };
-            let body = encoded(&summary);
+            let report = Report { epoch, round, step, train: train.into(), test: test.into() };
+            let body = encoded(&report);
             (1..members.len()).for_each(|rank| self.tell(rank, Kind::Tested, CONCLUDED, body.clone(), out));
-            self.conclude(&summary, out);
+            self.conclude(&report, out);
         }
     }
 
     /// All is known of an epoch. After the last one, all members have done all: only now may one go, or the others would be
     /// disturbed in their last round.
-    fn conclude(&mut self, summary: &Summary, out: &mut Outbox) {
-        let Summary { report, round } = *summary;
+    fn conclude(&mut self, report: &Report, out: &mut Outbox) {
         if report.epoch <= self.tests.concluded {
             return;
         }
         self.tests.concluded = report.epoch;
-        self.tests.last = Some(*summary);
+        self.tests.last = Some(*report);
         let (train, test): (Score, Score) = (report.train.into(), report.test.into());
         out.records.push(self.core.record(Event::Epoch {
             epoch: report.epoch,
-            round,
+            round: report.round,
+            step: report.step,
             train_loss: train.loss(),
             train_accuracy: train.accuracy(),
             n_train: train.n as u64,

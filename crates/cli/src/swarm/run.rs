@@ -1,0 +1,109 @@
+//! A run of several processes on this machine: from its beginning, or from a checkpoint.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use nettorrent_engine::checkpoint::load_weights;
+use nettorrent_engine::job::Job;
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::{Place, State};
+
+use super::announcement::{Announcement, announce};
+use super::board::{Board, Company};
+use super::keeper;
+use super::local::{self, LocalSettings};
+use super::material::Material;
+use crate::events::EventLog;
+use crate::progress::Display;
+use crate::run_folder::RunFolder;
+
+/// What the processes speak over.
+#[derive(Args)]
+#[command(next_help_heading = "Swarm")]
+pub(crate) struct LinkArguments {
+    /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
+    #[arg(long, value_name = "RATE/DELAY")]
+    link: Option<Shape>,
+    /// Do not encrypt what the processes say to each other.
+    #[arg(long)]
+    plain: bool,
+}
+
+/// A run that is to begin.
+pub(crate) struct Fresh<'a> {
+    /// Its folder, if it is not to be named by model and time.
+    pub run: Option<&'a Path>,
+    /// What to start from instead of random weights.
+    pub weights: Option<&'a Path>,
+    /// Whether another program reads standard output.
+    pub json: bool,
+}
+
+/// A run that is to go on.
+pub(crate) struct Stopped {
+    pub run: RunFolder,
+    pub events: EventLog,
+    /// What to go on from; without one, from the beginning.
+    pub checkpoint: Option<PathBuf>,
+    /// Whether the job is another one than that in the folder.
+    pub is_changed: bool,
+}
+
+/// Begins a run and trains it.
+pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyhow::Result<ExitCode> {
+    let material = Material::open(job, None)?;
+    let Material { job, spec, learning, setup, .. } = &material;
+    setup.curriculum.check(job.swarm.peers)?;
+    let values = fresh.weights.map(|path| load_weights(path, learning.network())).transpose()?;
+    let run = RunFolder::create(fresh.run, job, spec)?;
+    let events = EventLog::append(&run.events(), fresh.json)?;
+    let checkpoint = match values {
+        // The seed alone would not bring these back.
+        Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
+        None => None,
+    };
+    go(&run, events, &material, &links.settings(job, checkpoint, Place::default()))
+}
+
+/// Goes on with a run.
+pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyhow::Result<ExitCode> {
+    let Stopped { run, events, checkpoint, is_changed } = stopped;
+    let material = Material::open(job, Some(run.model_spec()?))?;
+    let place = match &checkpoint {
+        Some(checkpoint) => keeper::load(&run, checkpoint, &material)?.place,
+        None => Place::default(),
+    };
+    let display = Display::new(events.is_printed());
+    if place.ledger.epoch >= material.job.epochs {
+        display.tell(&run.is_done_text(place.ledger.epoch));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if is_changed {
+        run.write_job(&material.job)?;
+    }
+    if let Some(checkpoint) = &checkpoint {
+        for path in run.set_aside_after(checkpoint, place.step)? {
+            display.say(&format!("A later checkpoint was set aside: {}", path.display()));
+        }
+    }
+    go(&run, events, &material, &links.settings(&material.job, checkpoint, place))
+}
+
+fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
+    let mut board = Board::new(events, material, Company::Processes(settings.n_peers), &settings.place);
+    announce(&Announcement { material, run, place: &settings.place }, &mut board)?;
+    local::train(run, settings, board)
+}
+
+impl LinkArguments {
+    fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, place: Place) -> LocalSettings {
+        LocalSettings {
+            n_peers: job.swarm.peers,
+            checkpoint,
+            place,
+            encryption: !self.plain,
+            link: self.link.map(|link| link.to_string()),
+        }
+    }
+}

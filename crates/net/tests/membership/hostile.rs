@@ -1,0 +1,77 @@
+//! Packets that no honest peer would send.
+
+use bytes::Bytes;
+use nettorrent_engine::rng::Rng;
+use nettorrent_net::membership::{Config, Input, MAX_MEMBERS, Membership, Outbox};
+
+use crate::network::{DEADLINE, Event, Network, State, id, member, millis};
+
+/// Packets that were really sent, to be spoilt.
+fn real_packets(network: &mut Network) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    for round in 0..40 {
+        if round % 10 == 0 {
+            network.hang(id(2), DEADLINE / 5);
+            network.start(member(10 + round), vec![member(0)]);
+        }
+        network.run_for(millis(100));
+        packets.extend(network.events.values().filter_map(|event| match event {
+            Event::Packet { bytes, .. } => Some(bytes.to_vec()),
+            _ => None,
+        }));
+    }
+    packets
+}
+
+fn spoilt(packets: &[Vec<u8>], rng: &mut Rng) -> Bytes {
+    let mut bytes = packets[rng.below(packets.len())].clone();
+    if rng.below(3) == 0 {
+        bytes = (0..rng.below(60)).map(|_| rng.next_u64() as u8).collect();
+        bytes.first_mut().into_iter().for_each(|tag| *tag %= 2);
+    }
+    for _ in 0..rng.below(4) {
+        if !bytes.is_empty() {
+            let at = rng.below(bytes.len());
+            bytes[at] ^= 1 << rng.below(8);
+        }
+    }
+    bytes.into()
+}
+
+#[test]
+fn hostile_bytes_do_no_harm() {
+    let packets = real_packets(&mut Network::settled(4, DEADLINE, 3));
+    let mut rng = Rng::new(11);
+    let mut membership = Membership::new(member(0), &Config::default(), 5);
+    let mut n_refused = 0;
+    for round in 0..200_000 {
+        let mut out = Outbox::default();
+        let (now, from) = (millis(round), id(1 + rng.below(3) as u32));
+        let input = Input::Packet { from, bytes: spoilt(&packets, &mut rng) };
+        n_refused += usize::from(membership.handle(now, input, &mut out).is_err());
+        if membership.wake_at().is_some_and(|at| at <= now) {
+            membership.handle(now, Input::Wake, &mut out).unwrap();
+        }
+    }
+    assert!(n_refused > 100_000, "{n_refused}");
+    assert!(membership.n_remembered() < 2 * MAX_MEMBERS);
+}
+
+#[test]
+fn a_swarm_survives_a_member_that_babbles() {
+    for seed in 0..20 {
+        let mut network = Network::settled(5, DEADLINE, seed);
+        let packets = real_packets(&mut network);
+        let mut rng = Rng::new(seed);
+        for _ in 0..2_000 {
+            let to = id(rng.below(4) as u32);
+            let bytes = spoilt(&packets, &mut rng);
+            // Most is refused; what is not must do no lasting harm.
+            let _ = network.hand_in_whatever(to, Input::Packet { from: id(4), bytes });
+            network.run_for(millis(rng.below(20) as u64));
+        }
+        network.kill(id(4), State::Vanished);
+        // Members that never were are found out like those that died.
+        network.converge(DEADLINE * 12, &format!("seed {seed}"));
+    }
+}

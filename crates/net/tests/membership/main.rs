@@ -1,0 +1,11 @@
+//! Memberships over a simulated network: whatever happens to links and peers, all who live end with the same view.
+
+// Everything here is a test or serves one, and clippy recognises only the former.
+#![allow(clippy::unwrap_used)]
+
+mod coming_and_going;
+mod hostile;
+mod losses;
+mod network;
+mod returns;
+mod whatever_happens;
