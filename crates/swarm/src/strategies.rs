@@ -6,6 +6,7 @@ mod partial_gradient;
 mod ring_all_reduce;
 mod ring_reduce;
 mod step_wise;
+mod threshold;
 
 use crate::strategy::Spec;
 
@@ -17,4 +18,5 @@ pub static STRATEGIES: &[Spec] = &[
     ring_all_reduce::SPEC,
     ring_reduce::SPEC,
     step_wise::SPEC,
+    threshold::SPEC,
 ];

@@ -20,8 +20,8 @@ pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};
 pub use options::{OptionDoc, OptionError, Spec, default_options, find, read_options};
-pub(crate) use streamer::add;
 pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
+pub(crate) use streamer::{add, trained_places};
 
 /// The rule by which peers exchange what they learnt.
 ///

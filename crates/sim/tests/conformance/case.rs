@@ -23,12 +23,16 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
     vec![
         ("aggregation", texts(&["average", "samples", "weighted", "weighted-minmax"])),
         ("codec", texts(&["bf16", "f16", "int8"])),
+        ("clip", vec![Value::from(5.0)]),
+        ("density", vec![Value::from(0.1)]),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
+        ("shake_every", vec![Value::from(1), Value::from(5)]),
         ("shards", vec![Value::from(0), Value::from(2)]),
+        ("tau", vec![Value::from(0.01)]),
         ("staleness", vec![Value::from(0), Value::from(1), Value::from(40)]),
     ]
 }

@@ -1,0 +1,337 @@
+//! `threshold`: peers tell each other only which parameters should move by ±τ, and keep the rest for later.
+//!
+//! What a peer's optimizer would change is added to a residual. Where that is beyond τ, the parameter moves by τ, here and at
+//! all others, and τ is taken off the residual; so what was applied and what is left are together all that was learnt. The
+//! residual holds what the peer's own momentum makes of its gradients, times its share of the samples: the sum over all
+//! peers is the step that one with all their batches would take.
+//!
+//! Messages, one for each piece of the vector: a byte (0: deltas, 1: a shake-up), then deltas as `sparse` writes them, or
+//! plain numbers.
+//! Strom (2015), "Scalable distributed DNN training using commodity GPU cloud computing".
+
+use std::ops::Range;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::sparse::{AdaptiveTau, Deltas, longest_message, round_tau};
+use crate::strategy::{
+    CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream, Streamer, add,
+    default_options, read_options, trained_places,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "threshold",
+    about: "Peers tell each other only which parameters should move by a fixed small step, up or down, and keep the rest for \
+            later. Hundreds of times less traffic, without waiting: the choice for slow links.",
+    cost: "each peer sends about (N-1) * 10 to 13 bits for each of the few parameters that move, without waiting",
+    paper: "Strom 2015",
+    options: &[
+        OptionDoc {
+            name: "clip",
+            about: "what is kept for later is never more than this many steps; `0`: as much as there is, so nothing is lost",
+        },
+        OptionDoc {
+            name: "density",
+            about: "which share of the parameters should move per batch; the step follows from it",
+        },
+        OptionDoc {
+            name: "shake_every",
+            about: "after so many batches a peer tells all that it has kept, as plain numbers; `0`: never",
+        },
+        STALENESS,
+        OptionDoc { name: "tau", about: "the step; `0`: found by the density, and following it" },
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let options: Options = read_options(SPEC.name, table)?;
+        options.check().map_err(|problem| OptionError::Option { strategy: SPEC.name, problem })?;
+        Ok(Box::new(Streamer::new(Thresholds::new(options), options.staleness)))
+    },
+};
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    clip: f32,
+    density: f64,
+    shake_every: u32,
+    staleness: u32,
+    tau: f32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { clip: 0.0, density: 0.005, shake_every: 0, staleness: 4, tau: 0.0 }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), String> {
+        if !(self.density > 0.0 && self.density < 1.0) {
+            return Err(format!("density = {}: must be above 0 and below 1", self.density));
+        }
+        if !(self.tau == 0.0 || self.tau > 0.0 && self.tau.is_finite()) {
+            return Err(format!("tau = {}: must be 0 or a positive number", self.tau));
+        }
+        if !(self.clip == 0.0 || self.clip >= 1.0 && self.clip.is_finite()) {
+            return Err(format!("clip = {}: must be 0 or at least 1", self.clip));
+        }
+        if self.staleness > MOST_STALENESS {
+            return Err(format!("staleness = {}: at most {MOST_STALENESS}", self.staleness));
+        }
+        Ok(())
+    }
+}
+
+/// What a peer has learnt and not told yet, and the step.
+struct Thresholds {
+    options: Options,
+    adaptive: AdaptiveTau,
+    /// The vector's pieces, bucket by bucket, and how many each bucket has.
+    pieces: Vec<Range<usize>>,
+    n_pieces: Vec<usize>,
+    residual: Vec<f32>,
+    /// What is said of the present batch, as far as it is known.
+    parts: Vec<Bytes>,
+    n_moved: usize,
+    n_batches: u32,
+    deltas: Deltas,
+}
+
+/// The most numbers that one message is about: as plain numbers they fit into a frame.
+const PIECE_LEN: usize = 1 << 19;
+const DELTAS: u8 = 0;
+const SHAKE: u8 = 1;
+
+impl Thresholds {
+    fn new(options: Options) -> Self {
+        Self {
+            options,
+            adaptive: AdaptiveTau::new(options.density),
+            pieces: Vec::new(),
+            n_pieces: Vec::new(),
+            residual: Vec::new(),
+            parts: Vec::new(),
+            n_moved: 0,
+            n_batches: 0,
+            deltas: Deltas::new(),
+        }
+    }
+
+    /// The step, if it is known.
+    fn tau(&self) -> Option<f32> {
+        if self.options.tau > 0.0 { Some(round_tau(self.options.tau)) } else { self.adaptive.tau() }
+    }
+
+    /// Whether in this batch all is told that was kept.
+    fn shakes(&self) -> bool {
+        self.options.shake_every > 0 && self.n_batches % self.options.shake_every == self.options.shake_every - 1
+    }
+
+    /// Says of a piece which parameters move; an update that is not in the residual yet is added on the way.
+    fn move_piece(&mut self, piece: Range<usize>, update: Option<&[f32]>, tau: f32, values: &mut [f32]) {
+        let residual = &mut self.residual[piece];
+        let scanned = match update {
+            Some(update) => self.deltas.scan_with(residual, update, tau),
+            None => self.deltas.scan(residual, tau),
+        };
+        self.n_moved += scanned.n_emitted;
+        if self.options.clip > 0.0 {
+            let most = self.options.clip * tau;
+            residual.iter_mut().for_each(|rest| *rest = rest.clamp(-most, most));
+        }
+        self.deltas.add_to(values);
+        let mut body = BytesMut::with_capacity(1 + self.deltas.encoded_len());
+        body.put_u8(DELTAS);
+        self.deltas.encode_into(&mut body);
+        self.parts.push(body.freeze());
+    }
+
+    /// Says all that was kept of a piece.
+    fn shake_piece(&mut self, piece: Range<usize>, values: &mut [f32]) {
+        let residual = &mut self.residual[piece];
+        let mut body = BytesMut::with_capacity(1 + 4 * residual.len());
+        body.put_u8(SHAKE);
+        body.put_slice(&Codec::F32.encode(residual));
+        add(values, residual);
+        residual.fill(0.0);
+        self.parts.push(body.freeze());
+    }
+
+    /// Adds what a message says to numbers at its place.
+    fn add_to(&mut self, part: usize, body: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
+        let piece = self.pieces.get(part).ok_or_else(|| Malformed::new("there is no such piece of the vector"))?;
+        match body {
+            [DELTAS, body @ ..] => {
+                self.deltas.decode(body, piece.len())?;
+                if let Some(numbers) = numbers.get_mut(piece.clone()) {
+                    self.deltas.add_to(numbers);
+                }
+            }
+            [SHAKE, body @ ..] => {
+                Codec::F32.check(body, piece.len())?;
+                let all = body.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
+                if !all.clone().all(f32::is_finite) {
+                    return Err(Malformed::new("what it tells holds numbers that are none"));
+                }
+                numbers.get_mut(piece.clone()).into_iter().flatten().zip(all).for_each(|(number, x)| *number += x);
+            }
+            _ => return Err(Malformed::new("it is neither deltas nor a shake-up")),
+        }
+        Ok(())
+    }
+}
+
+impl Stream for Thresholds {
+    fn prepare(&mut self, places: &[Range<usize>], _: usize) {
+        let pieces = cut(places);
+        self.n_pieces = pieces.iter().map(Vec::len).collect();
+        self.pieces = pieces.concat();
+        self.residual.resize(places.iter().map(|place| place.end).max().unwrap_or(0), 0.0);
+    }
+
+    fn put(&mut self, part: usize, change: &[f32], values: &mut [f32]) {
+        let first: usize = self.n_pieces[..part].iter().sum();
+        let pieces = self.pieces[first..first + self.n_pieces[part]].to_vec();
+        let start = pieces.first().map_or(0, |piece| piece.start);
+        let tau = self.tau().filter(|_| !self.shakes());
+        for piece in pieces {
+            let here = piece.start - start..piece.end - start;
+            match tau {
+                Some(tau) => self.move_piece(piece, Some(&change[here.clone()]), tau, &mut values[here]),
+                None => add(&mut self.residual[piece], &change[here]),
+            }
+        }
+    }
+
+    fn say(&mut self, _: &Step, values: &mut [f32]) -> Vec<Bytes> {
+        if self.parts.is_empty() {
+            let tau = self.tau().or_else(|| self.adaptive.tau_for(&self.residual));
+            for piece in self.pieces.clone() {
+                let values = &mut values[piece.clone()];
+                match tau {
+                    _ if self.shakes() => self.shake_piece(piece, values),
+                    // Before anything is learnt nothing moves, whatever the step.
+                    tau => self.move_piece(piece, None, tau.unwrap_or(1.0), values),
+                }
+            }
+        }
+        if !self.shakes() {
+            self.adaptive.adapt(self.n_moved, self.residual.len());
+        }
+        self.n_moved = 0;
+        self.n_batches = self.n_batches.wrapping_add(1);
+        std::mem::take(&mut self.parts)
+    }
+
+    fn check(&mut self, part: usize, body: &[u8]) -> Result<(), Malformed> {
+        self.add_to(part, body, &mut [])
+    }
+
+    fn hear(&mut self, part: usize, body: &[u8], values: &mut [f32]) {
+        self.add_to(part, body, values).expect("it was checked when it came");
+    }
+
+    fn take_back(&mut self, part: usize, body: &[u8]) {
+        let mut residual = std::mem::take(&mut self.residual);
+        self.add_to(part, body, &mut residual).expect("this peer said it");
+        self.residual = residual;
+    }
+
+    fn forget(&mut self) {
+        self.residual.fill(0.0);
+        self.parts.clear();
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> u64 {
+        let shakes = self.options.shake_every > 0;
+        let longest =
+            |piece: &Range<usize>| 1 + longest_message(piece.len()).max(if shakes { 4 * piece.len() } else { 0 });
+        let pieces = cut(&trained_places(question.buckets, question.n_params)).concat();
+        pieces.iter().map(|piece| longest(piece) as u64).sum()
+    }
+
+    fn may_cost_less(&self) -> bool {
+        true
+    }
+}
+
+/// Each place in pieces that fit into a message.
+fn cut(places: &[Range<usize>]) -> Vec<Vec<Range<usize>>> {
+    let cut = |place: &Range<usize>| {
+        place.clone().step_by(PIECE_LEN).map(|start| start..place.end.min(start + PIECE_LEN)).collect()
+    };
+    places.iter().map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::rng::Rng;
+
+    use super::{Options, Thresholds};
+    use crate::strategy::{Step, Stream};
+
+    const STEP: Step = Step { round: 0, compute_s: 0.0, bytes_per_s: None };
+
+    /// Numbers with few bits, whose sums are exact.
+    fn update(rng: &mut Rng, n: usize) -> Vec<f32> {
+        (0..n).map(|_| (rng.below(257) as f32 - 128.0) / 1024.0).collect()
+    }
+
+    #[test]
+    fn what_is_applied_and_what_is_kept_are_all_that_was_learnt_exactly() {
+        let n = 1000;
+        let places = [600..n, 0..600];
+        for (seed, options) in [
+            Options { density: 0.01, ..Options::default() },
+            Options { tau: 0.25, ..Options::default() },
+            Options { density: 0.2, shake_every: 7, ..Options::default() },
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut rng = Rng::new(seed as u64);
+            let (mut here, mut there) = (Thresholds::new(options), Thresholds::new(options));
+            here.prepare(&places, 2);
+            there.prepare(&places, 2);
+            let (mut sum, mut values, mut others) = (vec![0.0; n], vec![0.0; n], vec![0.0; n]);
+            for _ in 0..100 {
+                let update = update(&mut rng, n);
+                sum.iter_mut().zip(&update).for_each(|(sum, u)| *sum += u);
+                for (part, place) in places.iter().enumerate() {
+                    here.put(part, &update[place.clone()], &mut values[place.clone()]);
+                }
+                for (part, body) in here.say(&STEP, &mut values).iter().enumerate() {
+                    there.check(part, body).unwrap();
+                    there.hear(part, body, &mut others);
+                }
+                assert_eq!(values, others, "all apply the same");
+                for ((sum, applied), kept) in sum.iter().zip(&values).zip(&here.residual) {
+                    assert_eq!(applied + kept, *sum, "{seed}");
+                }
+            }
+            assert!(values.iter().any(|&value| value != 0.0));
+        }
+    }
+
+    #[test]
+    fn what_was_not_heard_is_kept_again() {
+        let options = Options { density: 0.05, ..Options::default() };
+        let mut stream = Thresholds::new(options);
+        stream.prepare(&[0..500], 2);
+        let mut rng = Rng::new(1);
+        let (mut values, mut sum) = (vec![0.0; 500], vec![0.0; 500]);
+        let mut said = Vec::new();
+        for _ in 0..20 {
+            let update = update(&mut rng, 500);
+            sum.iter_mut().zip(&update).for_each(|(sum, u)| *sum += u);
+            stream.put(0, &update, &mut values);
+            said.extend(stream.say(&STEP, &mut values));
+        }
+        said.iter().for_each(|body| stream.take_back(0, body));
+        assert_eq!(stream.residual, sum);
+    }
+}
