@@ -122,6 +122,11 @@ impl Task for Learning {
         Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
     }
 
+    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
+        let indices = indices.iter().copied();
+        evaluate(&self.network, values, self.train_set.as_ref(), indices, self.batch, room, |_, _, _| true)
+    }
+
     fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
         self.test_while(values, samples, room, || true)
     }

@@ -44,6 +44,12 @@ pub trait Task: Send + Sync {
         on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<Score, TrainError>;
 
+    /// How well the model does on some of the training samples, as they are: nothing is dropped or varied.
+    ///
+    /// # Panics
+    /// If there are no such samples.
+    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError>;
+
     /// How well the model does on some of the test samples. Scores of parts add up to the whole's.
     ///
     /// # Panics

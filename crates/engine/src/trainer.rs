@@ -193,14 +193,14 @@ pub fn evaluate(
     network: &Network,
     values: &[f32],
     data: &dyn Dataset,
-    samples: Range<usize>,
+    samples: impl IntoIterator<Item = usize>,
     batch_size: usize,
     room: &mut Workspace,
     mut watch: impl FnMut(&Batch, &[f32], Score) -> bool,
 ) -> Result<Score, TrainError> {
     check_fit(network, data)?;
     let mut total = Score::default();
-    let samples: Vec<usize> = samples.collect();
+    let samples: Vec<usize> = samples.into_iter().collect();
     for indices in samples.chunks(batch_size.max(1)) {
         let batch = room.install(|| data.batch(indices))?;
         let (logits, score) = network.predict(values, &batch, room);

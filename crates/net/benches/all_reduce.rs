@@ -78,6 +78,10 @@ impl Task for Vector {
         Ok(Score { n: indices.len(), ..Score::default() })
     }
 
+    fn score(&self, _: &[f32], _: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+        Ok(Score::default())
+    }
+
     fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
         Ok(Score::default())
     }

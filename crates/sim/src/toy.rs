@@ -173,6 +173,17 @@ impl Task for Toy {
         Ok(score)
     }
 
+    fn score(&self, values: &[f32], indices: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+        let ToySize { n_features, n_classes, .. } = self.size;
+        let (mut features, mut outputs) = (vec![0.0; n_features], vec![0.0; n_classes]);
+        let mut score = Score::default();
+        for &index in indices {
+            self.answer(values, self.sample(index)?, &mut features, &mut outputs);
+            score += judge(&mut outputs, self.labels[index] as usize);
+        }
+        Ok(score)
+    }
+
     fn test(&self, values: &[f32], samples: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
         let ToySize { n_features, n_classes, .. } = self.size;
         let (mut features, mut outputs) = (vec![0.0; n_features], vec![0.0; n_classes]);

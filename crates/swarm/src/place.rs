@@ -18,13 +18,16 @@ pub struct Place {
     pub step: u64,
     /// Which samples of the present epoch are trained, and by whom.
     pub ledger: Ledger,
+    /// After how many epochs the run ends, if the strategy has decided that.
+    #[serde(default)]
+    pub ends_after: Option<u64>,
 }
 
 impl Place {
     /// The beginning of an epoch, for who goes on from what one machine has trained alone.
     pub fn at_epoch(epoch: u64, step: u64, n_samples: u64) -> Self {
         let standing = Standing { n_samples, round: 0, lineage: mix(step) };
-        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() } }
+        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() }, ends_after: None }
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 pub use averager::Averager;
@@ -54,6 +55,11 @@ pub trait Strategy: Send {
 
     /// Another member of the view said something. Its bytes are hostile until checked.
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
+
+    /// The samples that [`Ctx::score`] named are judged.
+    fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
+        let _ = (ctx, score);
+    }
 
     /// A timer that was set in this view has run out.
     fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {

@@ -26,6 +26,8 @@ pub struct Work {
 pub(crate) enum What {
     /// The gradient of a batch, times `scale`.
     Gradient { plan: Arc<Plan>, seat: usize, batch: usize, seed: u64, scale: f32, spare: Vec<Vec<f32>> },
+    /// How well these training samples are classified.
+    Score { samples: Arc<[usize]> },
     /// How well these test samples are classified.
     Test { samples: Range<usize> },
 }
@@ -47,6 +49,13 @@ pub enum Done {
         /// Of which work.
         id: u64,
         /// How the batch was classified.
+        score: Score,
+    },
+    /// Training samples are classified.
+    Scored {
+        /// Of which work.
+        id: u64,
+        /// How well.
         score: Score,
     },
     /// The test is done.
@@ -81,6 +90,7 @@ impl Work {
     pub fn n_samples(&self) -> usize {
         match &self.what {
             What::Gradient { plan, seat, batch, .. } => plan.batch(*seat, *batch).len(),
+            What::Score { samples } => samples.len(),
             What::Test { samples } => samples.len(),
         }
     }
@@ -94,6 +104,10 @@ impl Work {
     pub fn run(self, task: &dyn Task, bench: &mut Workbench, hand_over: &mut (dyn FnMut(Done) + Send)) {
         let Self { id, values, what } = self;
         let result = match what {
+            What::Score { samples } => {
+                let score = task.score(&values, &samples, &mut bench.room);
+                score.map(|score| Done::Scored { id, score })
+            }
             What::Test { samples } => {
                 let score = task.test(&values, samples, &mut bench.room);
                 score.map(|score| Done::Tested { id, score })

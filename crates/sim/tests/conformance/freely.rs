@@ -68,6 +68,10 @@ impl Task for Fixed {
         Ok(Score { loss_sum: indices.len() as f64, n_correct: 0, n: indices.len() })
     }
 
+    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
+        self.0.score(values, indices, room)
+    }
+
     fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
         self.0.test(values, samples, room)
     }

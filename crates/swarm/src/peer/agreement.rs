@@ -84,7 +84,8 @@ impl Peer {
         let Some(rank) = view.rank(core.me) else {
             return Err(Malformed::new("a view came that this peer is not part of"));
         };
-        (core.view, core.rank, core.wish, core.is_computing) = (view, rank, None, false);
+        (core.view, core.rank, core.wish) = (view, rank, None);
+        (core.is_computing, core.scoring) = (false, None);
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.turn = None;

@@ -63,6 +63,8 @@ pub(crate) struct Core {
     pub n_unsettled: usize,
     /// Whether a batch is being computed.
     pub is_computing: bool,
+    /// The work that scores samples, if the strategy asked for it.
+    pub scoring: Option<u64>,
     /// What has become of this peer's part in the past.
     pub past: Past,
     /// How many bytes a second this peer's links carry, if its host has found out.
@@ -95,6 +97,7 @@ impl Core {
             segment_start: SegmentStart::default(),
             n_unsettled: 0,
             is_computing: false,
+            scoring: None,
             past: Past::Own,
             uplink: None,
             sent_bytes: 0,
@@ -104,7 +107,12 @@ impl Core {
         }
     }
 
-    pub(super) fn next_work_id(&mut self) -> u64 {
+    /// How many epochs the run has, unless a strategy ended it before.
+    pub(crate) fn n_epochs(&self) -> u64 {
+        self.place.ends_after.map_or(self.setup.epochs, |epochs| epochs.min(self.setup.epochs))
+    }
+
+    pub(crate) fn next_work_id(&mut self) -> u64 {
         self.n_works += 1;
         self.n_works
     }
@@ -184,6 +192,9 @@ impl Core {
     /// Whether all members that are still there have trained what they have of the present segment.
     pub(super) fn segment_is_over(&self) -> bool {
         let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
+        if self.place.ends_after == Some(self.place.ledger.epoch + 1) {
+            return true;
+        }
         if self.turn.payload == Payload::Updates {
             return self.n_unsettled == 0;
         }
@@ -195,6 +206,10 @@ impl Core {
     pub(super) fn next_ledger(&self) -> Ledger {
         let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
         let ledger = &self.place.ledger;
+        if self.place.ends_after == Some(ledger.epoch + 1) {
+            // The rest of the epoch is left out.
+            return Ledger { epoch: ledger.epoch + 1, segments: vec![Segment::new(members)] };
+        }
         if ledger.segments.is_empty() {
             // Nothing of this epoch is trained yet.
             return Ledger { epoch: ledger.epoch, segments: vec![Segment::new(members)] };

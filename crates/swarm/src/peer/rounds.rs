@@ -62,7 +62,7 @@ impl Peer {
 
     /// Goes on where the place says: another turn, another segment, or the end of the epoch.
     pub(super) fn proceed(&mut self, out: &mut Outbox) {
-        if self.core.place.ledger.epoch >= self.core.setup.epochs {
+        if self.core.place.ledger.epoch >= self.core.n_epochs() {
             return self.finish(out);
         }
         if !self.core.segment_is_over() {

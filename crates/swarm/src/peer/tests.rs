@@ -214,7 +214,7 @@ impl Peer {
 
     /// Whether all members are known to have done and told everything.
     pub(super) fn all_is_concluded(&self) -> bool {
-        self.tests.concluded >= self.core.setup.epochs
+        self.tests.concluded >= self.core.n_epochs()
     }
 }
 

@@ -104,9 +104,13 @@ impl Peer {
         match done {
             Done::Bucket { id, bucket, numbers } if is_current(id) => self.on_bucket(bucket, numbers, out),
             Done::Trained { id, score } if is_current(id) => self.on_batch(score, took, out),
+            Done::Scored { id, score } if self.core.scoring == Some(id) => {
+                self.core.scoring = None;
+                self.strategy.on_scored(&mut Ctx::new(&mut self.core, out), &score);
+            }
             Done::Tested { id, score } => self.on_own_test(id, score, out),
             Done::Failed { problem } => out.failure = Some(problem),
-            Done::Bucket { .. } | Done::Trained { .. } => {}
+            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } => {}
         }
     }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_engine::optimizer::Optimizer;
 
 use crate::peer::{Core, Outbox, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
+use crate::work::{What, Work};
 
 /// A strategy's window on its peer. Other peers are named by their rank in the view.
 pub struct Ctx<'a> {
@@ -123,7 +125,7 @@ impl<'a> Ctx<'a> {
 
     /// Whether the epoch that is going on, or ends, is the last one.
     pub fn is_last_epoch(&self) -> bool {
-        self.core.place.ledger.epoch + 1 >= self.core.setup.epochs
+        self.core.place.ledger.epoch + 1 >= self.core.n_epochs()
     }
 
     /// For those who train freely: the first round of the present segment. A peer's batch `k` of the segment is its round
@@ -185,6 +187,35 @@ impl<'a> Ctx<'a> {
     /// begins as soon as this peer's own is over.
     pub fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: Settled) {
         self.core.wish = Some(Wish::FinishRound { result, settled });
+    }
+
+    /// Has this peer's parameters judged by some of the training samples; [`super::Strategy::on_scored`] hears of it.
+    pub fn score(&mut self, samples: Arc<[usize]>) {
+        let id = self.core.next_work_id();
+        self.core.scoring = Some(id);
+        self.out.work.push(Work { id, values: self.core.values.clone(), what: What::Score { samples } });
+    }
+
+    /// How many training samples there are.
+    pub fn n_samples(&self) -> usize {
+        self.core.setup.task.labels().len()
+    }
+
+    /// Where all randomness of the job comes from, the same for all peers.
+    pub fn seed(&self) -> u64 {
+        self.core.setup.seed
+    }
+
+    /// The optimizer forgets what it remembers.
+    pub fn reset_optimizer(&mut self) {
+        let setup = &self.core.setup;
+        self.core.optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
+    }
+
+    /// The run ends when this round does, as if it were the last of the last epoch. All peers have to say it in the same
+    /// round.
+    pub fn end_run(&mut self) {
+        self.core.place.ends_after = Some(self.core.place.ledger.epoch + 1);
     }
 
     /// Replaces the parameters outside of a round, when replicas are brought together.
