@@ -1,0 +1,194 @@
+//! Shards: every peer sends its vector to those who keep its shards, and gets the sum back from them.
+//!
+//! Contributions are added in the order of ranks, so the sum does not depend on who was first. Two steps, however many peers
+//! there are; a keeper of one of k shards sends and receives (N−1)M/k besides its own vector's M.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Collective;
+use super::bucket::{Address, Bucket, Buckets, Expected, send_segments};
+use super::segments::{Label, chunk, encoded_len, n_segments, segment, segments};
+use crate::codec::Codec;
+use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
+
+/// An exchange through the keepers of shards.
+pub struct Shards {
+    codec: Codec,
+    /// How many were asked for; 0 for as many as there are peers.
+    n_asked: usize,
+    rank: usize,
+    n_peers: usize,
+    /// What comes for them are results; the step of a result is the rank of its keeper.
+    buckets: Buckets,
+    /// The sums that this peer keeps, by bucket and by segment of its shard.
+    sums: Vec<Vec<Sum>>,
+    /// How many of the sums are not complete.
+    n_open: usize,
+}
+
+/// A sum that takes its parts in the order of ranks.
+#[derive(Clone, Default)]
+struct Sum {
+    numbers: Vec<f32>,
+    n_added: usize,
+    waiting: BTreeMap<usize, Bytes>,
+}
+
+const PUSH: usize = 0;
+const RESULT: usize = 1;
+
+impl Shards {
+    /// So many shards, or with 0 as many as there are peers; nothing is exchanged yet.
+    pub fn new(codec: Codec, n_asked: usize) -> Self {
+        Self { codec, n_asked, rank: 0, n_peers: 1, buckets: Buckets::default(), sums: Vec::new(), n_open: 0 }
+    }
+
+    fn n_shards(&self) -> usize {
+        if self.n_asked == 0 { self.n_peers } else { self.n_asked.min(self.n_peers) }
+    }
+
+    fn shard(&self, shard: usize, len: usize) -> Range<usize> {
+        chunk(shard, self.n_shards(), len)
+    }
+
+    fn own_shard(&self, len: usize) -> Range<usize> {
+        if self.rank < self.n_shards() { self.shard(self.rank, len) } else { 0..0 }
+    }
+
+    fn empty_bucket(&self, len: usize) -> Bucket {
+        let others = (0..self.n_shards()).filter(|&shard| shard != self.rank);
+        let n_messages = others.map(|shard| n_segments(&self.shard(shard, len))).sum();
+        let longest = len.div_ceil(self.n_shards());
+        Bucket::new(len, &Expected { n_steps: self.n_shards(), longest, n_messages })
+    }
+
+    fn empty_sums(&self, len: usize) -> Vec<Sum> {
+        let sum = |segment: Range<usize>| Sum { numbers: vec![0.0; segment.len()], ..Sum::default() };
+        segments(self.own_shard(len)).map(sum).collect()
+    }
+
+    /// Adds all contributions whose turn it is; when all are in, the result goes to everybody.
+    fn add_up(&mut self, ctx: &mut Ctx<'_>, bucket: usize, k: usize) {
+        let Self { codec, rank, n_peers, .. } = *self;
+        let own_shard = self.own_shard(self.buckets[bucket].len);
+        let place = segment(&own_shard, k).expect("only segments that exist are kept");
+        let numbers = &mut self.buckets[bucket].numbers;
+        let sum = &mut self.sums[bucket][k];
+        while sum.n_added < n_peers {
+            if sum.n_added == rank {
+                let Some(own) = numbers else { return };
+                sum.numbers.iter_mut().zip(&own[place.clone()]).for_each(|(sum, own)| *sum += own);
+            } else {
+                let Some(body) = sum.waiting.remove(&sum.n_added) else { return };
+                codec.decode_add(&body, &mut sum.numbers).expect("it was checked when it came");
+            }
+            sum.n_added += 1;
+        }
+        let body = codec.encode(&std::mem::take(&mut sum.numbers));
+        self.n_open -= 1;
+        let own = numbers.as_mut().expect("own numbers were added");
+        codec.decode(&body, &mut own[place]).expect("it was just encoded");
+        let part = Label { bucket, step: RESULT, segment: k }.to_part();
+        (0..n_peers).filter(|&to| to != rank).for_each(|to| ctx.send(to, part, body.clone()));
+    }
+
+    fn on_push(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let len = self.buckets[label.bucket].len;
+        let Some(segment) = segment(&self.own_shard(len), label.segment) else {
+            return Err(Malformed::new("it pushes to a peer that does not keep this part"));
+        };
+        self.codec.check(&body, segment.len())?;
+        let sum = &mut self.sums[label.bucket][label.segment];
+        if from < sum.n_added || sum.waiting.contains_key(&from) {
+            return Err(Malformed::new("it pushes the same part twice"));
+        }
+        sum.waiting.insert(from, body);
+        self.add_up(ctx, label.bucket, label.segment);
+        Ok(())
+    }
+
+    fn on_result(&mut self, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let shard = if from < self.n_shards() { self.shard(from, self.buckets[label.bucket].len) } else { 0..0 };
+        let bucket = &mut self.buckets[label.bucket];
+        if shard.is_empty() || bucket.numbers.is_none() {
+            return Err(Malformed::new("it sends a result that it cannot have"));
+        }
+        let Some(body) = bucket.admit(self.codec, Label { step: from, ..label }, &shard, body)? else { return Ok(()) };
+        self.codec.decode(&body, bucket.place(&shard, label.segment))
+    }
+}
+
+impl Collective for Shards {
+    fn begin(&mut self, ctx: &Ctx<'_>) {
+        (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
+        let lens = || ctx.buckets().iter().map(ExactSizeIterator::len);
+        self.buckets = Buckets::new(lens().map(|len| self.empty_bucket(len)));
+        self.sums = lens().map(|len| self.empty_sums(len)).collect();
+        self.n_open = self.sums.iter().map(Vec::len).sum();
+    }
+
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        for keeper in (0..self.n_shards()).filter(|&keeper| keeper != self.rank) {
+            let shard = self.shard(keeper, numbers.len());
+            send_segments(ctx, self.codec, Address { to: keeper, bucket, step: PUSH }, &numbers, shard);
+        }
+        // Nothing came before them: a result needs everybody's numbers.
+        self.buckets.put(bucket, numbers);
+        for k in 0..self.sums[bucket].len() {
+            self.add_up(ctx, bucket, k);
+        }
+    }
+
+    fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        self.buckets.named(label.bucket)?;
+        match label.step {
+            PUSH => self.on_push(ctx, from, label, message.body),
+            RESULT => self.on_result(from, label, message.body),
+            _ => Err(Malformed::new("there is no such step in this exchange")),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.n_open == 0 && self.buckets.is_complete()
+    }
+
+    fn take_result(&mut self) -> Vec<Vec<f32>> {
+        self.buckets.take_result()
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        let mut late = self.sums.iter().flatten().map(|sum| sum.n_added);
+        if let Some(rank) = late.find(|&rank| rank < self.n_peers && rank != self.rank) {
+            return vec![rank];
+        }
+        let has_come = |shard: usize, bucket: &Bucket| {
+            (0..n_segments(&self.shard(shard, bucket.len))).all(|k| bucket.has_come(shard, k))
+        };
+        let is_missing =
+            |&shard: &usize| shard != self.rank && self.buckets.iter().any(|bucket| !has_come(shard, bucket));
+        (0..self.n_shards()).filter(is_missing).collect()
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let n_peers = question.n_peers;
+        let asked = Self { n_peers, ..Self::new(self.codec, self.n_asked) };
+        let n_shards = asked.n_shards();
+        let mut shards = vec![0; n_peers];
+        for bucket in question.buckets {
+            for (k, shard) in shards.iter_mut().enumerate().take(n_shards) {
+                *shard += encoded_len(self.codec, asked.shard(k, bucket.len()));
+            }
+        }
+        let vector: u64 = shards.iter().sum();
+        let others = n_peers as u64 - 1;
+        let per_peer = shards.iter().map(|shard| vector - shard + others * shard);
+        let most = per_peer.clone().max().unwrap_or(0);
+        let n_steps = if n_peers > 1 { 2 } else { 0 };
+        let total = if n_peers > 1 { per_peer.sum() } else { 0 };
+        Cost { total, most_sent: most * others.min(1), most_received: most * others.min(1), n_steps }
+    }
+}
