@@ -3,6 +3,7 @@
 //! A strategy is handed what its peer computed and what others sent, and answers through [`Ctx`]. It never sees a socket, a
 //! clock or a tensor, so the same code runs over the network and in the simulator.
 
+mod aggregation;
 mod averager;
 mod averaging;
 mod ctx;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use aggregation::{Aggregation, Contribution};
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};
