@@ -74,6 +74,19 @@ impl Codec {
         Err(Malformed::new(format!("{} bytes came where {n} numbers in {expected} were due", bytes.len())))
     }
 
+    /// Fails if the bytes are not as many numbers as expected, or if one of these is infinite or none. One of them in a sum,
+    /// and all who take part have lost their parameters.
+    pub fn check_finite(self, bytes: &[u8], n: usize) -> Result<(), Malformed> {
+        self.check(bytes, n)?;
+        let is_finite = vectorised(|| match self {
+            Self::F32 => all(bytes, |x| f32::from_le_bytes(x).is_finite()),
+            Self::F16 => all(bytes, |x| f16::from_le_bytes(x).is_finite()),
+            Self::Bf16 => all(bytes, |x| bf16::from_le_bytes(x).is_finite()),
+            Self::Int8 => scale(bytes).0.abs() <= MOST_SCALE,
+        });
+        is_finite.then_some(()).ok_or_else(|| Malformed::new("it sends numbers that are infinite or none (NaN)"))
+    }
+
     /// Reads numbers into a slice of their length.
     pub fn decode(self, bytes: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
         self.each(bytes, numbers, |number, x| *number = x)
@@ -103,8 +116,7 @@ impl Codec {
                 .zip(bytes.as_chunks().0)
                 .for_each(|(number, &x)| take(number, bf16::from_le_bytes(x).to_f32())),
             Self::Int8 => {
-                let (scale, steps) = bytes.split_at(4);
-                let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
+                let (scale, steps) = scale(bytes);
                 numbers.iter_mut().zip(steps).for_each(|(number, &x)| take(number, f32::from(x.cast_signed()) * scale));
             }
         });
@@ -130,11 +142,32 @@ impl Codec {
     }
 }
 
+/// Whether no number is infinite or none.
+pub(crate) fn is_finite(numbers: &[f32]) -> bool {
+    vectorised(|| numbers.iter().fold(true, |all, x| all & x.is_finite()))
+}
+
+/// Whether all pieces are sound. It looks at every one, for that is quicker than to stop at the first.
+#[inline(always)]
+fn all<const N: usize>(bytes: &[u8], is_sound: impl Fn([u8; N]) -> bool) -> bool {
+    bytes.as_chunks().0.iter().fold(true, |all, &piece| all & is_sound(piece))
+}
+
+/// The scale that stands before the steps of whole numbers, and the steps.
+fn scale(bytes: &[u8]) -> (f32, &[u8]) {
+    let (scale, steps) = bytes.split_at(4);
+    (f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]), steps)
+}
+
+/// With a larger scale, the longest step would be infinite.
+const MOST_SCALE: f32 = f32::MAX / 256.0;
+
 /// The largest number becomes ±127; what is between two steps goes to the nearer. A vector with a number that is none
 /// becomes one of such numbers, so that the receiver sees what is wrong.
 fn encode_int8(numbers: &[f32]) -> Bytes {
     let is_sound = numbers.iter().all(|x| x.is_finite());
-    let scale = if is_sound { numbers.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / 127.0 } else { f32::NAN };
+    let most = numbers.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    let scale = if is_sound { (most / 127.0).min(MOST_SCALE) } else { f32::NAN };
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let mut bytes = BytesMut::with_capacity(numbers.len() + 4);
     bytes.put_f32_le(scale);
@@ -192,6 +225,25 @@ mod tests {
             assert!(codec.decode(&bytes, &mut [0.0; 6]).is_err());
             assert!(codec.decode(&bytes[1..], &mut [0.0; 5]).is_err());
             assert!(codec.add(bytes, &[0.0; 4]).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused_and_all_that_is_one_is_not() {
+        for codec in ALL {
+            for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for at in 0..20 {
+                    let mut numbers = numbers(20);
+                    numbers[at] = bad;
+                    let hidden = codec == Codec::F16 && bad.is_infinite();
+                    assert_eq!(codec.check_finite(&codec.encode(&numbers), 20).is_err(), !hidden, "{codec:?} {bad}");
+                }
+            }
+            let largest = if codec == Codec::Bf16 { 3.3e38 } else { f32::MAX };
+            for numbers in [vec![], vec![0.0], vec![largest, -largest, 1.0], numbers(100)] {
+                assert_eq!(codec.check_finite(&codec.encode(&numbers), numbers.len()), Ok(()), "{codec:?}");
+            }
+            assert!(codec.check_finite(&[0; 40], 3).is_err());
         }
     }
 

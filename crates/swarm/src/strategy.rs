@@ -8,6 +8,7 @@ mod averager;
 mod averaging;
 mod ctx;
 mod options;
+mod robust;
 mod streamer;
 
 use std::ops::Range;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-pub use aggregation::{Aggregation, Contribution};
+pub use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, Contribution, Rule, TRIM};
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};

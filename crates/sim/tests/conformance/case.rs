@@ -21,7 +21,10 @@ pub(crate) struct Case {
 fn values() -> Vec<(&'static str, Vec<Value>)> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| Value::from(text)).collect();
     vec![
-        ("aggregation", texts(&["average", "samples", "weighted", "weighted-minmax"])),
+        (
+            "aggregation",
+            texts(&["average", "krum", "median", "samples", "trimmed-mean", "weighted", "weighted-minmax"]),
+        ),
         ("codec", texts(&["bf16", "f16", "int8"])),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
@@ -102,9 +105,22 @@ impl Case {
         self.strategy().turn().payload == Payload::Updates
     }
 
+    /// By which rule contributions become one, where that can be chosen.
+    pub(crate) fn aggregation(&self) -> Option<String> {
+        let defaults = (self.spec.defaults)();
+        let chosen = defaults.get("aggregation").map(|default| self.options.get("aggregation").unwrap_or(default));
+        chosen.and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// Whether that rule outvotes a few whose numbers are wrong.
+    pub(crate) fn is_robust(&self) -> bool {
+        self.aggregation().is_some_and(|rule| ["krum", "median", "trimmed-mean"].contains(&rule.as_str()))
+    }
+
     /// Whether every round ends with the mean gradient of all, exactly but for rounding.
     pub(crate) fn averages_gradients_exactly(&self) -> bool {
-        self.strategy().turn().payload == Payload::Gradients && !self.options.contains_key("codec")
+        let is_plain = |option: &str| !self.options.contains_key(option);
+        self.strategy().turn().payload == Payload::Gradients && is_plain("codec") && is_plain("aggregation")
     }
 
     /// A job of the usual length on the usual toy.

@@ -9,5 +9,6 @@ mod freely;
 mod hostile;
 mod learning;
 mod losses;
+mod lying;
 mod same_bytes;
 mod thousand;

@@ -52,7 +52,7 @@ impl Bucket {
         let Some(segment) = segment(chunk, label.segment) else {
             return Err(Malformed::new("there is no such segment of the vector"));
         };
-        codec.check(&body, segment.len())?;
+        codec.check_finite(&body, segment.len())?;
         self.seen.mark(label.step * self.stride + label.segment)?;
         if self.numbers.is_some() {
             return Ok(Some(body));

@@ -1,6 +1,7 @@
 //! Shards: every peer sends its vector to those who keep its shards, and gets the sum back from them.
 //!
-//! Contributions are added in the order of ranks, so the sum does not depend on who was first. Two steps, however many peers
+//! Contributions are added in the order of ranks, so the sum does not depend on who was first; or, where a rule of aggregation
+//! is given, they wait until all are there, and the rule makes one of those that were trained for. Two steps, however many peers
 //! there are; a keeper of one of k shards sends and receives (N−1)M/k besides its own vector's M.
 
 use std::collections::BTreeMap;
@@ -12,11 +13,13 @@ use super::Collective;
 use super::bucket::{Address, Bucket, Buckets, Expected, send_segments};
 use super::segments::{Label, chunk, encoded_len, n_segments, segment, segments};
 use crate::codec::Codec;
-use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
+use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Malformed, Message, Rule, Trained};
 
 /// An exchange through the keepers of shards.
 pub struct Shards {
     codec: Codec,
+    /// How contributions become one, if they are not just added.
+    rule: Option<Rule>,
     /// How many were asked for; 0 for as many as there are peers.
     n_asked: usize,
     rank: usize,
@@ -29,7 +32,7 @@ pub struct Shards {
     n_open: usize,
 }
 
-/// A sum that takes its parts in the order of ranks.
+/// A sum that takes its parts in the order of ranks, or what a rule makes of them.
 #[derive(Clone, Default)]
 struct Sum {
     numbers: Vec<f32>,
@@ -37,13 +40,23 @@ struct Sum {
     waiting: BTreeMap<usize, Bytes>,
 }
 
+/// The largest number that every codec can write.
+const MOST: f32 = 1e38;
+
 const PUSH: usize = 0;
 const RESULT: usize = 1;
 
 impl Shards {
     /// So many shards, or with 0 as many as there are peers; nothing is exchanged yet.
     pub fn new(codec: Codec, n_asked: usize) -> Self {
-        Self { codec, n_asked, rank: 0, n_peers: 1, buckets: Buckets::default(), sums: Vec::new(), n_open: 0 }
+        let (buckets, sums) = (Buckets::default(), Vec::new());
+        Self { codec, rule: None, n_asked, rank: 0, n_peers: 1, buckets, sums, n_open: 0 }
+    }
+
+    /// Has contributions made one by a rule, each shard for itself, instead of adding them.
+    #[must_use]
+    pub fn with_rule(self, rule: Rule) -> Self {
+        Self { rule: Some(rule), ..self }
     }
 
     fn n_shards(&self) -> usize {
@@ -70,29 +83,79 @@ impl Shards {
         segments(self.own_shard(len)).map(sum).collect()
     }
 
-    /// Adds all contributions whose turn it is; when all are in, the result goes to everybody.
-    fn add_up(&mut self, ctx: &mut Ctx<'_>, bucket: usize, k: usize) {
-        let Self { codec, rank, n_peers, .. } = *self;
-        let own_shard = self.own_shard(self.buckets[bucket].len);
-        let place = segment(&own_shard, k).expect("only segments that exist are kept");
-        let numbers = &mut self.buckets[bucket].numbers;
+    /// Takes contributions whose time has come; when all are in, the result goes to everybody.
+    fn proceed(&mut self, ctx: &mut Ctx<'_>, bucket: usize, k: usize) {
+        let is_complete = match self.rule {
+            None => self.add_up(bucket, k),
+            Some(rule) => self.aggregate(ctx, rule, bucket, k),
+        };
+        if is_complete {
+            self.publish(ctx, bucket, k);
+        }
+    }
+
+    /// Adds the contributions that follow on those that are added already; says whether that is all of them.
+    fn add_up(&mut self, bucket: usize, k: usize) -> bool {
+        let place = self.own_segment(bucket, k);
+        let numbers = &self.buckets[bucket].numbers;
         let sum = &mut self.sums[bucket][k];
-        while sum.n_added < n_peers {
-            if sum.n_added == rank {
-                let Some(own) = numbers else { return };
+        while sum.n_added < self.n_peers {
+            if sum.n_added == self.rank {
+                let Some(own) = numbers else { return false };
                 sum.numbers.iter_mut().zip(&own[place.clone()]).for_each(|(sum, own)| *sum += own);
             } else {
-                let Some(body) = sum.waiting.remove(&sum.n_added) else { return };
-                codec.decode_add(&body, &mut sum.numbers).expect("it was checked when it came");
+                let Some(body) = sum.waiting.remove(&sum.n_added) else { return false };
+                self.codec.decode_add(&body, &mut sum.numbers).expect("it was checked when it came");
             }
             sum.n_added += 1;
         }
-        let body = codec.encode(&std::mem::take(&mut sum.numbers));
+        true
+    }
+
+    /// Makes one of all contributions if they are there; says whether they are.
+    fn aggregate(&mut self, ctx: &Ctx<'_>, rule: Rule, bucket: usize, k: usize) -> bool {
+        let place = self.own_segment(bucket, k);
+        let sum = &mut self.sums[bucket][k];
+        let Some(own) = self.buckets[bucket].numbers.as_ref().filter(|_| sum.waiting.len() + 1 == self.n_peers) else {
+            return false;
+        };
+        // Who had nothing left to train has no say, unless nobody had.
+        let nobody_trains = (0..self.n_peers).all(|rank| ctx.n_samples(rank) == 0);
+        let has_a_say = |&rank: &usize| nobody_trains || ctx.n_samples(rank) > 0;
+        let decode = |rank: usize| match sum.waiting.get(&rank) {
+            None => own[place.clone()].to_vec(),
+            Some(body) => {
+                let mut numbers = vec![0.0; place.len()];
+                self.codec.decode(body, &mut numbers).expect("it was checked when it came");
+                numbers
+            }
+        };
+        let all: Vec<Vec<f32>> = (0..self.n_peers).filter(has_a_say).map(decode).collect();
+        let contribution = |numbers| Contribution { trained: Trained::default(), parts: vec![numbers] };
+        let contributions: Vec<Contribution<'_>> = all.iter().map(|all| contribution(all.as_slice())).collect();
+        rule.aggregate(&contributions, std::slice::from_mut(&mut sum.numbers));
+        sum.waiting.clear();
+        sum.n_added = self.n_peers;
+        true
+    }
+
+    fn publish(&mut self, ctx: &mut Ctx<'_>, bucket: usize, k: usize) {
+        let place = self.own_segment(bucket, k);
+        let Self { codec, rank, n_peers, .. } = *self;
+        let mut sum = std::mem::take(&mut self.sums[bucket][k].numbers);
+        // However large the numbers that came: a keeper that sent infinite ones on would be refused for what others did.
+        sum.iter_mut().for_each(|number| *number = number.clamp(-MOST, MOST));
+        let body = codec.encode(&sum);
         self.n_open -= 1;
-        let own = numbers.as_mut().expect("own numbers were added");
+        let own = self.buckets[bucket].numbers.as_mut().expect("own numbers were added");
         codec.decode(&body, &mut own[place]).expect("it was just encoded");
         let part = Label { bucket, step: RESULT, segment: k }.to_part();
         (0..n_peers).filter(|&to| to != rank).for_each(|to| ctx.send(to, part, body.clone()));
+    }
+
+    fn own_segment(&self, bucket: usize, k: usize) -> Range<usize> {
+        let shard = self.own_shard(self.buckets[bucket].len);
+        segment(&shard, k).expect("only segments that exist are kept")
     }
 
     fn on_push(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
@@ -100,13 +163,13 @@ impl Shards {
         let Some(segment) = segment(&self.own_shard(len), label.segment) else {
             return Err(Malformed::new("it pushes to a peer that does not keep this part"));
         };
-        self.codec.check(&body, segment.len())?;
+        self.codec.check_finite(&body, segment.len())?;
         let sum = &mut self.sums[label.bucket][label.segment];
         if from < sum.n_added || sum.waiting.contains_key(&from) {
             return Err(Malformed::new("it pushes the same part twice"));
         }
         sum.waiting.insert(from, body);
-        self.add_up(ctx, label.bucket, label.segment);
+        self.proceed(ctx, label.bucket, label.segment);
         Ok(())
     }
 
@@ -138,7 +201,7 @@ impl Collective for Shards {
         // Nothing came before them: a result needs everybody's numbers.
         self.buckets.put(bucket, numbers);
         for k in 0..self.sums[bucket].len() {
-            self.add_up(ctx, bucket, k);
+            self.proceed(ctx, bucket, k);
         }
     }
 
@@ -161,8 +224,10 @@ impl Collective for Shards {
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let mut late = self.sums.iter().flatten().map(|sum| sum.n_added);
-        if let Some(rank) = late.find(|&rank| rank < self.n_peers && rank != self.rank) {
+        let is_late = |sum: &Sum, rank: usize| rank != self.rank && !sum.waiting.contains_key(&rank);
+        let mut late =
+            self.sums.iter().flatten().filter_map(|sum| (sum.n_added..self.n_peers).find(|&rank| is_late(sum, rank)));
+        if let Some(rank) = late.next() {
             return vec![rank];
         }
         let has_come = |shard: usize, bucket: &Bucket| {

@@ -18,8 +18,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::strategy::{
-    Aggregation, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload,
-    Scale, Settled, Spec, Strategy, Trained, Turn, TurnLength, default_options, read_options,
+    AGGREGATION, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError,
+    Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, TurnLength, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -30,17 +30,15 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each worker sends M and receives M per exchange, the manager (N-1)M both ways; 2 steps",
     paper: "McMahan et al. 2017",
     options: &[
-        OptionDoc {
-            name: "aggregation",
-            about: "how results are weighed: `average` all alike, `samples` by how many were trained, `weighted` by their \
-                    mean loss, `weighted-minmax` by where the loss lies between the least and the greatest",
-        },
+        AGGREGATION,
+        BAD_PEERS,
         CODEC,
         OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
         OptionDoc {
             name: "patience",
             about: "seconds that the manager waits for the others after the first result; `0`: as long as they live",
         },
+        TRIM,
     ],
     defaults: default_options::<Options>,
     build: |table| {
@@ -49,6 +47,7 @@ pub(super) const SPEC: Spec = Spec {
             let problem = format!("patience = {}: must be a number of seconds from 0 up", options.patience);
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
+        options.rule.check(SPEC.name)?;
         Ok(Box::new(ManagerWorker { options, ..ManagerWorker::default() }))
     },
 };
@@ -56,7 +55,8 @@ pub(super) const SPEC: Spec = Spec {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
-    aggregation: Aggregation,
+    #[serde(flatten)]
+    rule: Rule,
     codec: Codec,
     local_steps: u32,
     patience: f64,
@@ -197,7 +197,7 @@ impl ManagerWorker {
             return self.publish(ctx, values, settled);
         }
         let mut result: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
-        self.options.aggregation.aggregate(&contributions, &mut result);
+        self.options.rule.aggregate(&contributions, &mut result);
         self.publish(ctx, result, settled);
     }
 

@@ -1,7 +1,8 @@
 //! `parameter-server`: every peer sends its vector to those who keep it, and gets the mean back.
 //!
 //! The vector is cut into shards; shard k is kept by peer k, which trains like all others: no machine is only a server.
-//! Contributions are added in the order of ranks, so the sum does not depend on who was first.
+//! Contributions are added in the order of ranks, so the sum does not depend on who was first; or a rule is applied to each
+//! number by itself that outvotes a few broken peers.
 //!
 //! Messages: a segment of a shard of a bucket, pushed to its keeper or sent back. Body: numbers.
 //! Li et al. (2014), "Scaling distributed machine learning with the parameter server".
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::Shards;
 use crate::strategy::{
-    Averager, Averaging, CODEC, LOCAL_STEPS, OptionDoc, OptionError, PAYLOAD, Spec, default_options, read_options,
+    Aggregation, Averager, Averaging, CODEC, LOCAL_STEPS, OptionDoc, OptionError, PAYLOAD, Rule, Scale, Spec, TRIM,
+    Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -21,31 +23,56 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each peer sends M and receives M; a keeper of one of k shards 2(N-1)M/k besides; 2 steps",
     paper: "Li et al. 2014",
     options: &[
+        OptionDoc {
+            name: "aggregation",
+            about: "how vectors become one: `samples`, a mean by how many were trained; `average`, all alike; or so that a \
+                    few broken or hostile peers are outvoted: `median` and `trimmed-mean` of each number",
+        },
         CODEC,
         LOCAL_STEPS,
         PAYLOAD,
         OptionDoc { name: "shards", about: "how many peers keep a part of the vector; `0`: all of them" },
+        TRIM,
     ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { averaging, shards } = read_options(SPEC.name, table)?;
+        let Options { aggregation, averaging, shards, trim } = read_options(SPEC.name, table)?;
         let (turn, codec) = averaging.check(SPEC.name)?;
-        let shards = usize::try_from(shards)
-            .map_err(|_| OptionError::Option { strategy: SPEC.name, problem: "shards: must be from 0 up".into() })?;
-        Ok(Box::new(Averager::new(turn, Shards::new(codec, shards))))
+        let refuse = |problem: &str| Err(OptionError::Option { strategy: SPEC.name, problem: problem.to_owned() });
+        let Ok(shards) = usize::try_from(shards) else { return refuse("shards: must be from 0 up") };
+        let exchange = Shards::new(codec, shards);
+        match aggregation {
+            // Peers scale by their share of the samples, so a plain sum is the mean.
+            Aggregation::Samples => Ok(Box::new(Averager::new(turn, exchange))),
+            Aggregation::Average | Aggregation::Median | Aggregation::TrimmedMean => {
+                let rule = Rule { aggregation, trim, ..Rule::default() }.check(SPEC.name)?;
+                let turn = Turn { scale: Scale::Plain, ..turn };
+                Ok(Box::new(Averager::new(turn, exchange.with_rule(rule))))
+            }
+            Aggregation::Krum => refuse(
+                "aggregation = \"krum\" compares whole vectors, and keepers see parts of them, one after the other: use \
+                 `median` or `trimmed-mean`",
+            ),
+            Aggregation::Weighted | Aggregation::WeightedMinmax => {
+                refuse("aggregation by losses: keepers are not told any; use `samples` or `average`")
+            }
+        }
     },
 };
 
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
+    aggregation: Aggregation,
     #[serde(flatten)]
     averaging: Averaging,
     shards: i64,
+    trim: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { averaging: Averaging::default(), shards: 1 }
+        let Rule { trim, .. } = Rule::default();
+        Self { aggregation: Aggregation::Samples, averaging: Averaging::default(), shards: 1, trim }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::TurnLength;
 use crate::peer::{Core, Outbox, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
@@ -74,6 +75,19 @@ impl<'a> Ctx<'a> {
     /// Which of the members have something to train in this round. All of them, but for those who came during a long turn.
     pub fn trains(&self, rank: usize) -> bool {
         self.core.seat_of(self.core.view.members[rank]).is_some()
+    }
+
+    /// How many samples a member trains in this round, the same to all who ask; none if it has trained all that it had.
+    pub fn n_samples(&self, rank: usize) -> usize {
+        let Core { view, place, plan, turn, .. } = &*self.core;
+        let (Some(seat), Some(plan)) = (self.core.seat_of(view.members[rank]), plan) else { return 0 };
+        let first = place.ledger.segments.last().map_or(0, |segment| segment.done[seat] as usize);
+        let most = match turn.length {
+            TurnLength::Batches(n) => n.max(1) as usize,
+            TurnLength::Share => usize::MAX,
+        };
+        let batches = first..first.saturating_add(most).min(plan.n_batches(seat));
+        batches.map(|batch| plan.batch(seat, batch).len()).sum()
     }
 
     /// The number of the round, the same for all.
