@@ -1,5 +1,6 @@
 //! THE LIST of strategies, sorted by name. A new one is a file in `strategies/` and a line in each of the two lists here.
 
+mod gossip;
 mod manager_worker;
 mod parameter_server;
 mod partial_gradient;
@@ -11,6 +12,7 @@ use crate::strategy::Spec;
 
 /// All strategies.
 pub static STRATEGIES: &[Spec] = &[
+    gossip::SPEC,
     manager_worker::SPEC,
     parameter_server::SPEC,
     partial_gradient::SPEC,
