@@ -10,5 +10,6 @@ mod hostile;
 mod learning;
 mod losses;
 mod lying;
+mod pace;
 mod same_bytes;
 mod thousand;
