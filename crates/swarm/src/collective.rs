@@ -5,11 +5,13 @@
 
 pub(crate) mod bucket;
 mod chain;
+mod exchange;
 mod ring;
 pub(crate) mod segments;
 mod shards;
 
 pub use chain::{Chain, Spread};
+pub(crate) use exchange::Exchange;
 pub use ring::{Extent, Ring};
 pub use segments::SEGMENT_LEN;
 pub use shards::Shards;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::Collective;
-use super::bucket::{Address, Bucket, Buckets, Expected, send_segments};
+use super::bucket::{Bucket, Buckets, Expected};
 use super::segments::{Label, chunk, encoded_len, n_segments, segment, segments};
 use crate::codec::Codec;
 use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Malformed, Message, Rule, Trained};
@@ -30,6 +30,9 @@ pub struct Shards {
     sums: Vec<Vec<Sum>>,
     /// How many of the sums are not complete.
     n_open: usize,
+    /// What rounding has taken away, if that is to be made good: of this peer's contributions and, in its own shard, of its
+    /// results. Bucket by bucket; none before the first exchange.
+    residue: Option<Vec<Vec<f32>>>,
 }
 
 /// A sum that takes its parts in the order of ranks, or what a rule makes of them.
@@ -50,7 +53,13 @@ impl Shards {
     /// So many shards, or with 0 as many as there are peers; nothing is exchanged yet.
     pub fn new(codec: Codec, n_asked: usize) -> Self {
         let (buckets, sums) = (Buckets::default(), Vec::new());
-        Self { codec, rule: None, n_asked, rank: 0, n_peers: 1, buckets, sums, n_open: 0 }
+        Self { codec, rule: None, n_asked, rank: 0, n_peers: 1, buckets, sums, n_open: 0, residue: None }
+    }
+
+    /// Adds what rounding takes away in one exchange to the numbers of the next, so that over time nothing is lost.
+    #[must_use]
+    pub fn with_feedback(self) -> Self {
+        Self { residue: Some(Vec::new()), ..self }
     }
 
     /// Has contributions made one by a rule, each shard for itself, instead of adding them.
@@ -145,7 +154,8 @@ impl Shards {
         let mut sum = std::mem::take(&mut self.sums[bucket][k].numbers);
         // However large the numbers that came: a keeper that sent infinite ones on would be refused for what others did.
         sum.iter_mut().for_each(|number| *number = number.clamp(-MOST, MOST));
-        let body = codec.encode(&sum);
+        let residue = self.residue.as_mut().map(|residue| &mut residue[bucket][place.clone()]);
+        let body = encode(codec, &mut sum, residue);
         self.n_open -= 1;
         let own = self.buckets[bucket].numbers.as_mut().expect("own numbers were added");
         codec.decode(&body, &mut own[place]).expect("it was just encoded");
@@ -191,12 +201,18 @@ impl Collective for Shards {
         self.buckets = Buckets::new(lens().map(|len| self.empty_bucket(len)));
         self.sums = lens().map(|len| self.empty_sums(len)).collect();
         self.n_open = self.sums.iter().map(Vec::len).sum();
+        if let Some(residue) = self.residue.as_mut().filter(|residue| residue.is_empty()) {
+            *residue = lens().map(|len| vec![0.0; len]).collect();
+        }
     }
 
-    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut numbers: Vec<f32>) {
         for keeper in (0..self.n_shards()).filter(|&keeper| keeper != self.rank) {
-            let shard = self.shard(keeper, numbers.len());
-            send_segments(ctx, self.codec, Address { to: keeper, bucket, step: PUSH }, &numbers, shard);
+            for (k, place) in segments(self.shard(keeper, numbers.len())).enumerate() {
+                let residue = self.residue.as_mut().map(|residue| &mut residue[bucket][place.clone()]);
+                let body = encode(self.codec, &mut numbers[place], residue);
+                ctx.send(keeper, Label { bucket, step: PUSH, segment: k }.to_part(), body);
+            }
         }
         // Nothing came before them: a result needs everybody's numbers.
         self.buckets.put(bucket, numbers);
@@ -255,5 +271,36 @@ impl Collective for Shards {
         let n_steps = if n_peers > 1 { 2 } else { 0 };
         let total = if n_peers > 1 { per_peer.sum() } else { 0 };
         Cost { total, most_sent: most * others.min(1), most_received: most * others.min(1), n_steps }
+    }
+}
+
+/// Writes numbers and what earlier ones are owed; what is owed then is the difference to what can be read.
+fn encode(codec: Codec, numbers: &mut [f32], residue: Option<&mut [f32]>) -> Bytes {
+    let Some(residue) = residue else { return codec.encode(numbers) };
+    numbers.iter_mut().zip(&*residue).for_each(|(number, owed)| *number += owed);
+    let body = codec.encode(numbers);
+    codec.decode(&body, residue).expect("it was just encoded");
+    residue.iter_mut().zip(numbers).for_each(|(read, number)| *read = *number - *read);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encode;
+    use crate::codec::Codec;
+
+    #[test]
+    fn over_time_nothing_is_lost() {
+        for (codec, step) in [(Codec::Int4, 1.0 / 7.0), (Codec::Int8, 1.0 / 127.0)] {
+            let numbers = [1.0, 0.03, -0.004, 0.3];
+            let (mut residue, mut sum) = ([0.0; 4], [0.0; 4]);
+            for n in 1..200 {
+                let body = encode(codec, &mut numbers.clone(), Some(&mut residue));
+                codec.decode_add(&body, &mut sum).unwrap();
+                for (sum, number) in sum.iter().zip(numbers) {
+                    assert!((sum - n as f32 * number).abs() <= step, "{codec:?}: {sum} after {n} times {number}");
+                }
+            }
+        }
     }
 }
