@@ -8,7 +8,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_sim::Toy;
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::STRATEGIES;
-use nettorrent_swarm::strategy::{Payload, Spec, Strategy};
+use nettorrent_swarm::strategy::{Payload, Spec, Strategy, find};
 use toml::{Table, Value};
 
 /// A strategy with some of its options set.
@@ -25,9 +25,12 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
             "aggregation",
             texts(&["average", "krum", "median", "samples", "trimmed-mean", "weighted", "weighted-minmax"]),
         ),
+        ("bits", vec![Value::from(4), Value::from(8)]),
         ("codec", texts(&["bf16", "f16", "int8"])),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
+        ("outer_lr", vec![Value::from(1.0)]),
+        ("outer_momentum", vec![Value::from(0.0)]),
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
@@ -72,6 +75,11 @@ pub(crate) fn defaults() -> Vec<Case> {
 }
 
 impl Case {
+    /// Any strategy of the list with any options.
+    pub(crate) fn new(name: &str, options: Table) -> Self {
+        Self { spec: find(name).unwrap(), options }
+    }
+
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.spec.name, self.options.to_string().replace('\n', " "))
     }

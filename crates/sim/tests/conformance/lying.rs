@@ -52,6 +52,18 @@ impl Strategy for Liar {
         self.honest.keeps_turn()
     }
 
+    fn n_memories(&self) -> usize {
+        self.honest.n_memories()
+    }
+
+    fn memory(&self, k: usize) -> &[f32] {
+        self.honest.memory(k)
+    }
+
+    fn recall(&mut self, memories: Vec<Vec<f32>>) {
+        self.honest.recall(memories);
+    }
+
     fn sync(&mut self, ctx: &mut Ctx<'_>) {
         self.honest.sync(ctx);
     }

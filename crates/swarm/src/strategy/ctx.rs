@@ -105,6 +105,11 @@ impl<'a> Ctx<'a> {
         self.core.setup.task.buckets()
     }
 
+    /// How many of the parameters are trained; running statistics follow on them.
+    pub fn n_params(&self) -> usize {
+        self.core.setup.task.n_params()
+    }
+
     /// The parameters as this peer holds them: those that the round began with, or after its own steps if it takes any.
     pub fn values(&self) -> &[f32] {
         &self.core.values
