@@ -1,4 +1,4 @@
-//! Vectors as bytes: plain, in half the bytes, or in a quarter.
+//! Vectors as bytes: plain, or in half, a quarter or an eighth of the bytes.
 //!
 //! Sums travel along rings, so besides coming back a vector can be added to one that is still encoded. Numbers are
 //! little-endian on the wire.
@@ -101,6 +101,12 @@ impl Codec {
     /// Adds numbers to a slice of their length.
     pub fn decode_add(self, bytes: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
         self.each(bytes, numbers, |number, x| *number += x)
+    }
+
+    /// Replaces each number of a slice by its mean with one that is read.
+    pub fn decode_mean(self, bytes: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
+        // Halved before they are added, for the sum of two large numbers may be infinite.
+        self.each(bytes, numbers, |number, x| *number = 0.5 * *number + 0.5 * x)
     }
 
     #[inline(always)]
@@ -254,6 +260,18 @@ mod tests {
             };
             assert!(sum.iter().zip(&expected).all(|(sum, a)| (sum - a - 0.25).abs() <= error), "{codec:?}");
         }
+    }
+
+    #[test]
+    fn a_mean_lies_in_the_middle() {
+        for codec in ALL {
+            let mut numbers = [-1.0, 1.0, 3.0];
+            codec.decode_mean(&codec.encode(&[1.0; 3]), &mut numbers).unwrap();
+            assert_eq!(numbers, [0.0, 1.0, 2.0], "{codec:?}");
+        }
+        let mut large = [f32::MAX];
+        Codec::F32.decode_mean(&Codec::F32.encode(&[f32::MAX]), &mut large).unwrap();
+        assert_eq!(large, [f32::MAX]);
     }
 
     #[test]

@@ -1,16 +1,18 @@
 //! `gossip`: in each round peers meet in pairs and average their weights; there is no sum over all.
 //!
-//! Who meets whom is drawn anew for every round, from numbers that all hold alike, so nobody has to ask. With an odd number
-//! of peers one sits out. Nobody waits for more than the one it meets, so peers may be rounds apart. Yet none runs away: who
-//! has sent its weights waits for the other's, so that nobody ever holds more than one early vector from each peer; and as
-//! those who wait are soon met by others, those ahead of a slow peer are soon stopped, half of the rest in every round. At
-//! the end of an epoch all weights are averaged.
+//! Who meets whom is drawn anew for every round, from the round's number, so nobody has to ask; not from the view's, which
+//! says how membership was agreed on, and would make other numbers of the same training elsewhere. With an odd number of
+//! peers one sits out. At the end of an epoch all weights are averaged.
+//!
+//! Nobody waits for more than the one it meets, so peers may be rounds apart. Yet none runs away: who has sent its weights
+//! waits for the other's, so that nobody ever holds more than one early vector from each peer; and those who wait for a slow
+//! peer hold up whom they meet next, so that those who can still go on are about half as many in every round.
 //!
 //! Messages: a segment of a bucket of the weights. Body: numbers. Both average what travelled, so both end with the same bits.
 //! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning".
 
 use bytes::Bytes;
-use nettorrent_engine::rng::{Rng, mix};
+use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -75,18 +77,13 @@ impl Meeting {
     fn take(&mut self, label: Label, body: &Bytes) -> Result<(), Malformed> {
         let bucket = &mut self.buckets[label.bucket];
         let numbers = bucket.place(&(0..bucket.len), label.segment);
-        let mut others = vec![0.0; numbers.len()];
-        self.codec.decode(body, &mut others)?;
-        // Halved before they are added, for the sum of two large numbers may be infinite.
-        numbers.iter_mut().zip(others).for_each(|(number, other)| *number = 0.5 * *number + 0.5 * other);
-        Ok(())
+        self.codec.decode_mean(body, numbers)
     }
 }
 
 impl Collective for Meeting {
     fn begin(&mut self, ctx: &Ctx<'_>) {
-        let seed = mix(u64::from(ctx.view_number()) << 32 | u64::from(ctx.round()));
-        self.other = partner(seed, ctx.rank(), ctx.n_peers());
+        self.other = partner(ctx.round(), ctx.rank(), ctx.n_peers());
         let bucket = |len: usize| {
             let n_messages = if self.other.is_some() { n_segments(&(0..len)) } else { 0 };
             Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages })
@@ -140,9 +137,9 @@ impl Collective for Meeting {
 }
 
 /// Whom a peer meets: neighbours in a shuffled row; the last of an odd number meets nobody.
-fn partner(seed: u64, rank: usize, n_peers: usize) -> Option<usize> {
+fn partner(round: u32, rank: usize, n_peers: usize) -> Option<usize> {
     let mut row: Vec<usize> = (0..n_peers).collect();
-    Rng::new(seed).shuffle(&mut row);
+    Rng::stream(0, "gossip", u64::from(round)).shuffle(&mut row);
     let place = row.iter().position(|&peer| peer == rank)?;
     row.get(place ^ 1).copied()
 }
@@ -154,8 +151,8 @@ mod tests {
     #[test]
     fn everybody_meets_one_who_meets_it() {
         for n_peers in 1..12 {
-            for seed in 0..50 {
-                let partners: Vec<Option<usize>> = (0..n_peers).map(|rank| partner(seed, rank, n_peers)).collect();
+            for round in 0..50 {
+                let partners: Vec<Option<usize>> = (0..n_peers).map(|rank| partner(round, rank, n_peers)).collect();
                 for (rank, other) in partners.iter().enumerate() {
                     assert!(*other != Some(rank));
                     assert!(other.is_none_or(|other| partners[other] == Some(rank)));
@@ -170,8 +167,8 @@ mod tests {
         for n_peers in [4, 5, 8] {
             let mut met = vec![0_usize; n_peers + 1];
             let n_rounds = 2000;
-            for seed in 0..n_rounds {
-                met[partner(seed, 2, n_peers).unwrap_or(n_peers)] += 1;
+            for round in 0..n_rounds {
+                met[partner(round, 2, n_peers).unwrap_or(n_peers)] += 1;
             }
             let n_chances = n_peers - 1 + n_peers % 2;
             let expected = n_rounds as usize / n_chances;

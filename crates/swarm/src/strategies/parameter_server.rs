@@ -76,3 +76,18 @@ impl Default for Options {
         Self { aggregation: Aggregation::Samples, averaging: Averaging::default(), shards: 1, trim }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SPEC;
+
+    #[test]
+    fn rules_that_keepers_cannot_apply_are_refused_with_a_reason() {
+        for (rule, reason) in [("krum", "whole vectors"), ("weighted", "losses"), ("weighted-minmax", "losses")] {
+            let table = toml::Table::from_iter([("aggregation".to_owned(), rule.into())]);
+            let error = (SPEC.build)(&table).err().expect("it is refused").to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!((SPEC.build)(&toml::toml! { aggregation = "trimmed-mean" trim = 0.5 }).is_err());
+    }
+}

@@ -72,11 +72,6 @@ impl<'a> Ctx<'a> {
         &self.core.view.members
     }
 
-    /// The number of the view, the same for all.
-    pub fn view_number(&self) -> u32 {
-        self.core.view.number
-    }
-
     /// Which of the members have something to train in this round. All of them, but for those who came during a long turn.
     pub fn trains(&self, rank: usize) -> bool {
         self.core.seat_of(self.core.view.members[rank]).is_some()
