@@ -1,15 +1,20 @@
-//! Exchanges that strategies are made of: sums that go round a ring or along a chain.
+//! Exchanges that strategies are made of: sums that go round a ring, along a chain, or to those who keep a shard.
 //!
 //! Vectors come in buckets, and what travels is cut into segments, so that receiving, adding and sending overlap. Sums are
 //! taken in an order that does not depend on when messages arrive, so all peers end with the same bits, in every run.
 
+pub(crate) mod bucket;
 mod chain;
+mod exchange;
 mod ring;
 pub(crate) mod segments;
+mod shards;
 
 pub use chain::{Chain, Spread};
+pub(crate) use exchange::Exchange;
 pub use ring::{Extent, Ring};
 pub use segments::SEGMENT_LEN;
+pub use shards::Shards;
 
 use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
 

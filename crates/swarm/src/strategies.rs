@@ -1,5 +1,8 @@
 //! THE LIST of strategies, sorted by name. A new one is a file in `strategies/` and a line in each of the two lists here.
 
+mod diloco;
+mod gossip;
+mod local_sgd;
 mod manager_worker;
 mod parameter_server;
 mod partial_gradient;
@@ -12,6 +15,9 @@ use crate::strategy::Spec;
 
 /// All strategies.
 pub static STRATEGIES: &[Spec] = &[
+    diloco::SPEC,
+    gossip::SPEC,
+    local_sgd::SPEC,
     manager_worker::SPEC,
     parameter_server::SPEC,
     partial_gradient::SPEC,

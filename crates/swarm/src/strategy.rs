@@ -3,10 +3,12 @@
 //! A strategy is handed what its peer computed and what others sent, and answers through [`Ctx`]. It never sees a socket, a
 //! clock or a tensor, so the same code runs over the network and in the simulator.
 
+mod aggregation;
 mod averager;
 mod averaging;
 mod ctx;
 mod options;
+mod robust;
 mod streamer;
 
 use std::ops::Range;
@@ -17,6 +19,7 @@ use bytes::Bytes;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
+pub use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, Contribution, Rule, TRIM};
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};

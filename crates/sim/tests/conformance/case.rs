@@ -8,7 +8,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_sim::Toy;
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::STRATEGIES;
-use nettorrent_swarm::strategy::{Payload, Spec, Strategy};
+use nettorrent_swarm::strategy::{Payload, Spec, Strategy, find};
 use toml::{Table, Value};
 
 /// A strategy with some of its options set.
@@ -21,12 +21,18 @@ pub(crate) struct Case {
 fn values() -> Vec<(&'static str, Vec<Value>)> {
     let texts = |texts: &[&str]| texts.iter().map(|&text| Value::from(text)).collect();
     vec![
-        ("aggregation", texts(&["average", "samples", "weighted", "weighted-minmax"])),
+        (
+            "aggregation",
+            texts(&["average", "krum", "median", "samples", "trimmed-mean", "weighted", "weighted-minmax"]),
+        ),
+        ("bits", vec![Value::from(4), Value::from(8)]),
         ("codec", texts(&["bf16", "f16", "int8"])),
         ("clip", vec![Value::from(5.0)]),
         ("density", vec![Value::from(0.1)]),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
+        ("outer_lr", vec![Value::from(1.0)]),
+        ("outer_momentum", vec![Value::from(0.0)]),
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
@@ -73,6 +79,11 @@ pub(crate) fn defaults() -> Vec<Case> {
 }
 
 impl Case {
+    /// Any strategy of the list with any options.
+    pub(crate) fn new(name: &str, options: Table) -> Self {
+        Self { spec: find(name).unwrap(), options }
+    }
+
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.spec.name, self.options.to_string().replace('\n', " "))
     }
@@ -106,9 +117,22 @@ impl Case {
         self.strategy().turn().payload == Payload::Updates
     }
 
+    /// By which rule contributions become one, where that can be chosen.
+    pub(crate) fn aggregation(&self) -> Option<String> {
+        let defaults = (self.spec.defaults)();
+        let chosen = defaults.get("aggregation").map(|default| self.options.get("aggregation").unwrap_or(default));
+        chosen.and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// Whether that rule outvotes a few whose numbers are wrong.
+    pub(crate) fn is_robust(&self) -> bool {
+        self.aggregation().is_some_and(|rule| ["krum", "median", "trimmed-mean"].contains(&rule.as_str()))
+    }
+
     /// Whether every round ends with the mean gradient of all, exactly but for rounding.
     pub(crate) fn averages_gradients_exactly(&self) -> bool {
-        self.strategy().turn().payload == Payload::Gradients && !self.options.contains_key("codec")
+        let is_plain = |option: &str| !self.options.contains_key(option);
+        self.strategy().turn().payload == Payload::Gradients && is_plain("codec") && is_plain("aggregation")
     }
 
     /// A job of the usual length on the usual toy.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_engine::model::Workspace;
 use nettorrent_engine::rng::Rng;
+use nettorrent_swarm::strategy::Malformed;
 use nettorrent_swarm::wire::{Frame, Head, Kind, MAX_BODY_LEN};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View, Workbench};
 
@@ -14,11 +15,11 @@ use crate::case;
 
 /// A host without time: inputs are handed over in the order in which they come about. A simulation would do, but here every
 /// frame can be seen and changed before it arrives.
-struct Host {
-    setup: Arc<Setup>,
-    peers: Vec<Peer>,
+pub(crate) struct Host {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) peers: Vec<Peer>,
     /// Who is gone: given up, or cannot go on.
-    gone: Vec<bool>,
+    pub(crate) gone: Vec<bool>,
     inputs: VecDeque<(usize, Input)>,
     timers: VecDeque<(usize, TimerToken)>,
     bench: Workbench,
@@ -26,17 +27,19 @@ struct Host {
     n_views: u32,
     n_steps: u64,
     n_refused: u64,
+    /// Whose frames were refused, and why.
+    pub(crate) refused: Vec<(PeerId, Malformed)>,
 }
 
 /// More inputs than any of these runs needs; who goes round in circles reaches it.
 const MOST_STEPS: u64 = 200_000;
 
-fn id(peer: usize) -> PeerId {
+pub(crate) fn id(peer: usize) -> PeerId {
     PeerId::new(peer as u32, 0)
 }
 
 impl Host {
-    fn new(setup: Arc<Setup>, n_peers: usize) -> Self {
+    pub(crate) fn new(setup: Arc<Setup>, n_peers: usize) -> Self {
         let peer = |k| Peer::new(id(k), setup.clone(), State::fresh(&setup));
         let mut host = Self {
             peers: (0..n_peers).map(peer).collect(),
@@ -48,6 +51,7 @@ impl Host {
             n_views: 0,
             n_steps: 0,
             n_refused: 0,
+            refused: Vec::new(),
             setup,
         };
         host.tell_view();
@@ -63,17 +67,17 @@ impl Host {
     }
 
     /// Everybody else goes on without a peer.
-    fn give_up(&mut self, peer: usize) {
+    pub(crate) fn give_up(&mut self, peer: usize) {
         self.gone[peer] = true;
         self.tell_view();
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.peers.iter().zip(&self.gone).all(|(peer, gone)| *gone || peer.is_finished())
     }
 
     /// Hands over what is there until nothing is, and has `meddle` see what will be handed over next.
-    fn run(&mut self, mut meddle: impl FnMut(&mut Self, usize, &Input)) {
+    pub(crate) fn run(&mut self, mut meddle: impl FnMut(&mut Self, usize, &Input)) {
         loop {
             while let Some((peer, input)) = self.inputs.pop_front() {
                 meddle(self, peer, &input);
@@ -92,7 +96,12 @@ impl Host {
             return;
         }
         let now = Duration::from_micros(self.n_steps);
-        self.n_refused += u64::from(self.peers[peer].handle(now, input, &mut self.out).is_err());
+        let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
+        if let Err(malformed) = self.peers[peer].handle(now, input, &mut self.out) {
+            self.n_refused += 1;
+            self.refused.extend(from.map(|from| (from, malformed)));
+        }
+        self.refused.append(&mut self.out.refused);
         for (to, frame) in self.out.frames.drain(..) {
             self.inputs.push_back((to.seat() as usize, Input::Frame { from: id(peer), frame }));
         }

@@ -9,5 +9,7 @@ mod freely;
 mod hostile;
 mod learning;
 mod losses;
+mod lying;
+mod pace;
 mod same_bytes;
 mod thousand;

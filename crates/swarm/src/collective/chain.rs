@@ -5,7 +5,8 @@
 use bytes::Bytes;
 
 use super::Collective;
-use super::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use super::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
+use super::segments::{Label, n_segments};
 use crate::codec::Codec;
 use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
 
@@ -25,16 +26,7 @@ pub struct Chain {
     spread: Spread,
     rank: usize,
     n_peers: usize,
-    buckets: Vec<Bucket>,
-}
-
-#[derive(Debug, Default)]
-struct Bucket {
-    len: usize,
-    numbers: Option<Vec<f32>>,
-    /// By step and segment: what a message can still be.
-    seen: Seen,
-    early: Vec<(Label, Bytes)>,
+    buckets: Buckets,
 }
 
 /// The sum on its way to the last peer, and the result on its way back.
@@ -44,7 +36,7 @@ const RESULT: usize = 1;
 impl Chain {
     /// A chain that nothing goes along yet.
     pub fn new(codec: Codec, spread: Spread) -> Self {
-        Self { codec, spread, rank: 0, n_peers: 1, buckets: Vec::new() }
+        Self { codec, spread, rank: 0, n_peers: 1, buckets: Buckets::default() }
     }
 
     /// From whom a message of this step comes.
@@ -63,8 +55,7 @@ impl Chain {
         let Self { codec, rank, n_peers, spread, .. } = *self;
         let last = n_peers - 1;
         let bucket = &mut self.buckets[label.bucket];
-        let place = segment(&(0..bucket.len), label.segment).expect("it was checked when it came");
-        let numbers = &mut bucket.numbers.as_mut().expect("own numbers are there")[place];
+        let numbers = bucket.place(&(0..bucket.len), label.segment);
         let is_sum = label.step == SUM;
         let body = if is_sum { codec.add(body, numbers)? } else { body };
         if is_sum && rank < last {
@@ -89,21 +80,18 @@ impl Collective for Chain {
         let (is_first, is_last) = (self.rank == 0, self.rank + 1 == self.n_peers);
         let n_messages = usize::from(!is_first) + usize::from(!is_last);
         let bucket = |len: usize| {
-            let n = n_segments(&(0..len));
-            Bucket { len, numbers: None, seen: Seen::new(2 * n, n_messages * n), early: Vec::new() }
+            let n_messages = n_messages * n_segments(&(0..len));
+            Bucket::new(len, &Expected { n_steps: 2, longest: len, n_messages })
         };
-        self.buckets = ctx.buckets().iter().map(|range| bucket(range.len())).collect();
+        self.buckets = Buckets::new(ctx.buckets().iter().map(|range| bucket(range.len())));
     }
 
     fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
         if self.rank == 0 && self.n_peers > 1 {
-            for (k, segment) in segments(0..numbers.len()).enumerate() {
-                let label = Label { bucket, step: SUM, segment: k };
-                ctx.send(1, label.to_part(), self.codec.encode(&numbers[segment]));
-            }
+            let address = Address { to: 1, bucket, step: SUM };
+            send_segments(ctx, self.codec, address, &numbers, 0..numbers.len());
         }
-        self.buckets[bucket].numbers = Some(numbers);
-        for (label, body) in std::mem::take(&mut self.buckets[bucket].early) {
+        for (label, body) in self.buckets.put(bucket, numbers) {
             self.take(ctx, label, body).expect("it was checked when it came");
         }
     }
@@ -113,39 +101,29 @@ impl Collective for Chain {
         if self.sender(label.step) != Some(from) {
             return Err(Malformed::new("it is not its turn to send this part along the chain"));
         }
-        let Some(bucket) = self.buckets.get_mut(label.bucket) else {
-            return Err(Malformed::new("there is no such part of the vector"));
-        };
-        let Some(segment) = segment(&(0..bucket.len), label.segment) else {
-            return Err(Malformed::new("there is no such segment of the vector"));
-        };
-        self.codec.check(&message.body, segment.len())?;
-        bucket.seen.mark(label.step * n_segments(&(0..bucket.len)) + label.segment)?;
-        if bucket.numbers.is_none() {
-            bucket.early.push((label, message.body));
-            return Ok(());
+        let bucket = self.buckets.named(label.bucket)?;
+        match bucket.admit(self.codec, label, &(0..bucket.len), message.body)? {
+            Some(body) => self.take(ctx, label, body),
+            None => Ok(()),
         }
-        self.take(ctx, label, message.body)
     }
 
     fn is_complete(&self) -> bool {
-        let is_complete = |bucket: &Bucket| bucket.numbers.is_some() && bucket.seen.is_complete();
-        !self.buckets.is_empty() && self.buckets.iter().all(is_complete)
+        self.buckets.is_complete()
     }
 
     fn take_result(&mut self) -> Vec<Vec<f32>> {
-        self.buckets.drain(..).map(|bucket| bucket.numbers.expect("the chain is complete")).collect()
+        self.buckets.take_result()
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let Some(bucket) = self.buckets.iter().find(|bucket| !bucket.seen.is_complete()) else { return Vec::new() };
-        let n = n_segments(&(0..bucket.len));
-        let sum_is_here = (0..n).all(|k| bucket.seen.contains(k));
+        let Some(bucket) = self.buckets.first_missing() else { return Vec::new() };
+        let sum_is_here = (0..n_segments(&(0..bucket.len))).all(|k| bucket.has_come(SUM, k));
         self.sender(if self.rank > 0 && !sum_is_here { SUM } else { RESULT }).into_iter().collect()
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.codec, 0..bucket.len())).sum();
+        let vector = vector_len(self.codec, question);
         // The first peer sends one sum, the last its results, those between a sum and, going round, a result.
         let hops = question.n_peers as u64 - 1;
         let (most_sent, n_steps) = match (self.spread, hops) {

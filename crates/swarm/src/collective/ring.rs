@@ -7,7 +7,8 @@
 use bytes::Bytes;
 
 use super::Collective;
-use super::segments::{Label, Seen, chunk, encoded_len, n_segments, segment, segments};
+use super::bucket::{Address, Bucket, Buckets, Expected, send_segments};
+use super::segments::{Label, chunk, encoded_len, n_segments};
 use crate::codec::Codec;
 use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
 
@@ -29,36 +30,26 @@ pub struct Ring {
     n_peers: usize,
     /// Chunk `k` of the exchange is the vector's chunk `k + shift`.
     shift: usize,
-    buckets: Vec<Bucket>,
-}
-
-#[derive(Debug, Default)]
-struct Bucket {
-    len: usize,
-    /// This peer's numbers, once they are there; in the end, the result.
-    numbers: Option<Vec<f32>>,
-    seen: Seen,
-    /// What came before this peer's own numbers were there.
-    early: Vec<(Label, Bytes)>,
+    buckets: Buckets,
 }
 
 impl Ring {
     /// A ring that nothing goes round yet.
     pub fn new(codec: Codec, extent: Extent) -> Self {
-        Self { codec, extent, rank: 0, n_peers: 1, shift: 0, buckets: Vec::new() }
+        Self { codec, extent, rank: 0, n_peers: 1, shift: 0, buckets: Buckets::default() }
     }
 
     /// The same ring as one of its peers sees it in a round.
     fn seen_by(&self, rank: usize, n_peers: usize, round: u32) -> Self {
         // Where peers keep what a chunk had gathered when it came by, no chunk may always begin at the same peer.
         let shift = if self.extent == Extent::ScatterMean { round as usize % n_peers } else { 0 };
-        Self { rank, n_peers, shift, buckets: Vec::new(), ..*self }
+        Self { rank, n_peers, shift, buckets: Buckets::default(), ..*self }
     }
 
     fn empty_bucket(&self, len: usize) -> Bucket {
-        let most = n_segments(&(0..len.div_ceil(self.n_peers)));
-        let expected = (0..self.n_steps()).map(|step| n_segments(&self.incoming_chunk(step, len))).sum();
-        Bucket { len, numbers: None, seen: Seen::new(most * self.n_steps(), expected), early: Vec::new() }
+        let n_messages = (0..self.n_steps()).map(|step| n_segments(&self.incoming_chunk(step, len))).sum();
+        let longest = len.div_ceil(self.n_peers);
+        Bucket::new(len, &Expected { n_steps: self.n_steps(), longest, n_messages })
     }
 
     /// Adds or replaces, and sends on.
@@ -66,9 +57,7 @@ impl Ring {
         let Self { codec, n_peers, .. } = *self;
         let (next, n_steps) = (self.next(), self.n_steps());
         let chunk = self.incoming_chunk(label.step, self.buckets[label.bucket].len);
-        let place = segment(&chunk, label.segment).expect("it was checked when it came");
-        let numbers = self.buckets[label.bucket].numbers.as_mut().expect("own numbers are there");
-        let numbers = &mut numbers[place];
+        let numbers = self.buckets[label.bucket].place(&chunk, label.segment);
         let body = if label.step < n_peers - 1 {
             let sum = codec.add(body, numbers)?;
             if self.extent == Extent::ScatterMean {
@@ -119,19 +108,15 @@ impl Ring {
 impl Collective for Ring {
     fn begin(&mut self, ctx: &Ctx<'_>) {
         *self = self.seen_by(ctx.rank(), ctx.n_peers(), ctx.round());
-        self.buckets = ctx.buckets().iter().map(|range| self.empty_bucket(range.len())).collect();
+        self.buckets = Buckets::new(ctx.buckets().iter().map(|range| self.empty_bucket(range.len())));
     }
 
     fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
         let own = self.chunk(self.rank, numbers.len());
         if self.n_peers > 1 {
-            for (k, segment) in segments(own).enumerate() {
-                let label = Label { bucket, step: 0, segment: k };
-                ctx.send(self.next(), label.to_part(), self.codec.encode(&numbers[segment]));
-            }
+            send_segments(ctx, self.codec, Address { to: self.next(), bucket, step: 0 }, &numbers, own);
         }
-        self.buckets[bucket].numbers = Some(numbers);
-        for (label, body) in std::mem::take(&mut self.buckets[bucket].early) {
+        for (label, body) in self.buckets.put(bucket, numbers) {
             self.take(ctx, label, body).expect("it was checked when it came");
         }
     }
@@ -141,36 +126,24 @@ impl Collective for Ring {
         if from != self.previous() || label.step >= self.n_steps() {
             return Err(Malformed::new("it is not its turn to send this part round the ring"));
         }
-        let Some(bucket) = self.buckets.get(label.bucket) else {
-            return Err(Malformed::new("there is no such part of the vector"));
-        };
-        let chunk = self.incoming_chunk(label.step, bucket.len);
-        let Some(segment) = segment(&chunk, label.segment) else {
-            return Err(Malformed::new("there is no such segment of the vector"));
-        };
-        self.codec.check(&message.body, segment.len())?;
-        let most = n_segments(&(0..bucket.len.div_ceil(self.n_peers)));
-        let bucket = &mut self.buckets[label.bucket];
-        bucket.seen.mark(label.step * most + label.segment)?;
-        if bucket.numbers.is_none() {
-            bucket.early.push((label, message.body));
-            return Ok(());
+        let len = self.buckets.named(label.bucket)?.len;
+        let chunk = self.incoming_chunk(label.step, len);
+        match self.buckets[label.bucket].admit(self.codec, label, &chunk, message.body)? {
+            Some(body) => self.take(ctx, label, body),
+            None => Ok(()),
         }
-        self.take(ctx, label, message.body)
     }
 
     fn is_complete(&self) -> bool {
-        let is_complete = |bucket: &Bucket| bucket.numbers.is_some() && bucket.seen.is_complete();
-        !self.buckets.is_empty() && self.buckets.iter().all(is_complete)
+        self.buckets.is_complete()
     }
 
     fn take_result(&mut self) -> Vec<Vec<f32>> {
-        self.buckets.drain(..).map(|bucket| bucket.numbers.expect("the ring is complete")).collect()
+        self.buckets.take_result()
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let is_missing = self.buckets.iter().any(|bucket| !bucket.seen.is_complete());
-        if is_missing { vec![self.previous()] } else { Vec::new() }
+        self.buckets.first_missing().map(|_| self.previous()).into_iter().collect()
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -6,6 +6,7 @@ use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
 use super::{Outbox, Peer, Phase};
+use crate::codec::is_finite;
 use crate::strategy::{Ctx, Payload, Scale, Trained};
 use crate::work::{Done, What, Work, scaled};
 
@@ -26,6 +27,8 @@ pub(super) struct TurnState {
     /// How long this peer waited for others before the turn, and how far it is ahead of the hindmost of them.
     pub waited: Duration,
     pub staleness: u32,
+    /// Whether every gradient so far was made of numbers.
+    pub is_finite: bool,
     pub score: Score,
     /// The batches' mean losses added up.
     pub loss_sum: f64,
@@ -64,6 +67,7 @@ impl Peer {
             gradient: Vec::new(),
             waited: self.core.now.saturating_sub(self.phase_began),
             staleness: 0,
+            is_finite: true,
             score: Score::default(),
             loss_sum: 0.0,
             compute: Duration::ZERO,
@@ -115,6 +119,11 @@ impl Peer {
     }
 
     fn on_bucket(&mut self, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
+        if !is_finite(&numbers) {
+            // Nobody else gets to see it; when the batch is over, this peer says what is wrong.
+            self.turn.as_mut().expect("it is current").is_finite = false;
+            return;
+        }
         match self.core.turn.payload {
             Payload::Gradients => self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers),
             Payload::Weights | Payload::Updates => {
@@ -125,15 +134,8 @@ impl Peer {
 
     fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
         let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
-        if !score.loss_sum.is_finite() {
-            let lr = core.lr(turn.first + turn.n_done);
-            out.failure = Some(format!(
-                "the loss became {} in round {} (learning rate {lr:?}); lower optimizer.lr, or add schedule.warmup, and go \
-                 on from the last good checkpoint",
-                score.loss(),
-                core.place.standing.round
-            ));
-            return;
+        if !score.loss_sum.is_finite() || !turn.is_finite {
+            return self.diverge(score.loss(), out);
         }
         turn.score += score;
         turn.loss_sum += score.loss();
@@ -150,7 +152,26 @@ impl Peer {
         if turn.n_done < turn.n_mine {
             return self.train_batch(out);
         }
+        if core.turn.payload == Payload::Weights && !is_finite(&core.values) {
+            return self.diverge(score.loss(), out);
+        }
         self.end_turn_if_agreed(out);
+    }
+
+    /// What this peer computed is of no use to anybody: it says so, and stops before it is refused by the others.
+    fn diverge(&self, loss: f64, out: &mut Outbox) {
+        let (core, turn) = (&self.core, self.turn.as_ref().expect("a turn is going on"));
+        let what = match (loss.is_finite(), turn.is_finite) {
+            (false, _) => format!("the loss became {loss}"),
+            (true, false) => format!("the gradient became infinite or no number (the loss is {loss})"),
+            (true, true) => format!("the parameters became infinite or no number (the loss was {loss})"),
+        };
+        out.failure = Some(format!(
+            "{what} in round {} (learning rate {:?}); lower optimizer.lr, or add schedule.warmup, and go on from the last \
+             good checkpoint",
+            core.place.standing.round,
+            core.lr(turn.first + turn.n_done)
+        ));
     }
 
     /// Hands over what was trained in a turn. While the members of a new view agree on whose parameters go on, nobody knows

@@ -15,10 +15,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
+use crate::collective::segments::{Label, n_segments, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec,
-    Strategy, Trained, Turn, TurnLength, default_options, read_options,
+    AGGREGATION, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError,
+    Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, TurnLength, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -29,17 +30,15 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each worker sends M and receives M per exchange, the manager (N-1)M both ways; 2 steps",
     paper: "McMahan et al. 2017",
     options: &[
-        OptionDoc {
-            name: "aggregation",
-            about: "how results are weighed: `average` all alike, `samples` by how many were trained, `weighted` by their \
-                    mean loss, `weighted-minmax` by where the loss lies between the least and the greatest",
-        },
+        AGGREGATION,
+        BAD_PEERS,
         CODEC,
         OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
         OptionDoc {
             name: "patience",
             about: "seconds that the manager waits for the others after the first result; `0`: as long as they live",
         },
+        TRIM,
     ],
     defaults: default_options::<Options>,
     build: |table| {
@@ -48,6 +47,7 @@ pub(super) const SPEC: Spec = Spec {
             let problem = format!("patience = {}: must be a number of seconds from 0 up", options.patience);
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
+        options.rule.check(SPEC.name)?;
         Ok(Box::new(ManagerWorker { options, ..ManagerWorker::default() }))
     },
 };
@@ -55,21 +55,11 @@ pub(super) const SPEC: Spec = Spec {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
-    aggregation: Aggregation,
+    #[serde(flatten)]
+    rule: Rule,
     codec: Codec,
     local_steps: u32,
     patience: f64,
-}
-
-/// How results are weighed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Aggregation {
-    #[default]
-    Average,
-    Samples,
-    Weighted,
-    WeightedMinmax,
 }
 
 #[derive(Default)]
@@ -88,20 +78,14 @@ struct ManagerWorker {
 /// A peer's result of a turn.
 #[derive(Default)]
 struct Answer {
-    report: Option<Report>,
+    report: Option<Trained>,
     weights: Incoming,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Report {
-    mean_loss: f64,
-    n_samples: u64,
 }
 
 /// Weights that come in segments.
 #[derive(Default)]
 struct Incoming {
-    buckets: Vec<(Vec<f32>, Seen)>,
+    buckets: Buckets,
     settled: Option<Vec<usize>>,
 }
 
@@ -113,54 +97,38 @@ const REPORT_LEN: usize = 16;
 const OUT_OF_PATIENCE: u32 = 0;
 const MANAGER: usize = 0;
 
-impl Report {
-    fn to_bytes(self) -> Bytes {
-        [self.mean_loss.to_le_bytes(), self.n_samples.to_le_bytes()].concat().into()
-    }
-
-    fn from_bytes(body: &[u8]) -> Result<Self, Malformed> {
-        let (&[loss, n_samples], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_report)? else {
-            return Err(bad_report());
-        };
-        let report = Self { mean_loss: f64::from_le_bytes(loss), n_samples: u64::from_le_bytes(n_samples) };
-        // A loss is a number from 0 up; with another, the weights would be none.
-        (body.len() == REPORT_LEN && report.mean_loss >= 0.0 && report.mean_loss.is_finite())
-            .then_some(report)
-            .ok_or_else(bad_report)
-    }
-}
-
-fn bad_report() -> Malformed {
-    Malformed::new("its report on a turn cannot be read")
-}
-
 impl Incoming {
     fn new(ctx: &Ctx<'_>) -> Self {
-        let bucket = |len: usize| (vec![0.0; len], Seen::new(n_segments(&(0..len)), n_segments(&(0..len))));
-        Self { buckets: ctx.buckets().iter().map(|range| bucket(range.len())).collect(), settled: None }
+        let bucket = |len: usize| {
+            let n_messages = n_segments(&(0..len));
+            let mut bucket = Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages });
+            bucket.numbers = Some(vec![0.0; len]);
+            bucket
+        };
+        Self { buckets: Buckets::new(ctx.buckets().iter().map(|range| bucket(range.len()))), settled: None }
     }
 
-    fn take(&mut self, codec: Codec, label: Label, body: &[u8]) -> Result<(), Malformed> {
-        let Some((numbers, seen)) = self.buckets.get_mut(label.bucket) else {
-            return Err(Malformed::new("there is no such part of the vector"));
-        };
-        let Some(place) = segment(&(0..numbers.len()), label.segment) else {
-            return Err(Malformed::new("there is no such segment of the vector"));
-        };
-        codec.check(body, place.len())?;
-        seen.mark(label.segment)?;
-        codec.decode(body, &mut numbers[place])
-    }
-
-    fn is_complete(&self) -> bool {
-        !self.buckets.is_empty() && self.buckets.iter().all(|(_, seen)| seen.is_complete())
+    fn take(&mut self, codec: Codec, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let bucket = self.buckets.named(label.bucket)?;
+        let all = 0..bucket.len;
+        match bucket.admit(codec, Label { step: 0, ..label }, &all, body)? {
+            Some(body) => codec.decode(&body, bucket.place(&all, label.segment)),
+            None => Ok(()),
+        }
     }
 }
 
 impl Answer {
     /// Whether all of it is here; without samples there are no weights.
     fn is_complete(&self) -> bool {
-        self.report.is_some_and(|report| report.n_samples == 0 || self.weights.is_complete())
+        self.report.is_some_and(|report| report.n_samples == 0 || self.weights.buckets.is_complete())
+    }
+
+    /// What of it counts: nothing, without samples.
+    fn contribution(&self) -> Option<Contribution<'_>> {
+        let trained = self.report.filter(|report| report.n_samples > 0)?;
+        let parts = self.weights.buckets.iter().filter_map(|bucket| bucket.numbers.as_deref()).collect();
+        Some(Contribution { trained, parts })
     }
 }
 
@@ -183,10 +151,13 @@ impl ManagerWorker {
         }
         self.missing = vec![MANAGER];
         let Some(report) = self.own.report.filter(|_| ctx.trains(ctx.rank())) else { return };
-        ctx.send(MANAGER, Label { bucket: 0, step: REPORT, segment: 0 }.to_part(), report.to_bytes());
+        ctx.send(MANAGER, Label { bucket: 0, step: REPORT, segment: 0 }.to_part(), report_to_bytes(report));
         if report.n_samples > 0 {
-            let bodies = encode_all(&self.own.weights, self.options.codec, WEIGHTS);
-            bodies.into_iter().for_each(|(part, body)| ctx.send(MANAGER, part, body));
+            for (bucket, numbers) in self.own.weights.buckets.iter().map(|bucket| &bucket.numbers).enumerate() {
+                let numbers = numbers.as_deref().expect("a turn that is over was handed over");
+                let address = Address { to: MANAGER, bucket, step: WEIGHTS };
+                send_segments(ctx, self.options.codec, address, numbers, 0..numbers.len());
+            }
         }
     }
 
@@ -219,21 +190,15 @@ impl ManagerWorker {
         answers.insert(MANAGER, std::mem::take(&mut self.own));
         answers.retain(|_, answer| answer.is_complete());
         let settled: Vec<usize> = answers.keys().copied().collect();
-        answers.retain(|_, answer| answer.report.is_some_and(|report| report.n_samples > 0));
-        let reports: Vec<Report> = answers.values().filter_map(|answer| answer.report).collect();
-        if reports.is_empty() {
+        let contributions: Vec<Contribution<'_>> = answers.values().filter_map(Answer::contribution).collect();
+        if contributions.is_empty() {
             // Nobody had anything to train: the weights stay.
             let values = ctx.buckets().iter().map(|range| ctx.values()[range.clone()].to_vec()).collect();
             return self.publish(ctx, values, settled);
         }
-        let shares = shares(self.options.aggregation, &reports);
-        let mut mean: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
-        for (answer, share) in answers.values().zip(shares) {
-            for (mean, (numbers, _)) in mean.iter_mut().zip(&answer.weights.buckets) {
-                mean.iter_mut().zip(numbers).for_each(|(mean, number)| *mean += share * number);
-            }
-        }
-        self.publish(ctx, mean, settled);
+        let mut result: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
+        self.options.rule.aggregate(&contributions, &mut result);
+        self.publish(ctx, result, settled);
     }
 
     fn publish(&mut self, ctx: &mut Ctx<'_>, mut weights: Vec<Vec<f32>>, settled: Vec<usize>) {
@@ -260,7 +225,7 @@ impl ManagerWorker {
         ctx.finish_round(weights, if everybody { Settled::All } else { Settled::Ranks(settled) });
     }
 
-    fn on_answer(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: &[u8]) -> Result<(), Malformed> {
+    fn on_answer(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
         if ctx.rank() != MANAGER || !ctx.trains(from) {
             return Err(Malformed::new("it sends its result to one who did not ask for it"));
         }
@@ -269,7 +234,7 @@ impl ManagerWorker {
             if answer.report.is_some() {
                 return Err(Malformed::new("it reports twice on the same turn"));
             }
-            answer.report = Some(Report::from_bytes(body)?);
+            answer.report = Some(report_from_bytes(&body)?);
             answer.weights = Incoming::new(ctx);
         } else {
             answer.weights.take(self.options.codec, label, body)?;
@@ -280,7 +245,7 @@ impl ManagerWorker {
         Ok(())
     }
 
-    fn on_result(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: &[u8]) -> Result<(), Malformed> {
+    fn on_result(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
         if from != MANAGER {
             return Err(Malformed::new("only the manager sends new weights"));
         }
@@ -289,14 +254,13 @@ impl ManagerWorker {
                 return Err(Malformed::new("it sends two results for one round"));
             }
             self.result = Incoming::new(ctx);
-            self.result.settled = Some(settled_from_bytes(body, ctx.n_peers())?);
+            self.result.settled = Some(settled_from_bytes(&body, ctx.n_peers())?);
         } else {
             self.result.take(self.options.codec, label, body)?;
         }
-        if self.result.is_complete() {
-            let Incoming { buckets, settled } = std::mem::take(&mut self.result);
-            let weights = buckets.into_iter().map(|(numbers, _)| numbers).collect();
-            self.finish(ctx, weights, settled.unwrap_or_default());
+        if self.result.buckets.is_complete() {
+            let Incoming { mut buckets, settled } = std::mem::take(&mut self.result);
+            self.finish(ctx, buckets.take_result(), settled.unwrap_or_default());
         }
         Ok(())
     }
@@ -312,7 +276,7 @@ impl Strategy for ManagerWorker {
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.options.codec, 0..bucket.len())).sum();
+        let vector = vector_len(self.options.codec, question);
         let others = question.n_peers as u64 - 1;
         let up = others * (vector + REPORT_LEN as u64);
         let down = others * (vector + question.n_peers.div_ceil(8) as u64);
@@ -324,20 +288,21 @@ impl Strategy for ManagerWorker {
         if bucket == 0 {
             self.own = Answer { report: None, weights: Incoming::new(ctx) };
         }
-        let n = n_segments(&(0..numbers.len()));
-        self.own.weights.buckets[bucket] = (numbers, Seen::new(n, 0));
+        let own = &mut self.own.weights.buckets[bucket];
+        *own = Bucket::new(numbers.len(), &Expected { n_steps: 0, longest: 0, n_messages: 0 });
+        own.numbers = Some(numbers);
     }
 
     fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
-        self.own.report = Some(Report { mean_loss: trained.mean_loss, n_samples: trained.n_samples });
+        self.own.report = Some(*trained);
         self.answer(ctx);
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         let label = Label::from_part(message.part);
         match label.step {
-            REPORT | WEIGHTS => self.on_answer(ctx, from, label, &message.body),
-            SETTLED | RESULT => self.on_result(ctx, from, label, &message.body),
+            REPORT | WEIGHTS => self.on_answer(ctx, from, label, message.body),
+            SETTLED | RESULT => self.on_result(ctx, from, label, message.body),
             _ => Err(Malformed::new("there is no such message in this strategy")),
         }
     }
@@ -367,33 +332,19 @@ impl Strategy for ManagerWorker {
     }
 }
 
-/// How much each result counts; together 1.
-fn shares(aggregation: Aggregation, reports: &[Report]) -> Vec<f32> {
-    let losses = reports.iter().map(|report| report.mean_loss);
-    let least = losses.clone().fold(f64::INFINITY, f64::min);
-    let greatest = losses.fold(0.0, f64::max);
-    let weight = |report: &Report| match aggregation {
-        Aggregation::Average => 1.0,
-        Aggregation::Samples => report.n_samples as f64,
-        Aggregation::Weighted => report.mean_loss,
-        Aggregation::WeightedMinmax => (report.mean_loss - least) / (greatest - least),
-    };
-    let weights: Vec<f64> = reports.iter().map(weight).collect();
-    let total: f64 = weights.iter().sum();
-    if !(total > 0.0 && total.is_finite()) {
-        // All losses are equal, or nothing: then nobody counts more than another.
-        return vec![1.0 / reports.len() as f32; reports.len()];
-    }
-    weights.iter().map(|weight| (weight / total) as f32).collect()
+fn report_to_bytes(report: Trained) -> Bytes {
+    [report.mean_loss.to_le_bytes(), report.n_samples.to_le_bytes()].concat().into()
 }
 
-fn encode_all(weights: &Incoming, codec: Codec, step: usize) -> Vec<(u64, Bytes)> {
-    let buckets = weights.buckets.iter().enumerate();
-    let all = buckets.flat_map(|(bucket, (numbers, _))| {
-        let segments = segments(0..numbers.len()).enumerate();
-        segments.map(move |(k, place)| (Label { bucket, step, segment: k }.to_part(), codec.encode(&numbers[place])))
-    });
-    all.collect()
+fn report_from_bytes(body: &[u8]) -> Result<Trained, Malformed> {
+    let bad_report = || Malformed::new("its report on a turn cannot be read");
+    let (&[mean_loss, n_samples], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_report)? else {
+        return Err(bad_report());
+    };
+    let report = Trained { mean_loss: f64::from_le_bytes(mean_loss), n_samples: u64::from_le_bytes(n_samples) };
+    // A loss is a number from 0 up; with another, the weights would be none.
+    let is_sound = body.len() == REPORT_LEN && report.mean_loss >= 0.0 && report.mean_loss.is_finite();
+    is_sound.then_some(report).ok_or_else(bad_report)
 }
 
 fn settled_to_bytes(settled: &[usize], n_peers: usize) -> Bytes {
@@ -411,41 +362,18 @@ fn settled_from_bytes(body: &[u8], n_peers: usize) -> Result<Vec<usize>, Malform
 
 #[cfg(test)]
 mod tests {
-    use super::{Aggregation, Report, settled_from_bytes, settled_to_bytes, shares};
-
-    fn reports() -> Vec<Report> {
-        [(1.0, 10), (3.0, 30), (2.0, 40)].map(|(mean_loss, n_samples)| Report { mean_loss, n_samples }).to_vec()
-    }
-
-    #[test]
-    fn results_are_weighed_as_described() {
-        let expect = |aggregation, expected: [f32; 3]| {
-            let shares = shares(aggregation, &reports());
-            assert!(shares.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{aggregation:?}: {shares:?}");
-        };
-        expect(Aggregation::Average, [1.0 / 3.0; 3]);
-        expect(Aggregation::Samples, [0.125, 0.375, 0.5]);
-        expect(Aggregation::Weighted, [1.0 / 6.0, 0.5, 1.0 / 3.0]);
-        expect(Aggregation::WeightedMinmax, [0.0, 2.0 / 3.0, 1.0 / 3.0]);
-    }
-
-    #[test]
-    fn equal_losses_count_alike() {
-        let equal = vec![Report { mean_loss: 0.0, n_samples: 1 }; 4];
-        for aggregation in [Aggregation::Weighted, Aggregation::WeightedMinmax] {
-            assert_eq!(shares(aggregation, &equal), [0.25; 4]);
-        }
-    }
+    use super::{report_from_bytes, report_to_bytes, settled_from_bytes, settled_to_bytes};
+    use crate::strategy::Trained;
 
     #[test]
     fn lists_and_reports_come_back() {
         let settled = vec![0, 3, 8, 9];
         assert_eq!(settled_from_bytes(&settled_to_bytes(&settled, 11), 11).unwrap(), settled);
         assert!(settled_from_bytes(&[0], 11).is_err());
-        let report = reports()[1];
-        assert_eq!(Report::from_bytes(&report.to_bytes()).unwrap(), report);
+        let report = Trained { mean_loss: 3.0, n_samples: 30 };
+        assert_eq!(report_from_bytes(&report_to_bytes(report)).unwrap(), report);
         for hostile in [&[0; 15][..], &[0; 17], &[0xff; 16]] {
-            assert!(Report::from_bytes(hostile).is_err());
+            assert!(report_from_bytes(hostile).is_err());
         }
     }
 }

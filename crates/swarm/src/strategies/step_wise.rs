@@ -13,7 +13,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
+use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
+use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
     Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
@@ -94,23 +95,17 @@ struct Relay {
     /// Whether the next peer has come to this round, where that matters; and whether this one has told the one before.
     is_followed: bool,
     has_told: bool,
-    buckets: Vec<Bucket>,
+    buckets: Buckets,
 }
 
 /// A sum on its way, and the word that one has come to the round.
 const SUM: usize = 0;
 const FOLLOWED: usize = 1;
 
-struct Bucket {
-    len: usize,
-    numbers: Option<Vec<f32>>,
-    seen: Seen,
-    early: Vec<(Label, Bytes)>,
-}
-
 impl Relay {
     fn new(codec: Codec, start: Start) -> Self {
-        Self { codec, start, rank: 0, n_peers: 1, position: 0, is_followed: true, has_told: true, buckets: Vec::new() }
+        let buckets = Buckets::default();
+        Self { codec, start, rank: 0, n_peers: 1, position: 0, is_followed: true, has_told: true, buckets }
     }
 
     fn next(&self) -> usize {
@@ -132,8 +127,7 @@ impl Relay {
 
     fn take(&mut self, ctx: &mut Ctx<'_>, label: Label, body: Bytes) -> Result<(), Malformed> {
         let bucket = &mut self.buckets[label.bucket];
-        let place = segment(&(0..bucket.len), label.segment).expect("it was checked when it came");
-        let numbers = &mut bucket.numbers.as_mut().expect("own numbers are there")[place];
+        let numbers = bucket.place(&(0..bucket.len), label.segment);
         let sum = self.codec.add(body, numbers)?;
         self.codec.decode(&sum, numbers)?;
         let count = (self.position + 1) as f32;
@@ -153,23 +147,19 @@ impl Collective for Relay {
         let is_fixed = self.start == Start::Fixed && self.n_peers > 1;
         self.is_followed = !(is_fixed && self.position == 0);
         self.has_told = !(is_fixed && self.position == 1);
-        let expected = |n: usize| if self.position == 0 { 0 } else { n };
         let bucket = |len: usize| {
-            let n = n_segments(&(0..len));
-            Bucket { len, numbers: None, seen: Seen::new(n, expected(n)), early: Vec::new() }
+            let n_messages = if self.position == 0 { 0 } else { n_segments(&(0..len)) };
+            Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages })
         };
-        self.buckets = ctx.buckets().iter().map(|range| bucket(range.len())).collect();
+        self.buckets = Buckets::new(ctx.buckets().iter().map(|range| bucket(range.len())));
     }
 
     fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
         if self.position == 0 && self.n_peers > 1 {
-            for (k, segment) in segments(0..numbers.len()).enumerate() {
-                let label = Label { bucket, step: SUM, segment: k };
-                ctx.send(self.next(), label.to_part(), self.codec.encode(&numbers[segment]));
-            }
+            let address = Address { to: self.next(), bucket, step: SUM };
+            send_segments(ctx, self.codec, address, &numbers, 0..numbers.len());
         }
-        self.buckets[bucket].numbers = Some(numbers);
-        for (label, body) in std::mem::take(&mut self.buckets[bucket].early) {
+        for (label, body) in self.buckets.put(bucket, numbers) {
             self.take(ctx, label, body).expect("it was checked when it came");
         }
     }
@@ -182,44 +172,35 @@ impl Collective for Relay {
         if self.position == 0 || from != self.previous() || label.step != SUM {
             return Err(Malformed::new("it is not its turn to send a sum"));
         }
-        let Some(bucket) = self.buckets.get_mut(label.bucket) else {
-            return Err(Malformed::new("there is no such part of the vector"));
-        };
-        let Some(segment) = segment(&(0..bucket.len), label.segment) else {
-            return Err(Malformed::new("there is no such segment of the vector"));
-        };
-        self.codec.check(&message.body, segment.len())?;
-        bucket.seen.mark(label.segment)?;
+        let bucket = self.buckets.named(label.bucket)?;
+        let admitted = bucket.admit(self.codec, label, &(0..bucket.len), message.body)?;
         if !std::mem::replace(&mut self.has_told, true) {
             ctx.send(from, Label { bucket: 0, step: FOLLOWED, segment: 0 }.to_part(), Bytes::new());
         }
-        if bucket.numbers.is_none() {
-            bucket.early.push((label, message.body));
-            return Ok(());
+        match admitted {
+            Some(body) => self.take(ctx, label, body),
+            None => Ok(()),
         }
-        self.take(ctx, label, message.body)
     }
 
     fn is_complete(&self) -> bool {
-        let is_complete = |bucket: &Bucket| bucket.numbers.is_some() && bucket.seen.is_complete();
-        self.is_followed && !self.buckets.is_empty() && self.buckets.iter().all(is_complete)
+        self.is_followed && self.buckets.is_complete()
     }
 
     fn take_result(&mut self) -> Vec<Vec<f32>> {
-        self.buckets.drain(..).map(|bucket| bucket.numbers.expect("the relay is complete")).collect()
+        self.buckets.take_result()
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let is_missing = self.buckets.iter().any(|bucket| !bucket.seen.is_complete());
-        match (is_missing, self.is_followed) {
-            (true, _) => vec![self.previous()],
-            (false, false) => vec![self.next()],
-            (false, true) => Vec::new(),
+        match (self.buckets.first_missing(), self.is_followed) {
+            (Some(_), _) => vec![self.previous()],
+            (None, false) => vec![self.next()],
+            (None, true) => Vec::new(),
         }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        let vector: u64 = question.buckets.iter().map(|bucket| encoded_len(self.codec, 0..bucket.len())).sum();
+        let vector = vector_len(self.codec, question);
         let hops = question.n_peers as u64 - 1;
         let most = hops.min(1) * vector;
         Cost { total: hops * vector, most_sent: most, most_received: most, n_steps: hops as u32 }

@@ -1,7 +1,7 @@
 //! The strategy of all who average by one collective exchange in every round.
 
 use super::{Cost, CostQuestion, Ctx, Malformed, Message, Settled, Strategy, Turn};
-use crate::collective::Collective;
+use crate::collective::{Collective, Exchange};
 
 /// After each turn, one exchange; its result ends the round.
 pub struct Averager {
@@ -12,36 +12,15 @@ pub struct Averager {
     is_syncing: bool,
 }
 
-/// An exchange, and the round it was begun in.
-struct Exchange {
-    collective: Box<dyn Collective>,
-    round: Option<u32>,
-}
-
-impl Exchange {
-    fn new(collective: impl Collective + 'static) -> Self {
-        Self { collective: Box::new(collective), round: None }
-    }
-
-    /// The exchange of the present round; whoever speaks first begins it, this peer or another.
-    fn now(&mut self, ctx: &Ctx<'_>) -> &mut dyn Collective {
-        if self.round != Some(ctx.round()) {
-            self.collective.begin(ctx);
-            self.round = Some(ctx.round());
-        }
-        self.collective.as_mut()
-    }
-}
-
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
     pub fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
-        Self { turn, exchange: Exchange::new(collective), sync: None, is_syncing: false }
+        Self { turn, exchange: Exchange::new(Box::new(collective)), sync: None, is_syncing: false }
     }
 
     /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
     pub fn with_sync(self, collective: impl Collective + 'static) -> Self {
-        Self { sync: Some(Exchange::new(collective)), ..self }
+        Self { sync: Some(Exchange::new(Box::new(collective))), ..self }
     }
 
     fn exchange(&mut self) -> &mut Exchange {
@@ -74,7 +53,7 @@ impl Strategy for Averager {
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        self.exchange.collective.cost(question)
+        self.exchange.cost(question)
     }
 
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
@@ -90,8 +69,8 @@ impl Strategy for Averager {
 
     fn on_view(&mut self, _: &mut Ctx<'_>) {
         self.is_syncing = false;
-        self.exchange.round = None;
-        self.sync.iter_mut().for_each(|sync| sync.round = None);
+        self.exchange.forget();
+        self.sync.iter_mut().for_each(Exchange::forget);
     }
 
     fn sync(&mut self, ctx: &mut Ctx<'_>) {
@@ -108,8 +87,8 @@ impl Strategy for Averager {
 
     fn waits_for(&self) -> Vec<usize> {
         match &self.sync {
-            Some(sync) if self.is_syncing => sync.collective.waits_for(),
-            _ => self.exchange.collective.waits_for(),
+            Some(sync) if self.is_syncing => sync.waits_for(),
+            _ => self.exchange.waits_for(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_engine::optimizer::Optimizer;
 
+use super::TurnLength;
 use crate::peer::{Core, Outbox, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
@@ -78,6 +79,19 @@ impl<'a> Ctx<'a> {
         self.core.seat_of(self.core.view.members[rank]).is_some()
     }
 
+    /// How many samples a member trains in this round, the same to all who ask; none if it has trained all that it had.
+    pub fn n_samples(&self, rank: usize) -> usize {
+        let Core { view, place, plan, turn, .. } = &*self.core;
+        let (Some(seat), Some(plan)) = (self.core.seat_of(view.members[rank]), plan) else { return 0 };
+        let first = place.ledger.segments.last().map_or(0, |segment| segment.done[seat] as usize);
+        let most = match turn.length {
+            TurnLength::Batches(n) => n.max(1) as usize,
+            TurnLength::Share => usize::MAX,
+        };
+        let batches = first..first.saturating_add(most).min(plan.n_batches(seat));
+        batches.map(|batch| plan.batch(seat, batch).len()).sum()
+    }
+
     /// The number of the round, the same for all.
     pub fn round(&self) -> u32 {
         self.core.place.standing.round
@@ -86,6 +100,11 @@ impl<'a> Ctx<'a> {
     /// The ranges in which the vector is handed over.
     pub fn buckets(&self) -> &[Range<usize>] {
         self.core.setup.task.buckets()
+    }
+
+    /// How many of the parameters are trained; running statistics follow on them.
+    pub fn n_params(&self) -> usize {
+        self.core.setup.task.n_params()
     }
 
     /// The parameters as this peer holds them: those that the round began with, or after its own steps if it takes any.

@@ -1,0 +1,212 @@
+//! A peer whose messages are well made and whose numbers are not: who sends none is named, who sends wrong ones is outvoted.
+
+use std::ops::Range;
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::TrainError;
+use nettorrent_sim::{Scenario, Simulation, Toy};
+use nettorrent_swarm::strategy::{Cost, CostQuestion, Ctx, Malformed, Message, Strategy, Trained, Turn};
+use nettorrent_swarm::{Peer, State};
+
+use crate::case::{self, Case};
+use crate::hostile::{Host, id};
+
+/// A strategy that hands in other numbers than were trained.
+struct Liar {
+    honest: Box<dyn Strategy>,
+    lie: fn(f32) -> f32,
+}
+
+impl Strategy for Liar {
+    fn turn(&self) -> Turn {
+        self.honest.turn()
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        self.honest.cost(question)
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.honest.on_part(ctx, bucket, numbers.into_iter().map(self.lie).collect());
+    }
+
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+        self.honest.on_trained(ctx, trained);
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.honest.on_message(ctx, from, message)
+    }
+
+    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
+        self.honest.on_timer(ctx, timer);
+    }
+
+    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+        self.honest.on_view(ctx);
+    }
+
+    fn keeps_turn(&self) -> bool {
+        self.honest.keeps_turn()
+    }
+
+    fn n_memories(&self) -> usize {
+        self.honest.n_memories()
+    }
+
+    fn memory(&self, k: usize) -> &[f32] {
+        self.honest.memory(k)
+    }
+
+    fn recall(&mut self, memories: Vec<Vec<f32>>) {
+        self.honest.recall(memories);
+    }
+
+    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+        self.honest.sync(ctx);
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.honest.waits_for()
+    }
+}
+
+fn host_with_liar(case: &Case, n_peers: usize, liar: usize, lie: fn(f32) -> f32) -> Host {
+    let setup = case.setup(EPOCHS);
+    let mut host = Host::new(setup.clone(), n_peers);
+    let strategy = Box::new(Liar { honest: setup.strategy(), lie });
+    host.peers[liar] = Peer::with_strategy(id(liar), setup.clone(), strategy, State::fresh(&setup));
+    host
+}
+
+const EPOCHS: u64 = 6;
+
+#[test]
+fn who_sends_numbers_that_are_none_is_named() {
+    let lies: [fn(f32) -> f32; 2] = [|_| f32::NAN, |x| if x > 0.0 { f32::NAN } else { x }];
+    for case in case::all() {
+        for (n_peers, liar) in [(2, 1), (3, 0), (4, 2), (4, 3)] {
+            for lie in lies {
+                let what = format!("{}peer {liar} of {n_peers}", case.name());
+                let mut host = host_with_liar(&case, n_peers, liar, lie);
+                host.run(|_, _, _| {});
+                // It may outvote itself, or keep what it makes of its lies to itself, and then it cannot go on.
+                let is_harmless = host.gone[liar] || (case.is_robust() && liar == 0);
+                assert!(is_harmless || !host.refused.is_empty(), "{what}: nobody has seen it");
+                for (from, malformed) in &host.refused {
+                    assert_eq!(*from, id(liar), "{what}: {malformed}");
+                    assert!(malformed.to_string().contains("NaN"), "{what}: {malformed}");
+                }
+                if !host.gone[liar] {
+                    host.give_up(liar);
+                    host.run(|_, _, _| {});
+                }
+                assert!(host.is_over(), "{what}");
+                let honest = &host.peers[(liar + 1) % n_peers];
+                assert!(honest.values().iter().all(|value| value.is_finite()), "{what}");
+            }
+        }
+    }
+}
+
+/// How the loss on test samples ends, compared with what it was, at a peer that tells the truth.
+fn loss_with_liar(case: &Case, liar: usize, lie: fn(f32) -> f32) -> f64 {
+    let mut host = host_with_liar(case, 5, liar, lie);
+    host.run(|_, _, _| {});
+    if host.gone.contains(&true) {
+        // With such numbers somebody could not go on.
+        return f64::INFINITY;
+    }
+    assert!(host.is_over(), "{}", case.name());
+    assert!(host.refused.is_empty(), "{}: {:?}", case.name(), host.refused);
+    let task = &host.setup.task;
+    let loss = |values: &[f32]| task.test(values, 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap().loss();
+    loss(host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.seed))
+}
+
+#[test]
+fn who_sends_wrong_numbers_spoils_a_mean_and_is_outvoted_where_that_is_asked_for() {
+    let lies: [fn(f32) -> f32; 3] = [|x| -50.0 * x - 3.0, |_| 1e6, |x| if x > 0.0 { -1e30 } else { 1e30 }];
+    let mut n_robust = 0;
+    for case in case::all().iter().filter(|case| case.aggregation().is_some() && !case.depends_on_time()) {
+        n_robust += usize::from(case.is_robust());
+        // The manager makes the result: if it lies, nobody can tell.
+        for liar in [1, 4] {
+            for (k, lie) in lies.into_iter().enumerate() {
+                let loss = loss_with_liar(case, liar, lie);
+                assert_eq!(loss < 0.8, case.is_robust(), "{}peer {liar} lies in way {k}: {loss}", case.name());
+            }
+        }
+    }
+    assert!(n_robust >= 5);
+}
+
+/// A toy with one sample at which the loss is a number and its slope is none.
+struct Cliff(Toy);
+
+const AT_THE_CLIFF: usize = 17;
+
+impl Task for Cliff {
+    fn n_params(&self) -> usize {
+        self.0.n_params()
+    }
+
+    fn n_values(&self) -> usize {
+        self.0.n_values()
+    }
+
+    fn init(&self, seed: u64) -> Vec<f32> {
+        self.0.init(seed)
+    }
+
+    fn labels(&self) -> &[u32] {
+        self.0.labels()
+    }
+
+    fn n_test(&self) -> usize {
+        self.0.n_test()
+    }
+
+    fn buckets(&self) -> &[Range<usize>] {
+        self.0.buckets()
+    }
+
+    fn gradient(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        let mut on_bucket = |bucket: usize, numbers: &[f32]| {
+            let mut numbers = numbers.to_vec();
+            if bucket == 1 && indices.contains(&AT_THE_CLIFF) {
+                numbers[2] = f32::INFINITY;
+            }
+            on_bucket(bucket, &numbers);
+        };
+        self.0.gradient(values, indices, seed, gradient, room, &mut on_bucket)
+    }
+
+    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
+        self.0.test(values, samples, room)
+    }
+}
+
+#[test]
+fn a_gradient_that_is_no_number_stops_who_computed_it_and_goes_to_nobody() {
+    for case in case::all() {
+        let setup = case.setup_for(Cliff(Toy::new(7)), Job { epochs: 2, batch: 8, ..case::job() });
+        let outcome = Simulation::new(setup, 3, Scenario::lan()).unwrap().run().unwrap();
+        assert!(outcome.refusals.is_empty(), "{}: {:?}", case.name(), outcome.refusals);
+        // One after the other, for each takes over what those before had to train.
+        assert_eq!(outcome.failures.len(), 3, "{}", case.name());
+        for failure in &outcome.failures {
+            assert!(failure.problem.contains("the gradient became"), "{}: {}", case.name(), failure.problem);
+        }
+    }
+}

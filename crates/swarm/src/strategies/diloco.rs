@@ -1,0 +1,229 @@
+//! `diloco`: many local steps, then one outer step with momentum on the mean of what they changed.
+//!
+//! Each peer trains H batches with its own optimizer. How far it has come from where the round began, w_start − w_i, is
+//! averaged by samples and taken as a gradient: m = μm + Δ, w = w_start − lr (Δ + μm) (Nesterov's momentum). Running
+//! statistics are averaged and nothing else: with momentum a variance could fall below zero. The momentum is the same at all
+//! peers; late comers get it with the parameters. Replicas are equal after every round.
+//!
+//! Messages: with 32 bits, those of a ring all-reduce. With fewer, segments of shards, pushed to their keepers and sent back:
+//! so numbers are rounded twice however many peers there are. What rounding takes away is added to the next difference, at
+//! the contributor and at the keeper; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
+//! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
+use crate::strategy::{
+    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec, Strategy,
+    Trained, Turn, TurnLength, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "diloco",
+    about: "Each peer takes many steps by itself; the mean of what they changed is one step of an outer optimizer with \
+            momentum. Very little traffic: made for slow links.",
+    cost: "each peer sends 2M(N-1)/N in 2(N-1) steps per exchange; with b bits 2M(N-1)/N * b/32 in 2 steps",
+    paper: "Douillard et al. 2023",
+    options: &[
+        BITS,
+        LOCAL_STEPS,
+        OptionDoc {
+            name: "outer_lr",
+            about: "the outer step's learning rate; with `1` and no momentum it is the mean",
+        },
+        OptionDoc { name: "outer_momentum", about: "the outer step's momentum, from 0 to below 1" },
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let Options { local, outer_lr, outer_momentum } = read_options(SPEC.name, table)?;
+        local.build(SPEC.name, Outer { lr: outer_lr, momentum: outer_momentum })
+    },
+};
+
+/// What `bits` does.
+pub(super) const BITS: OptionDoc = OptionDoc {
+    name: "bits",
+    about: "how differences travel: `32` as they are; `8` or `4` rounded, and what that takes away is added to the next",
+};
+
+/// What `local_steps` does.
+pub(super) const LOCAL_STEPS: OptionDoc =
+    OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before each exchange" };
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    #[serde(flatten)]
+    local: Local,
+    outer_lr: f32,
+    outer_momentum: f32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { local: Local::default(), outer_lr: 0.7, outer_momentum: 0.9 }
+    }
+}
+
+/// How much is trained alone, and how differences travel.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Local {
+    bits: u32,
+    local_steps: u32,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self { bits: 32, local_steps: 50 }
+    }
+}
+
+/// What is done with the mean of the differences.
+#[derive(Clone, Copy)]
+pub(super) struct Outer {
+    pub lr: f32,
+    pub momentum: f32,
+}
+
+impl Local {
+    /// The strategy with these options and this outer step, if they make sense.
+    pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<Box<dyn Strategy>, OptionError> {
+        let refuse = |problem: String| Err(OptionError::Option { strategy, problem });
+        if self.local_steps == 0 {
+            return refuse("local_steps = 0: must be at least 1".to_owned());
+        }
+        if ![32, 8, 4].contains(&self.bits) {
+            return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
+        }
+        if !(outer.lr > 0.0 && outer.lr.is_finite()) {
+            return refuse(format!("outer_lr = {}: must be a number above 0", outer.lr));
+        }
+        if !(0.0..1.0).contains(&outer.momentum) {
+            return refuse(format!("outer_momentum = {}: must be from 0 to below 1", outer.momentum));
+        }
+        let exchange = Exchange::new(self.collective());
+        Ok(Box::new(Diloco { local: self, outer, exchange, momentum: Vec::new(), trained_in: None }))
+    }
+
+    fn collective(self) -> Box<dyn Collective> {
+        match self.bits {
+            8 => Box::new(Shards::new(Codec::Int8, 0).with_feedback()),
+            4 => Box::new(Shards::new(Codec::Int4, 0).with_feedback()),
+            _ => Box::new(Ring::new(Codec::F32, Extent::AllReduce)),
+        }
+    }
+}
+
+struct Diloco {
+    local: Local,
+    outer: Outer,
+    exchange: Exchange,
+    /// The outer step's memory; empty means zeros.
+    momentum: Vec<f32>,
+    /// The round whose turn is over here: its difference is handed in, and again if the view changes.
+    trained_in: Option<u32>,
+}
+
+impl Diloco {
+    /// Hands in how far this peer has come, by its share of the samples that all train in this round.
+    fn hand_in(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut weights: Vec<f32>) {
+        let n_all: usize = (0..ctx.n_peers()).map(|rank| ctx.n_samples(rank)).sum();
+        let share = (ctx.n_samples(ctx.rank()) as f64 / n_all.max(1) as f64) as f32;
+        let start = &ctx.round_start()[ctx.buckets()[bucket].clone()];
+        weights.iter_mut().zip(start).for_each(|(weight, start)| *weight = share * (start - *weight));
+        self.exchange.now(ctx).put(ctx, bucket, weights);
+        self.finish_if_complete(ctx);
+    }
+
+    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+        let collective = self.exchange.now(ctx);
+        if !collective.is_complete() {
+            return;
+        }
+        let mut result = collective.take_result();
+        for (bucket, difference) in result.iter_mut().enumerate() {
+            self.take_outer_step(ctx, bucket, difference);
+        }
+        ctx.finish_round(result, Settled::All);
+    }
+
+    /// Makes the new parameters of a mean difference.
+    fn take_outer_step(&mut self, ctx: &Ctx<'_>, bucket: usize, difference: &mut [f32]) {
+        let Outer { lr, momentum } = self.outer;
+        let range = ctx.buckets()[bucket].clone();
+        let n_trained = ctx.n_params().clamp(range.start, range.end) - range.start;
+        let (trained, statistics) = difference.split_at_mut(n_trained);
+        let (start, start_statistics) = ctx.round_start()[range.clone()].split_at(n_trained);
+        if momentum > 0.0 {
+            self.momentum.resize(ctx.values().len(), 0.0);
+            let memory = &mut self.momentum[range.start..range.start + n_trained];
+            for (step, memory) in trained.iter_mut().zip(memory) {
+                *memory = momentum * *memory + *step;
+                *step += momentum * *memory;
+            }
+        }
+        trained.iter_mut().zip(start).for_each(|(step, start)| *step = start - lr * *step);
+        statistics.iter_mut().zip(start_statistics).for_each(|(step, start)| *step = start - *step);
+    }
+}
+
+impl Strategy for Diloco {
+    fn turn(&self) -> Turn {
+        let length = TurnLength::Batches(self.local.local_steps);
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain }
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        self.exchange.cost(question)
+    }
+
+    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.hand_in(ctx, bucket, numbers);
+    }
+
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
+        self.trained_in = Some(ctx.round());
+    }
+
+    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.exchange.now(ctx).receive(ctx, from, message)?;
+        self.finish_if_complete(ctx);
+        Ok(())
+    }
+
+    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+        // A new one owes nobody anything.
+        self.exchange = Exchange::new(self.local.collective());
+        self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
+        if self.trained_in.is_some() {
+            for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
+                let mut weights = ctx.buffer(range.len());
+                weights.copy_from_slice(&ctx.values()[range]);
+                self.hand_in(ctx, bucket, weights);
+            }
+        }
+    }
+
+    fn keeps_turn(&self) -> bool {
+        true
+    }
+
+    fn n_memories(&self) -> usize {
+        usize::from(self.outer.momentum > 0.0)
+    }
+
+    fn memory(&self, _: usize) -> &[f32] {
+        &self.momentum
+    }
+
+    fn recall(&mut self, memories: Vec<Vec<f32>>) {
+        self.momentum = memories.into_iter().next().unwrap_or_default();
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.exchange.waits_for()
+    }
+}

@@ -1,0 +1,181 @@
+//! `gossip`: in each round peers meet in pairs and average their weights; there is no sum over all.
+//!
+//! Who meets whom is drawn anew for every round, from the round's number, so nobody has to ask; not from the view's, which
+//! says how membership was agreed on, and would make other numbers of the same training elsewhere. With an odd number of
+//! peers one sits out. At the end of an epoch all weights are averaged.
+//!
+//! Nobody waits for more than the one it meets, so peers may be rounds apart. Yet none runs away: who has sent its weights
+//! waits for the other's, so that nobody ever holds more than one early vector from each peer; and those who wait for a slow
+//! peer hold up whom they meet next, so that those who can still go on are about half as many in every round.
+//!
+//! Messages: a segment of a bucket of the weights. Body: numbers. Both average what travelled, so both end with the same bits.
+//! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning".
+
+use bytes::Bytes;
+use nettorrent_engine::rng::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Codec;
+use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
+use crate::collective::segments::{Label, n_segments, segments};
+use crate::collective::{Collective, Extent, Ring};
+use crate::strategy::{
+    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
+    TurnLength, default_options, read_options,
+};
+
+/// How the list knows it.
+pub(super) const SPEC: Spec = Spec {
+    name: "gossip",
+    about: "In each round peers meet in pairs, drawn anew, and average their weights. Nobody waits for all, so one slow \
+            peer holds up few; replicas drift apart, and are equal after each epoch.",
+    cost: "each peer sends M and receives M, in 1 step",
+    paper: "Boyd et al. 2006, Blot et al. 2016",
+    options: &[
+        CODEC,
+        OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before it meets another" },
+    ],
+    defaults: default_options::<Options>,
+    build: |table| {
+        let Options { codec, local_steps } = read_options(SPEC.name, table)?;
+        if local_steps == 0 {
+            let problem = "local_steps = 0: must be at least 1".to_owned();
+            return Err(OptionError::Option { strategy: SPEC.name, problem });
+        }
+        let length = TurnLength::Batches(local_steps);
+        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
+        let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
+        Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+    },
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+struct Options {
+    codec: Codec,
+    local_steps: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { codec: Codec::F32, local_steps: 1 }
+    }
+}
+
+/// Two peers average their vectors.
+struct Meeting {
+    codec: Codec,
+    /// Whom this peer meets, if anybody.
+    other: Option<usize>,
+    buckets: Buckets,
+}
+
+/// The only step of a meeting.
+const WEIGHTS: usize = 0;
+
+impl Meeting {
+    fn take(&mut self, label: Label, body: &Bytes) -> Result<(), Malformed> {
+        let bucket = &mut self.buckets[label.bucket];
+        let numbers = bucket.place(&(0..bucket.len), label.segment);
+        self.codec.decode_mean(body, numbers)
+    }
+}
+
+impl Collective for Meeting {
+    fn begin(&mut self, ctx: &Ctx<'_>) {
+        self.other = partner(ctx.round(), ctx.rank(), ctx.n_peers());
+        let bucket = |len: usize| {
+            let n_messages = if self.other.is_some() { n_segments(&(0..len)) } else { 0 };
+            Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages })
+        };
+        self.buckets = Buckets::new(ctx.buckets().iter().map(|range| bucket(range.len())));
+    }
+
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut numbers: Vec<f32>) {
+        if let Some(other) = self.other {
+            for (k, place) in segments(0..numbers.len()).enumerate() {
+                let body = self.codec.encode(&numbers[place.clone()]);
+                // What the other will read counts here too, however numbers travel.
+                self.codec.decode(&body, &mut numbers[place]).expect("it was just encoded");
+                ctx.send(other, Label { bucket, step: WEIGHTS, segment: k }.to_part(), body);
+            }
+        }
+        for (label, body) in self.buckets.put(bucket, numbers) {
+            self.take(label, &body).expect("it was checked when it came");
+        }
+    }
+
+    fn receive(&mut self, _: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        if self.other != Some(from) || label.step != WEIGHTS {
+            return Err(Malformed::new("it sends weights to a peer that it does not meet in this round"));
+        }
+        let bucket = self.buckets.named(label.bucket)?;
+        match bucket.admit(self.codec, label, &(0..bucket.len), message.body)? {
+            Some(body) => self.take(label, &body),
+            None => Ok(()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.buckets.is_complete()
+    }
+
+    fn take_result(&mut self) -> Vec<Vec<f32>> {
+        self.buckets.take_result()
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.buckets.first_missing().and(self.other).into_iter().collect()
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let n_pairs = question.n_peers as u64 / 2;
+        let most = n_pairs.min(1) * vector_len(self.codec, question);
+        Cost { total: 2 * n_pairs * most, most_sent: most, most_received: most, n_steps: n_pairs.min(1) as u32 }
+    }
+}
+
+/// Whom a peer meets: neighbours in a shuffled row; the last of an odd number meets nobody.
+fn partner(round: u32, rank: usize, n_peers: usize) -> Option<usize> {
+    let mut row: Vec<usize> = (0..n_peers).collect();
+    Rng::stream(0, "gossip", u64::from(round)).shuffle(&mut row);
+    let place = row.iter().position(|&peer| peer == rank)?;
+    row.get(place ^ 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::partner;
+
+    #[test]
+    fn everybody_meets_one_who_meets_it() {
+        for n_peers in 1..12 {
+            for round in 0..50 {
+                let partners: Vec<Option<usize>> = (0..n_peers).map(|rank| partner(round, rank, n_peers)).collect();
+                for (rank, other) in partners.iter().enumerate() {
+                    assert!(*other != Some(rank));
+                    assert!(other.is_none_or(|other| partners[other] == Some(rank)));
+                }
+                assert_eq!(partners.iter().filter(|other| other.is_none()).count(), n_peers % 2);
+            }
+        }
+    }
+
+    #[test]
+    fn in_time_everybody_meets_everybody_about_as_often() {
+        for n_peers in [4, 5, 8] {
+            let mut met = vec![0_usize; n_peers + 1];
+            let n_rounds = 2000;
+            for round in 0..n_rounds {
+                met[partner(round, 2, n_peers).unwrap_or(n_peers)] += 1;
+            }
+            let n_chances = n_peers - 1 + n_peers % 2;
+            let expected = n_rounds as usize / n_chances;
+            let others = (0..n_peers + n_peers % 2).filter(|&other| other != 2);
+            for other in others {
+                assert!(met[other].abs_diff(expected) < expected / 3, "{n_peers} peers: {met:?}");
+            }
+        }
+    }
+}

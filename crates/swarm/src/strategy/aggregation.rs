@@ -1,0 +1,220 @@
+//! Aggregation: how contributions that lie at one place become one vector.
+//!
+//! A mean takes everybody's word, so one peer with broken numbers spoils it. Median, trimmed mean and Krum outvote a minority,
+//! but need every contribution at one place: a sum that goes from peer to peer shows nobody whose number was which.
+
+use serde::{Deserialize, Serialize};
+
+use super::robust::{krum, trimmed_mean};
+use super::{OptionDoc, OptionError, Trained};
+
+/// What `aggregation` does.
+pub const AGGREGATION: OptionDoc = OptionDoc {
+    name: "aggregation",
+    about: "how results become one: `average` all alike, `samples` by how many were trained, `weighted` by their mean loss, \
+            `weighted-minmax` by where the loss lies between the least and the greatest; or so that a few broken or \
+            hostile peers are outvoted: `median` and `trimmed-mean` of each number, `krum` the one nearest to most others",
+};
+
+/// What `bad_peers` does.
+pub const BAD_PEERS: OptionDoc = OptionDoc {
+    name: "bad_peers",
+    about: "with `krum`: how many of N results may be bad, at most (N-3)/2; `0`: that many",
+};
+
+/// What `trim` does.
+pub const TRIM: OptionDoc = OptionDoc {
+    name: "trim",
+    about: "with `trimmed-mean`: the share of results that is left out at each end, from 0 to below 0.5; of three or more \
+            results at least one",
+};
+
+/// How contributions become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregation {
+    /// All alike.
+    #[default]
+    Average,
+    /// The one that is nearest to most others; of fewer than three, the mean.
+    Krum,
+    /// The median of each number.
+    Median,
+    /// By how many samples were trained.
+    Samples,
+    /// The mean of each number without its extremes.
+    TrimmedMean,
+    /// By the mean loss.
+    Weighted,
+    /// By where the mean loss lies between the least and the greatest.
+    WeightedMinmax,
+}
+
+/// What one peer hands in.
+pub struct Contribution<'a> {
+    /// How its turn went.
+    pub trained: Trained,
+    /// Its vector, in as many parts as the result has.
+    pub parts: Vec<&'a [f32]>,
+}
+
+/// How contributions become one, with all that can be said about it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// Which.
+    pub aggregation: Aggregation,
+    /// How many may be bad; 0 for as many as can be outvoted.
+    pub bad_peers: u32,
+    /// Which share is left out at each end.
+    pub trim: f64,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self { aggregation: Aggregation::Average, bad_peers: 0, trim: 0.1 }
+    }
+}
+
+impl Rule {
+    /// Refuses numbers that mean nothing.
+    pub fn check(self, strategy: &'static str) -> Result<Self, OptionError> {
+        if (0.0..0.5).contains(&self.trim) {
+            return Ok(self);
+        }
+        let problem = format!("trim = {}: must be from 0 to below 0.5, or nothing would be left", self.trim);
+        Err(OptionError::Option { strategy, problem })
+    }
+
+    /// Makes one vector of at least one.
+    pub fn aggregate(&self, contributions: &[Contribution<'_>], result: &mut [Vec<f32>]) {
+        let n = contributions.len();
+        // What leaves one or two in the middle is the median.
+        let most_trimmed = n.saturating_sub(1) / 2;
+        match self.aggregation {
+            Aggregation::Median => trim(contributions, most_trimmed, result),
+            Aggregation::TrimmedMean => {
+                let n_trimmed = ((self.trim * n as f64) as usize).max(1).min(most_trimmed);
+                trim(contributions, n_trimmed, result);
+            }
+            Aggregation::Krum if n >= 3 => {
+                let most_bad = (n - 3) / 2;
+                let n_bad = if self.bad_peers == 0 { most_bad } else { most_bad.min(self.bad_peers as usize) };
+                let vectors: Vec<&[&[f32]]> = contributions.iter().map(|one| one.parts.as_slice()).collect();
+                let nearest = krum(&vectors, n_bad);
+                result.iter_mut().zip(vectors[nearest]).for_each(|(result, part)| result.copy_from_slice(part));
+            }
+            aggregation => weigh(contributions, aggregation, result),
+        }
+    }
+}
+
+fn trim(contributions: &[Contribution<'_>], n_trimmed: usize, result: &mut [Vec<f32>]) {
+    for (k, result) in result.iter_mut().enumerate() {
+        let rows: Vec<&[f32]> = contributions.iter().map(|contribution| contribution.parts[k]).collect();
+        trimmed_mean(&rows, n_trimmed, result);
+    }
+}
+
+fn weigh(contributions: &[Contribution<'_>], aggregation: Aggregation, result: &mut [Vec<f32>]) {
+    let turns: Vec<Trained> = contributions.iter().map(|contribution| contribution.trained).collect();
+    result.iter_mut().for_each(|part| part.fill(0.0));
+    for (contribution, share) in contributions.iter().zip(shares(aggregation, &turns)) {
+        for (result, part) in result.iter_mut().zip(&contribution.parts) {
+            result.iter_mut().zip(*part).for_each(|(result, number)| *result += share * number);
+        }
+    }
+}
+
+/// How much each contribution counts; together 1.
+fn shares(aggregation: Aggregation, turns: &[Trained]) -> Vec<f32> {
+    let losses = turns.iter().map(|turn| turn.mean_loss);
+    let least = losses.clone().fold(f64::INFINITY, f64::min);
+    let greatest = losses.fold(0.0, f64::max);
+    let weight = |turn: &Trained| match aggregation {
+        Aggregation::Samples => turn.n_samples as f64,
+        Aggregation::Weighted => turn.mean_loss,
+        Aggregation::WeightedMinmax => (turn.mean_loss - least) / (greatest - least),
+        Aggregation::Average | Aggregation::Krum | Aggregation::Median | Aggregation::TrimmedMean => 1.0,
+    };
+    let weights: Vec<f64> = turns.iter().map(weight).collect();
+    let total: f64 = weights.iter().sum();
+    if !(total > 0.0 && total.is_finite()) {
+        // All losses are equal, or nothing: then nobody counts more than another.
+        return vec![1.0 / turns.len() as f32; turns.len()];
+    }
+    weights.iter().map(|weight| (weight / total) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Aggregation, Contribution, Rule, shares};
+    use crate::strategy::Trained;
+
+    fn turns() -> Vec<Trained> {
+        [(1.0, 10), (3.0, 30), (2.0, 40)].map(|(mean_loss, n_samples)| Trained { n_samples, mean_loss }).to_vec()
+    }
+
+    #[test]
+    fn contributions_are_weighed_as_described() {
+        let expect = |aggregation: Aggregation, expected: [f32; 3]| {
+            let shares = shares(aggregation, &turns());
+            assert!(shares.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{aggregation:?}: {shares:?}");
+        };
+        expect(Aggregation::Average, [1.0 / 3.0; 3]);
+        expect(Aggregation::Samples, [0.125, 0.375, 0.5]);
+        expect(Aggregation::Weighted, [1.0 / 6.0, 0.5, 1.0 / 3.0]);
+        expect(Aggregation::WeightedMinmax, [0.0, 2.0 / 3.0, 1.0 / 3.0]);
+    }
+
+    #[test]
+    fn equal_losses_count_alike() {
+        let equal = vec![Trained { mean_loss: 0.0, n_samples: 1 }; 4];
+        for aggregation in [Aggregation::Weighted, Aggregation::WeightedMinmax] {
+            assert_eq!(shares(aggregation, &equal), [0.25; 4]);
+        }
+    }
+    /// What a rule makes of numbers, one from each peer.
+    fn aggregate(rule: Rule, numbers: &[f32]) -> f32 {
+        let contribution =
+            |number| Contribution { trained: Trained::default(), parts: vec![std::slice::from_ref(number)] };
+        let contributions: Vec<Contribution<'_>> = numbers.iter().map(contribution).collect();
+        let mut result = vec![vec![9.0]];
+        rule.aggregate(&contributions, &mut result);
+        result[0][0]
+    }
+
+    #[test]
+    fn the_few_are_outvoted_and_spoil_a_mean() {
+        let crowd = [1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02];
+        for aggregation in [Aggregation::Median, Aggregation::TrimmedMean, Aggregation::Krum, Aggregation::Average] {
+            for bad in [-1e30, 1e6, 50.0, f32::MAX] {
+                for at in 0..crowd.len() {
+                    let mut numbers = crowd;
+                    numbers[at] = bad;
+                    let result = aggregate(Rule { aggregation, ..Rule::default() }, &numbers);
+                    let is_spoilt = !(0.8..1.2).contains(&result);
+                    assert_eq!(is_spoilt, aggregation == Aggregation::Average, "{aggregation:?} {bad}: {result}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rules_do_what_their_numbers_say() {
+        let rule = |aggregation| Rule { aggregation, ..Rule::default() };
+        assert_eq!(aggregate(rule(Aggregation::Median), &[4.0, 1.0, 2.0]), 2.0);
+        assert_eq!(aggregate(rule(Aggregation::Median), &[4.0, 1.0, 2.0, 3.0]), 2.5);
+        // With one or two nobody is in the minority.
+        for aggregation in [Aggregation::Median, Aggregation::TrimmedMean, Aggregation::Krum] {
+            assert_eq!(aggregate(rule(aggregation), &[3.0]), 3.0);
+            assert_eq!(aggregate(rule(aggregation), &[1.0, 2.0]), 1.5);
+        }
+        let ten: Vec<f32> = [0.0, 0.0, 0.0, 4.0, 5.0, 6.0, 7.0, 99.0, 99.0, 99.0].to_vec();
+        let trimmed = |trim| aggregate(Rule { trim, ..rule(Aggregation::TrimmedMean) }, &ten);
+        assert!((trimmed(0.3) - 5.5).abs() < 1e-5);
+        assert!((trimmed(0.0) - trimmed(0.1)).abs() < 1e-5, "at least one at each end");
+        assert!(Rule { trim: 0.5, ..Rule::default() }.check("x").is_err());
+        assert!(Rule { trim: f64::NAN, ..Rule::default() }.check("x").is_err());
+    }
+}
