@@ -25,7 +25,9 @@ impl Deltas {
     pub fn scan(&mut self, residual: &mut [f32], tau: f32) -> Scanned {
         let threshold = Threshold::new(tau);
         self.pass(residual, tau, |_, tile, is_beyond| {
-            vectorised(|| tile.iter().zip(is_beyond).for_each(|(x, is_beyond)| *is_beyond = threshold.is_below(*x)));
+            vectorised(|| {
+                tile.iter().zip(is_beyond).for_each(|(x, is_beyond)| *is_beyond = threshold.is_exceeded_by(*x));
+            });
         })
     }
 
@@ -38,7 +40,7 @@ impl Deltas {
             vectorised(|| {
                 for ((x, update), is_beyond) in tile.iter_mut().zip(update).zip(is_beyond) {
                     *x += update;
-                    *is_beyond = threshold.is_below(*x);
+                    *is_beyond = threshold.is_exceeded_by(*x);
                 }
             });
         })
@@ -94,7 +96,7 @@ impl Threshold {
     /// 1 if the number is beyond ±τ. Without their sign, the bits of numbers are in the order of the numbers, and what is no
     /// number is above all of them: so this compares integers, and finds what is not finite as well.
     #[inline(always)]
-    fn is_below(self, x: f32) -> u8 {
+    fn is_exceeded_by(self, x: f32) -> u8 {
         u8::from(x.abs().to_bits().cast_signed() > self.0)
     }
 }
