@@ -1,7 +1,5 @@
 //! The training loop of one peer, a step at a time: whoever drives it decides when to stop, save and show.
 
-use std::ops::Range;
-
 use crate::checkpoint::Progress;
 use crate::data::batches::BatchError;
 use crate::data::{Batch, DataError, Dataset};

@@ -40,16 +40,6 @@ impl Codec {
         }
     }
 
-    /// How many numbers this many bytes are; `None` if there is no such number.
-    pub fn decoded_len(self, n_bytes: usize) -> Option<usize> {
-        let n = match self {
-            Self::F32 => n_bytes / 4,
-            Self::F16 | Self::Bf16 => n_bytes / 2,
-            Self::Int8 => n_bytes.checked_sub(4)?,
-        };
-        (self.encoded_len(n) == n_bytes).then_some(n)
-    }
-
     /// Writes numbers.
     pub fn encode(self, numbers: &[f32]) -> Bytes {
         match self {

@@ -1,5 +1,6 @@
 //! THE LIST of strategies, sorted by name. A new one is a file in `strategies/` and a line in each of the two lists here.
 
+mod best_peer;
 mod diloco;
 mod gossip;
 mod local_sgd;
@@ -15,6 +16,7 @@ use crate::strategy::Spec;
 
 /// All strategies.
 pub static STRATEGIES: &[Spec] = &[
+    best_peer::SPEC,
     diloco::SPEC,
     gossip::SPEC,
     local_sgd::SPEC,

@@ -33,11 +33,13 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("local_steps", vec![Value::from(1), Value::from(3)]),
         ("outer_lr", vec![Value::from(1.0)]),
         ("outer_momentum", vec![Value::from(0.0)]),
+        ("optimizer", texts(&["reset"])),
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
         ("shake_every", vec![Value::from(1), Value::from(5)]),
         ("shards", vec![Value::from(0), Value::from(2)]),
+        ("validation", vec![Value::from(3)]),
         ("tau", vec![Value::from(0.01)]),
         ("staleness", vec![Value::from(0), Value::from(1), Value::from(40)]),
     ]
@@ -101,6 +103,11 @@ impl Case {
         self.options.get(name).cloned().or_else(|| (self.spec.defaults)().get(name).cloned())
     }
 
+    /// Whether whoever does not do best keeps its numbers to itself.
+    pub(crate) fn sends_only_the_best(&self) -> bool {
+        self.has_option("validation")
+    }
+
     /// Whether peers' parameters move by what their own optimizers say.
     pub(crate) fn steps_are_its_own(&self) -> bool {
         !self.has_option("n_fetch")
@@ -119,9 +126,7 @@ impl Case {
 
     /// By which rule contributions become one, where that can be chosen.
     pub(crate) fn aggregation(&self) -> Option<String> {
-        let defaults = (self.spec.defaults)();
-        let chosen = defaults.get("aggregation").map(|default| self.options.get("aggregation").unwrap_or(default));
-        chosen.and_then(Value::as_str).map(str::to_owned)
+        self.option("aggregation").and_then(|rule| rule.as_str().map(str::to_owned))
     }
 
     /// Whether that rule outvotes a few whose numbers are wrong.

@@ -87,6 +87,27 @@ impl Buckets {
         Self(buckets.collect())
     }
 
+    /// Room for a vector that comes from one other peer, each bucket as one chunk.
+    pub(crate) fn incoming(ctx: &Ctx<'_>) -> Self {
+        let bucket = |len: usize| {
+            let n_messages = n_segments(&(0..len));
+            let mut bucket = Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages });
+            bucket.numbers = Some(vec![0.0; len]);
+            bucket
+        };
+        Self::new(ctx.buckets().iter().map(|range| bucket(range.len())))
+    }
+
+    /// Takes a segment of such a vector.
+    pub(crate) fn take_incoming(&mut self, codec: Codec, label: Label, body: Bytes) -> Result<(), Malformed> {
+        let bucket = self.named(label.bucket)?;
+        let all = 0..bucket.len;
+        match bucket.admit(codec, Label { step: 0, ..label }, &all, body)? {
+            Some(body) => codec.decode(&body, bucket.place(&all, label.segment)),
+            None => Ok(()),
+        }
+    }
+
     /// The bucket that a message is about.
     pub(crate) fn named(&mut self, bucket: usize) -> Result<&mut Bucket, Malformed> {
         self.0.get_mut(bucket).ok_or_else(|| Malformed::new("there is no such part of the vector"))

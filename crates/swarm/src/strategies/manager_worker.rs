@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
-use crate::collective::segments::{Label, n_segments, segments};
+use crate::collective::segments::{Label, segments};
 use crate::strategy::{
     AGGREGATION, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError,
     Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, TurnLength, default_options, read_options,
@@ -99,22 +99,11 @@ const MANAGER: usize = 0;
 
 impl Incoming {
     fn new(ctx: &Ctx<'_>) -> Self {
-        let bucket = |len: usize| {
-            let n_messages = n_segments(&(0..len));
-            let mut bucket = Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages });
-            bucket.numbers = Some(vec![0.0; len]);
-            bucket
-        };
-        Self { buckets: Buckets::new(ctx.buckets().iter().map(|range| bucket(range.len()))), settled: None }
+        Self { buckets: Buckets::incoming(ctx), settled: None }
     }
 
     fn take(&mut self, codec: Codec, label: Label, body: Bytes) -> Result<(), Malformed> {
-        let bucket = self.buckets.named(label.bucket)?;
-        let all = 0..bucket.len;
-        match bucket.admit(codec, Label { step: 0, ..label }, &all, body)? {
-            Some(body) => codec.decode(&body, bucket.place(&all, label.segment)),
-            None => Ok(()),
-        }
+        self.buckets.take_incoming(codec, label, body)
     }
 }
 
@@ -341,7 +330,8 @@ fn report_from_bytes(body: &[u8]) -> Result<Trained, Malformed> {
     let (&[mean_loss, n_samples], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_report)? else {
         return Err(bad_report());
     };
-    let report = Trained { mean_loss: f64::from_le_bytes(mean_loss), n_samples: u64::from_le_bytes(n_samples) };
+    let (mean_loss, n_samples) = (f64::from_le_bytes(mean_loss), u64::from_le_bytes(n_samples));
+    let report = Trained { mean_loss, n_samples, ..Trained::default() };
     // A loss is a number from 0 up; with another, the weights would be none.
     let is_sound = body.len() == REPORT_LEN && report.mean_loss >= 0.0 && report.mean_loss.is_finite();
     is_sound.then_some(report).ok_or_else(bad_report)
@@ -370,7 +360,7 @@ mod tests {
         let settled = vec![0, 3, 8, 9];
         assert_eq!(settled_from_bytes(&settled_to_bytes(&settled, 11), 11).unwrap(), settled);
         assert!(settled_from_bytes(&[0], 11).is_err());
-        let report = Trained { mean_loss: 3.0, n_samples: 30 };
+        let report = Trained { mean_loss: 3.0, n_samples: 30, ..Trained::default() };
         assert_eq!(report_from_bytes(&report_to_bytes(report)).unwrap(), report);
         for hostile in [&[0; 15][..], &[0; 17], &[0xff; 16]] {
             assert!(report_from_bytes(hostile).is_err());

@@ -4,7 +4,8 @@
 //! of p parts of the store is told and emptied, so every number reaches everybody exactly once, at most p−1 batches late.
 //! The number of parts follows the links: as many as are needed for the traffic to fit beside the computing.
 //!
-//! Messages: where in the vector the numbers begin (u64), then the numbers; a long part is several of them.
+//! Messages: where in the vector the numbers begin and how many there are (u32 each), then the numbers; a long part is several
+//! messages.
 //! Watcharapichat et al. (2016), "Ako: decentralised deep learning with partial gradient exchange".
 
 use std::ops::Range;
@@ -109,16 +110,14 @@ impl Parts {
     fn read(&self, body: &[u8]) -> Result<(usize, Vec<f32>), Malformed> {
         let bad = || Malformed::new("its part of the vector cannot be read");
         let (head, body) = body.split_first_chunk::<HEAD_LEN>().ok_or_else(bad)?;
-        let start = usize::try_from(u64::from_le_bytes(*head)).map_err(|_| bad())?;
-        let len = self.options.codec.decoded_len(body.len()).ok_or_else(bad)?;
+        let [start, len] =
+            [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
         if start > self.unsaid.len() || len > self.unsaid.len() - start {
             return Err(Malformed::new("its part lies outside of the vector"));
         }
+        self.options.codec.check_finite(body, len)?;
         let mut numbers = vec![0.0; len];
         self.options.codec.decode(body, &mut numbers)?;
-        if !numbers.iter().all(|number| number.is_finite()) {
-            return Err(Malformed::new("what it tells holds numbers that are none"));
-        }
         Ok((start, numbers))
     }
 }
@@ -143,7 +142,8 @@ impl Stream for Parts {
         let say = |segment: Range<usize>| {
             let numbers = &mut self.unsaid[segment.clone()];
             let mut body = BytesMut::with_capacity(HEAD_LEN + codec.encoded_len(numbers.len()));
-            body.put_u64_le(segment.start as u64);
+            body.put_u32_le(segment.start as u32);
+            body.put_u32_le(segment.len() as u32);
             let encoded = codec.encode(numbers);
             body.put_slice(&encoded);
             // What rounding took away is told later.

@@ -321,7 +321,7 @@ mod tests {
     fn what_was_not_heard_is_kept_again() {
         let options = Options { density: 0.05, ..Options::default() };
         let mut stream = Thresholds::new(options);
-        stream.prepare(&[0..500], 2);
+        stream.prepare(std::slice::from_ref(&(0..500)), 2);
         let mut rng = Rng::new(1);
         let (mut values, mut sum) = (vec![0.0; 500], vec![0.0; 500]);
         let mut said = Vec::new();

@@ -152,7 +152,9 @@ mod tests {
     use crate::strategy::Trained;
 
     fn turns() -> Vec<Trained> {
-        [(1.0, 10), (3.0, 30), (2.0, 40)].map(|(mean_loss, n_samples)| Trained { n_samples, mean_loss }).to_vec()
+        [(1.0, 10), (3.0, 30), (2.0, 40)]
+            .map(|(mean_loss, n_samples)| Trained { n_samples, mean_loss, ..Trained::default() })
+            .to_vec()
     }
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn equal_losses_count_alike() {
-        let equal = vec![Trained { mean_loss: 0.0, n_samples: 1 }; 4];
+        let equal = vec![Trained { mean_loss: 0.0, n_samples: 1, ..Trained::default() }; 4];
         for aggregation in [Aggregation::Weighted, Aggregation::WeightedMinmax] {
             assert_eq!(shares(aggregation, &equal), [0.25; 4]);
         }

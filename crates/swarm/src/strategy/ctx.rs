@@ -137,11 +137,6 @@ impl<'a> Ctx<'a> {
         self.core.uplink
     }
 
-    /// How many of the parameters are trained; behind them lie running statistics.
-    pub fn n_params(&self) -> usize {
-        self.core.setup.task.n_params()
-    }
-
     /// Whether the epoch that is going on, or ends, is the last one.
     pub fn is_last_epoch(&self) -> bool {
         self.core.place.ledger.epoch + 1 >= self.core.n_epochs()
@@ -215,8 +210,8 @@ impl<'a> Ctx<'a> {
         self.out.work.push(Work { id, values: self.core.values.clone(), what: What::Score { samples } });
     }
 
-    /// How many training samples there are.
-    pub fn n_samples(&self) -> usize {
+    /// How many training samples there are in all.
+    pub fn n_samples_in_all(&self) -> usize {
         self.core.setup.task.labels().len()
     }
 
