@@ -2,6 +2,7 @@
 
 mod best_peer;
 mod diloco;
+mod downpour;
 mod gossip;
 mod local_sgd;
 mod manager_worker;
@@ -18,6 +19,7 @@ use crate::strategy::Spec;
 pub static STRATEGIES: &[Spec] = &[
     best_peer::SPEC,
     diloco::SPEC,
+    downpour::SPEC,
     gossip::SPEC,
     local_sgd::SPEC,
     manager_worker::SPEC,

@@ -8,6 +8,7 @@ mod averager;
 mod averaging;
 mod ctx;
 mod options;
+mod reunion;
 mod robust;
 mod streamer;
 
@@ -24,6 +25,7 @@ pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};
 pub use options::{OptionDoc, OptionError, Spec, default_options, find, read_options};
+pub use reunion::Reunion;
 pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
 pub(crate) use streamer::{add, trained_places};
 
@@ -88,6 +90,12 @@ pub trait Strategy: Send {
     /// without what this peer keeps to itself yet.
     fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
         values.clone()
+    }
+
+    /// For those who train freely: what has to be said about these common parameters to who takes them over, besides whose
+    /// batches are in them. Peers that say different things hold different parameters.
+    fn account(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// How many vectors as long as the parameters the strategy remembers from round to round, alike at all peers.

@@ -27,12 +27,15 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ),
         ("bits", vec![Value::from(4), Value::from(8)]),
         ("codec", texts(&["bf16", "f16", "int8"])),
+        ("adagrad", vec![Value::from(0.05)]),
         ("clip", vec![Value::from(5.0)]),
         ("density", vec![Value::from(0.1)]),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
         ("outer_lr", vec![Value::from(1.0)]),
         ("outer_momentum", vec![Value::from(0.0)]),
+        ("n_fetch", vec![Value::from(5)]),
+        ("n_push", vec![Value::from(3)]),
         ("optimizer", texts(&["reset"])),
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
@@ -103,6 +106,11 @@ impl Case {
         self.options.get(name).cloned().or_else(|| (self.spec.defaults)().get(name).cloned())
     }
 
+    /// Whether parameters are kept in shards that go on whoever is where, so that nobody waits for anybody.
+    pub(crate) fn has_keepers(&self) -> bool {
+        self.has_option("n_push")
+    }
+
     /// Whether whoever does not do best keeps its numbers to itself.
     pub(crate) fn sends_only_the_best(&self) -> bool {
         self.has_option("validation")
@@ -110,7 +118,7 @@ impl Case {
 
     /// Whether peers' parameters move by what their own optimizers say.
     pub(crate) fn steps_are_its_own(&self) -> bool {
-        !self.has_option("n_fetch")
+        !self.options.contains_key("adagrad")
     }
 
     /// Whether the result may depend on who is how fast, because somebody does not wait for everybody.

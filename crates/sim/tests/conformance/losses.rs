@@ -173,7 +173,8 @@ impl Observer for Steady {
 
 #[test]
 fn a_round_that_is_void_leaves_no_trace() {
-    for case in case::all() {
+    // A copy of what keepers have is fetched at any time.
+    for case in case::all().into_iter().filter(|case| !case.has_keepers()) {
         for at in [6, 9, 14, 22, 30] {
             let faults = vec![fault(1, When::At(millis(at)), What::Leave)];
             let joins = vec![Join { at: millis(at + 11) }];

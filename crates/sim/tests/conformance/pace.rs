@@ -25,7 +25,8 @@ impl Observer for Lead {
 
 #[test]
 fn nobody_is_many_rounds_ahead() {
-    for case in case::defaults() {
+    // Who follows keepers has nothing to keep: others' changes are in the shards.
+    for case in case::defaults().iter().filter(|case| !case.has_keepers()) {
         for n_peers in [3, 8, 9] {
             let toy = Toy::with_size(ToySize { n_train: 200 * n_peers, ..ToySize::default() }, 1);
             let setup = case.setup_for(toy, Job { epochs: 1, batch: 1, ..case::job() });

@@ -109,7 +109,7 @@ impl Peer {
         let Place { standing, ledger, .. } = &self.core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
         let is_told = self.strategy.keeps_turn() || self.trains_freely();
-        let shares = if is_told { fingerprint(&encoded(ledger)) } else { 0 };
+        let shares = if is_told { fingerprint(&encoded(&(ledger, self.strategy.account()))) } else { 0 };
         let clock = if self.trains_freely() { self.core.clock() } else { Clock::default() };
         Claim { epoch: ledger.epoch, standing: *standing, ledger: shares, clock }
     }
@@ -189,6 +189,11 @@ impl Peer {
         out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
         self.retell_last_test(out);
         if self.phase == Phase::Finished {
+            if was_behind {
+                // It has to know whose parameters these are, though nothing more is done with them.
+                self.core.turn_goes_on = false;
+                self.strategy.on_view(&mut Ctx::new(&mut self.core, out));
+            }
             return self.release_held(out);
         }
         // If only peers who are gone had anything left to train, the turn is empty, and who was behind begins another one.

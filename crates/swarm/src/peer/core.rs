@@ -65,8 +65,9 @@ pub(crate) struct Core {
     pub is_computing: bool,
     /// The work that scores samples, if the strategy asked for it.
     pub scoring: Option<u64>,
-    /// What has become of this peer's part in the past.
+    /// What has become of this peer's part in the past, and what is said about the parameters that went on.
     pub past: Past,
+    pub account: Vec<u8>,
     /// How many bytes a second this peer's links carry, if its host has found out.
     pub uplink: Option<f64>,
     pub sent_bytes: u64,
@@ -99,6 +100,7 @@ impl Core {
             is_computing: false,
             scoring: None,
             past: Past::Own,
+            account: Vec::new(),
             uplink: None,
             sent_bytes: 0,
             received_bytes: 0,

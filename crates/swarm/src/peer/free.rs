@@ -43,6 +43,15 @@ impl Core {
         first..first.saturating_add(n_rounds)
     }
 
+    /// The round in which this peer speaks: who has trained all that it has speaks in the segment's last one.
+    pub(crate) fn speaking_round(&self) -> u32 {
+        let round = self.place.standing.round;
+        if self.turn.payload == Payload::Updates && self.plan.is_some() {
+            return round.min(self.segment_rounds().end.saturating_sub(1));
+        }
+        round
+    }
+
     /// Counts one more batch of a member.
     pub(crate) fn settle_one(&mut self, seat: usize) {
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };

@@ -22,6 +22,8 @@ struct Title {
     optimizer_steps: u64,
     /// Where peers train freely: how the donor's last segments ended.
     endings: Vec<Ending>,
+    /// What its strategy says about its parameters.
+    account: Vec<u8>,
 }
 
 /// A state that is on its way.
@@ -49,7 +51,7 @@ impl Peer {
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
         let vectors = vectors.chain(memories.map(|(_, memory)| memory));
         let pieces = vectors.flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
-        let title = encoded(&Title { place, optimizer_steps, endings });
+        let title = encoded(&Title { place, optimizer_steps, endings, account: self.strategy.account() });
         // Encoded once, whoever takes it.
         for (part, body) in std::iter::once(title).chain(pieces).enumerate() {
             for &rank in to {
@@ -114,6 +116,7 @@ impl Peer {
         if !keeps_own && !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
+        core.account = title.account;
         self.ending = title.endings.into_iter().next();
         self.strategy.recall(strategy.chunks(n_values.max(1)).map(<[f32]>::to_vec).collect());
         core.values = Arc::new(numbers);

@@ -179,6 +179,12 @@ impl<'a> Ctx<'a> {
         self.core.past
     }
 
+    /// In [`super::Strategy::on_view`], if another's parameters go on: what its strategy says about them. Its bytes are
+    /// hostile until checked.
+    pub fn account(&self) -> &[u8] {
+        &self.core.account
+    }
+
     /// In [`super::Strategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.
     pub fn turn_goes_on(&self) -> bool {
         self.core.turn_goes_on
@@ -186,9 +192,10 @@ impl<'a> Ctx<'a> {
 
     /// Says something to another member in this round.
     pub fn send(&mut self, to: usize, part: u64, body: Bytes) {
-        let Core { view, place, sent_bytes, .. } = &mut *self.core;
+        let round = self.core.speaking_round();
+        let Core { view, sent_bytes, .. } = &mut *self.core;
         *sent_bytes += body.len() as u64;
-        let frame = Frame::in_round(Kind::Strategy, view.number, place.standing.round, part, body);
+        let frame = Frame::in_round(Kind::Strategy, view.number, round, part, body);
         self.out.frames.push((view.members[to], frame));
     }
 

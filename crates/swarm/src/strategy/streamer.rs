@@ -17,10 +17,9 @@ use bytes::Bytes;
 use nettorrent_engine::kernel::vectorised;
 
 use super::{
-    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, Past, Payload, Scale, Strategy, Trained, Turn, TurnLength,
+    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, Past, Payload, Reunion, Scale, Strategy, Trained, Turn,
+    TurnLength,
 };
-use crate::codec::Codec;
-use crate::collective::{Collective, Extent, Ring};
 
 /// What `staleness` does.
 pub const STALENESS: OptionDoc = OptionDoc {
@@ -92,8 +91,7 @@ pub struct Streamer<S> {
     /// Whom this peer waits for since it asked last whether to go on: in which segment, before which batch.
     waits_for: BTreeSet<usize>,
     asked: Option<(u32, u32)>,
-    sync: Ring,
-    is_syncing: bool,
+    reunion: Reunion,
 }
 
 /// A message on its way in.
@@ -124,8 +122,7 @@ impl<S: Stream> Streamer<S> {
             first_said: 0,
             waits_for: BTreeSet::new(),
             asked: None,
-            sync: Ring::new(Codec::F32, Extent::AllReduce),
-            is_syncing: false,
+            reunion: Reunion::default(),
         }
     }
 
@@ -175,13 +172,10 @@ impl<S: Stream> Streamer<S> {
         rank != ctx.rank() && settled < ctx.n_batches(rank) && (is_done || is_behind)
     }
 
-    fn finish_sync_if_complete(&mut self, ctx: &mut Ctx<'_>) {
-        if self.is_syncing && self.sync.is_complete() {
-            self.is_syncing = false;
-            let values = self.sync.take_result();
+    /// After the reunion everybody has everything.
+    fn forget_if_together(&mut self) {
+        if !self.reunion.is_on() {
             self.stream.forget();
-            ctx.replace_values(values);
-            ctx.synced();
         }
     }
 }
@@ -228,9 +222,9 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        if self.is_syncing {
-            self.sync.receive(ctx, from, message)?;
-            self.finish_sync_if_complete(ctx);
+        if self.reunion.is_on() {
+            self.reunion.receive(ctx, from, message)?;
+            self.forget_if_together();
             return Ok(());
         }
         self.enter_segment(ctx);
@@ -259,7 +253,7 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     fn on_view(&mut self, ctx: &mut Ctx<'_>) {
-        self.is_syncing = false;
+        self.reunion.break_off();
         // What was said in the segment before the one that this peer comes from, all have heard.
         self.enter_segment(ctx);
         match ctx.past() {
@@ -294,31 +288,19 @@ impl<S: Stream> Strategy for Streamer<S> {
         values
     }
 
-    /// Everybody hands in what all should hold alike, divided by the number of peers, and what it has not said.
+    /// In the end what nobody has said yet counts too.
     fn sync(&mut self, ctx: &mut Ctx<'_>) {
         if !ctx.is_last_epoch() {
             return ctx.synced();
         }
-        if ctx.n_peers() == 1 {
-            // There is nobody to tell.
-            self.stream.forget();
-            return ctx.synced();
-        }
-        self.is_syncing = true;
-        self.sync.begin(ctx);
-        let mut values = ctx.values().to_vec();
-        subtract(&mut values, self.stream.unsaid());
-        let share = 1.0 / ctx.n_peers() as f32;
-        values.iter_mut().for_each(|value| *value *= share);
-        add(&mut values, self.stream.unsaid());
-        for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
-            self.sync.put(ctx, bucket, values[range].to_vec());
-        }
-        self.finish_sync_if_complete(ctx);
+        let mut common = ctx.values().to_vec();
+        subtract(&mut common, self.stream.unsaid());
+        self.reunion.begin(ctx, &common, self.stream.unsaid());
+        self.forget_if_together();
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        if self.is_syncing { self.sync.waits_for() } else { self.waits_for.iter().copied().collect() }
+        if self.reunion.is_on() { self.reunion.waits_for() } else { self.waits_for.iter().copied().collect() }
     }
 }
 

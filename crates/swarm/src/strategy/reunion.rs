@@ -1,0 +1,63 @@
+//! Peers that trained freely come together at the end of a run: all end with the same bits.
+
+use super::{Ctx, Malformed, Message};
+use crate::codec::Codec;
+use crate::collective::{Collective, Extent, Ring};
+
+/// A sum over all peers of what they hold alike, divided by their number, and of what each has not said.
+pub struct Reunion {
+    ring: Ring,
+    is_on: bool,
+}
+
+impl Default for Reunion {
+    fn default() -> Self {
+        Self { ring: Ring::new(Codec::F32, Extent::AllReduce), is_on: false }
+    }
+}
+
+impl Reunion {
+    /// Whether it is going on: what comes now is for it.
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Begins it with the parameters that all peers should hold alike, and what this one has not said.
+    pub fn begin(&mut self, ctx: &mut Ctx<'_>, common: &[f32], unsaid: &[f32]) {
+        self.is_on = true;
+        self.ring.begin(ctx);
+        let share = 1.0 / ctx.n_peers() as f32;
+        for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
+            let unsaid = range.clone().map(|k| unsaid.get(k).copied().unwrap_or(0.0));
+            let numbers =
+                common[range.clone()].iter().zip(unsaid).map(|(value, unsaid)| value * share + unsaid).collect();
+            self.ring.put(ctx, bucket, numbers);
+        }
+        self.finish_if_complete(ctx);
+    }
+
+    /// Takes what another peer sent.
+    pub fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.ring.receive(ctx, from, message)?;
+        self.finish_if_complete(ctx);
+        Ok(())
+    }
+
+    /// Breaks it off: the view has changed.
+    pub fn break_off(&mut self) {
+        self.is_on = false;
+    }
+
+    /// Whom this peer waits for.
+    pub fn waits_for(&self) -> Vec<usize> {
+        self.ring.waits_for()
+    }
+
+    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+        if self.is_on && self.ring.is_complete() {
+            self.is_on = false;
+            ctx.replace_values(self.ring.take_result());
+            ctx.synced();
+        }
+    }
+}
