@@ -75,6 +75,7 @@ mod compute;
 mod contacts;
 mod crossing;
 mod link_task;
+mod records;
 mod runtime;
 mod secure;
 
