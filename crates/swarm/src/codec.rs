@@ -77,27 +77,33 @@ impl Codec {
     #[inline(always)]
     fn each(self, bytes: &[u8], numbers: &mut [f32], take: impl Fn(&mut f32, f32)) -> Result<(), Malformed> {
         self.check(bytes, numbers.len())?;
-        vectorised(|| match self {
-            Self::F32 => {
-                numbers
+        vectorised(
+            #[inline(always)]
+            || match self {
+                Self::F32 => {
+                    numbers
+                        .iter_mut()
+                        .zip(bytes.as_chunks().0)
+                        .for_each(|(number, &x)| take(number, f32::from_le_bytes(x)));
+                }
+                Self::F16 => numbers
                     .iter_mut()
                     .zip(bytes.as_chunks().0)
-                    .for_each(|(number, &x)| take(number, f32::from_le_bytes(x)));
-            }
-            Self::F16 => numbers
-                .iter_mut()
-                .zip(bytes.as_chunks().0)
-                .for_each(|(number, &x)| take(number, f16::from_le_bytes(x).to_f32())),
-            Self::Bf16 => numbers
-                .iter_mut()
-                .zip(bytes.as_chunks().0)
-                .for_each(|(number, &x)| take(number, bf16::from_le_bytes(x).to_f32())),
-            Self::Int8 => {
-                let (scale, steps) = bytes.split_at(4);
-                let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
-                numbers.iter_mut().zip(steps).for_each(|(number, &x)| take(number, f32::from(x.cast_signed()) * scale));
-            }
-        });
+                    .for_each(|(number, &x)| take(number, f16::from_le_bytes(x).to_f32())),
+                Self::Bf16 => numbers
+                    .iter_mut()
+                    .zip(bytes.as_chunks().0)
+                    .for_each(|(number, &x)| take(number, bf16::from_le_bytes(x).to_f32())),
+                Self::Int8 => {
+                    let (scale, steps) = bytes.split_at(4);
+                    let scale = f32::from_le_bytes([scale[0], scale[1], scale[2], scale[3]]);
+                    numbers
+                        .iter_mut()
+                        .zip(steps)
+                        .for_each(|(number, &x)| take(number, f32::from(x.cast_signed()) * scale));
+                }
+            },
+        );
         Ok(())
     }
 
