@@ -79,4 +79,4 @@ mod records;
 mod runtime;
 mod secure;
 
-pub use runtime::block_on;
+pub use runtime::{Load, block_on};
