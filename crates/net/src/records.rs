@@ -2,7 +2,8 @@
 //!
 //! rustls shakes hands, checks certificates and computes all keys; the ciphers are aws-lc's. What is here puts the two
 //! together, as a kernel does that speaks TLS: large bodies are sealed from where they lie, many records go in one system
-//! call, and what arrives is opened in place. rustls' own record layer copies each byte twice more in each direction.
+//! call, and what arrives is opened in place. rustls' own record layer copies each byte once more on the way out and once or
+//! twice more on the way in, into memory that it asks for record by record.
 //!
 //! What a reviewer should look for, and where it is:
 //!
