@@ -291,7 +291,10 @@ impl<'a> Rule<'a> {
     }
 
     fn apply(&self, part: Part<'_>) {
-        vectorised(|| self.apply_to(part));
+        vectorised(
+            #[inline(always)]
+            || self.apply_to(part),
+        );
     }
 
     #[inline(always)]

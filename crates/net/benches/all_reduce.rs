@@ -16,7 +16,6 @@ use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::TrainError;
-use nettorrent_net::block_on;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
@@ -25,6 +24,7 @@ use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::service::JobPackage;
 use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
@@ -237,7 +237,8 @@ fn be_peer(measured: &Arguments, seat: u32) {
         node.run(members, orders, |_, _| {}).await;
         result.load(Ordering::SeqCst) as f64 * 1e-9 / measured.n_timed as f64
     };
-    println!("{}", block_on(measured.n_peers, run).expect("a runtime"));
+    let load = Load { n_processes: measured.n_peers, n_bytes: 4 * measured.n_floats };
+    println!("{}", block_on(load, run).expect("a runtime"));
 }
 
 fn member(text: &str) -> Member {

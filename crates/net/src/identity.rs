@@ -21,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixT
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::ticket::{Secret, SwarmId};
 
@@ -65,17 +65,27 @@ impl Identity {
 
     /// A fresh identity for this seat.
     pub fn new(secret: &Secret, seat: u32) -> Result<Self, IdentityError> {
+        Self::with_suites(secret, seat, preferred_suites())
+    }
+
+    /// The same, with a choice of ciphers.
+    pub(crate) fn with_suites(
+        secret: &Secret,
+        seat: u32,
+        suites: Vec<SupportedCipherSuite>,
+    ) -> Result<Self, IdentityError> {
         let own_key = KeyPair::generate_for(&PKCS_ED25519)?;
         let (authority, certificate) = certificates(secret, &own_key)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let chain = vec![certificate];
+        let provider = Arc::new(CryptoProvider { cipher_suites: suites, ..provider::default_provider() });
         let private_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own_key.serialize_der()));
         Ok(Self {
             peer: PeerId::new(seat, fingerprint_of_key(&own_key.subject_public_key_info())),
             secret: secret.clone(),
-            client: Arc::new(client_config(roots.clone(), chain.clone(), private_key.clone_key())?),
-            server: Arc::new(server_config(roots, chain, private_key)?),
+            client: Arc::new(client_config(&provider, roots.clone(), chain.clone(), private_key.clone_key())?),
+            server: Arc::new(server_config(&provider, roots, chain, private_key)?),
         })
     }
 
@@ -142,28 +152,32 @@ fn certificates(
 }
 
 fn client_config(
+    provider: &Arc<CryptoProvider>,
     roots: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ClientConfig, rustls::Error> {
-    let mut config = ClientConfig::builder_with_details(crypto_provider(), Arc::new(NoClock))
+    let mut config = ClientConfig::builder_with_details(provider.clone(), Arc::new(NoClock))
         .with_protocol_versions(&[&TLS13])?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.resumption = Resumption::disabled();
+    // We seal and open records ourselves.
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 
 fn server_config(
+    provider: &Arc<CryptoProvider>,
     roots: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto_provider())
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
         .build()
         .map_err(|error| rustls::Error::General(error.to_string()))?;
-    let mut config = ServerConfig::builder_with_details(crypto_provider(), Arc::new(NoClock))
+    let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(NoClock))
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)?;
@@ -171,17 +185,17 @@ fn server_config(
     // Links last for a whole training, so resuming one saves nothing, and tickets would be bytes and state for nothing.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
+    config.enable_secret_extraction = true;
     Ok(config)
 }
 
 /// AES-128-GCM costs the least where the processor computes AES; elsewhere it is ChaCha20.
-fn crypto_provider() -> Arc<CryptoProvider> {
-    let cipher_suites = if processor_has_aes() {
+fn preferred_suites() -> Vec<SupportedCipherSuite> {
+    if processor_has_aes() {
         vec![TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256]
     } else {
         vec![TLS13_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384]
-    };
-    Arc::new(CryptoProvider { cipher_suites, ..provider::default_provider() })
+    }
 }
 
 fn processor_has_aes() -> bool {

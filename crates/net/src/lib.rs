@@ -75,7 +75,8 @@ mod compute;
 mod contacts;
 mod crossing;
 mod link_task;
+mod records;
 mod runtime;
 mod secure;
 
-pub use runtime::block_on;
+pub use runtime::{Load, block_on};

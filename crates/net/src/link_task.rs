@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::AsyncWriteExt;
-use tokio::task::yield_now;
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::frames::{FrameReader, Outgoing};
@@ -22,7 +23,7 @@ const FRAME_COST: usize = 4 << 10;
 // How often within the time of a stall it is looked after.
 const CHECKS_PER_STALL: u32 = 4;
 
-/// One task for both directions: what they share needs no waking of one by the other.
+/// One task for each direction, so that where there are threads to spare one can seal while the other opens.
 pub(crate) struct Task {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inbox: InboxSender,
@@ -33,21 +34,34 @@ pub(crate) struct Task {
 impl Task {
     /// Runs until the link has ended, and says in the inbox why.
     pub(crate) async fn run(self, pace: Option<Pace>, card: Option<Arc<Shaper>>) {
-        let Self { shared, inbox, mut reader, mut writer } = self;
+        let Self { shared, inbox, reader, mut writer } = self;
         let owed = reader.owed();
+        let (stop, stopped) = oneshot::channel();
+        let mut reading = tokio::spawn(read_until(stopped, shared.clone(), inbox.clone(), reader, card));
+        let mut ended = None;
         let reason = {
-            let reading = pin!(read(&shared, &inbox, &mut reader, card));
             let writing = pin!(write(&shared, &mut writer, pace));
             let closing = pin!(close(&shared));
             let watching = pin!(watch(&shared, &owed));
             tokio::select! {
                 biased;
-                reason = reading => reason,
+                end = &mut reading => {
+                    let Some((reader, reason)) = brought(end) else { return };
+                    ended = Some(reader);
+                    reason.expect("nobody has stopped it")
+                }
                 reason = writing => reason,
                 reason = closing => reason,
                 reason = watching => reason,
             }
         };
+        drop(stop);
+        // Whatever it has read is in the inbox before the end is.
+        let reader = match ended {
+            Some(reader) => Some(reader),
+            None => brought(reading.await).map(|(reader, _)| reader),
+        };
+        let Some(mut reader) = reader else { return };
         shared.finish();
         let is_friendly = matches!(reason, CloseReason::Ourselves | CloseReason::Theirs);
         inbox.closed(shared.hello.peer, shared.id, reason);
@@ -55,6 +69,31 @@ impl Task {
             bid_farewell(reader.source(), &mut writer).await;
         }
     }
+}
+
+/// What a task has brought; nothing, if the runtime has come to its end and so have we. If it panicked, so do we.
+fn brought<T>(result: Result<T, JoinError>) -> Option<T> {
+    match result.map_err(JoinError::try_into_panic) {
+        Ok(brought) => Some(brought),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
+}
+
+/// Reads until there is nothing more to read, or nobody wants to know; says why if it was the former.
+async fn read_until(
+    stopped: oneshot::Receiver<()>,
+    shared: Arc<Shared>,
+    inbox: InboxSender,
+    mut reader: FrameReader<BoxRead>,
+    card: Option<Arc<Shaper>>,
+) -> (FrameReader<BoxRead>, Option<CloseReason>) {
+    let reason = tokio::select! {
+        biased;
+        reason = read(&shared, &inbox, &mut reader, card) => Some(reason),
+        _ = stopped => None,
+    };
+    (reader, reason)
 }
 
 async fn read(

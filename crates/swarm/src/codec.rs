@@ -102,37 +102,43 @@ impl Codec {
     #[inline(always)]
     fn each(self, bytes: &[u8], numbers: &mut [f32], take: impl Fn(&mut f32, f32)) -> Result<(), Malformed> {
         self.check(bytes, numbers.len())?;
-        vectorised(|| match self {
-            Self::F32 => {
-                numbers
+        vectorised(
+            #[inline(always)]
+            || match self {
+                Self::F32 => {
+                    numbers
+                        .iter_mut()
+                        .zip(bytes.as_chunks().0)
+                        .for_each(|(number, &x)| take(number, f32::from_le_bytes(x)));
+                }
+                Self::F16 => numbers
                     .iter_mut()
                     .zip(bytes.as_chunks().0)
-                    .for_each(|(number, &x)| take(number, f32::from_le_bytes(x)));
-            }
-            Self::F16 => numbers
-                .iter_mut()
-                .zip(bytes.as_chunks().0)
-                .for_each(|(number, &x)| take(number, f16::from_le_bytes(x).to_f32())),
-            Self::Bf16 => numbers
-                .iter_mut()
-                .zip(bytes.as_chunks().0)
-                .for_each(|(number, &x)| take(number, bf16::from_le_bytes(x).to_f32())),
-            Self::Int4 => {
-                let (scale, steps) = scale(bytes);
-                // The first of two is in the lower half of their byte; shifting a signed byte down keeps its sign.
-                let (low, high) = (|x: u8| (x << 4).cast_signed() >> 4, |x: u8| x.cast_signed() >> 4);
-                let (pairs, rest) = numbers.as_chunks_mut();
-                for ([first, second], &x) in pairs.iter_mut().zip(steps) {
-                    take(first, f32::from(low(x)) * scale);
-                    take(second, f32::from(high(x)) * scale);
+                    .for_each(|(number, &x)| take(number, f16::from_le_bytes(x).to_f32())),
+                Self::Bf16 => numbers
+                    .iter_mut()
+                    .zip(bytes.as_chunks().0)
+                    .for_each(|(number, &x)| take(number, bf16::from_le_bytes(x).to_f32())),
+                Self::Int4 => {
+                    let (scale, steps) = scale(bytes);
+                    // The first of two is in the lower half of their byte; shifting a signed byte down keeps its sign.
+                    let (low, high) = (|x: u8| (x << 4).cast_signed() >> 4, |x: u8| x.cast_signed() >> 4);
+                    let (pairs, rest) = numbers.as_chunks_mut();
+                    for ([first, second], &x) in pairs.iter_mut().zip(steps) {
+                        take(first, f32::from(low(x)) * scale);
+                        take(second, f32::from(high(x)) * scale);
+                    }
+                    rest.iter_mut().zip(steps.last()).for_each(|(number, &x)| take(number, f32::from(low(x)) * scale));
                 }
-                rest.iter_mut().zip(steps.last()).for_each(|(number, &x)| take(number, f32::from(low(x)) * scale));
-            }
-            Self::Int8 => {
-                let (scale, steps) = scale(bytes);
-                numbers.iter_mut().zip(steps).for_each(|(number, &x)| take(number, f32::from(x.cast_signed()) * scale));
-            }
-        });
+                Self::Int8 => {
+                    let (scale, steps) = scale(bytes);
+                    numbers
+                        .iter_mut()
+                        .zip(steps)
+                        .for_each(|(number, &x)| take(number, f32::from(x.cast_signed()) * scale));
+                }
+            },
+        );
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::service::{Answer, Invitation, Question};
 use nettorrent_net::ticket::Ticket;
-use nettorrent_net::{block_on, fingerprint};
+use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::State;
 
 use crate::events::EventLog;
@@ -40,20 +40,22 @@ pub(crate) struct JoinArguments {
 pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let ticket = &arguments.ticket;
     let identity = Identity::newcomer(&ticket.secret)?;
-    block_on(1, async {
+    let asked = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
         let addresses = find_addresses(ticket, arguments.network.discover).await?;
         let terms = arguments.network.terms(identity.clone(), Purpose::Newcomer { job: None });
-        let (answer, seen) = ask_any(&terms, &addresses, &Question::Join).await?;
-        let Answer::Join(Invitation { package, seat, members }) = answer else {
-            anyhow::bail!("the peer that was asked did not understand; is it of another version?");
-        };
-        if !arguments.network.json {
-            let there = if members.len() == 1 { "1 peer is".into() } else { format!("{} peers are", members.len()) };
-            println!("{there} there; opening the data");
-        }
-        let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
-        let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
-        let events = EventLog::append(&run.events(), arguments.network.json)?;
+        ask_any(&terms, &addresses, &Question::Join).await
+    })?;
+    let (Answer::Join(Invitation { package, seat, members }), seen) = asked? else {
+        anyhow::bail!("the peer that was asked did not understand; is it of another version?");
+    };
+    if !arguments.network.json {
+        let there = if members.len() == 1 { "1 peer is".into() } else { format!("{} peers are", members.len()) };
+        println!("{there} there; opening the data");
+    }
+    let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
+    let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
+    let events = EventLog::append(&run.events(), arguments.network.json)?;
+    block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
         let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material).await?;
         let job = fingerprint::of_job(&material.package);
         endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });

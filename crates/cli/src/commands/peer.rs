@@ -11,7 +11,7 @@ use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::node::Command;
 use nettorrent_net::ticket::Ticket;
-use nettorrent_net::{block_on, fingerprint};
+use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::State;
 use tokio::sync::{mpsc, oneshot};
 
@@ -42,18 +42,20 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
         drop(begin);
         let _ = commands.blocking_send(Command::Leave);
     })?;
-    block_on(orders.n_peers, take_part(&orders, heard, members))?
+    let run = RunFolder::open(&orders.run)?;
+    let material = Material::open(run.job(&[])?, Some(run.model_spec()?))?;
+    let load = Load { n_processes: orders.n_peers, n_bytes: material.n_bytes() };
+    block_on(load, take_part(&orders, run, &material, (heard, members)))?
 }
 
 async fn take_part(
     orders: &Orders,
-    commands: mpsc::Receiver<Command>,
-    members: oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>,
+    run: RunFolder,
+    material: &Material,
+    (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>),
 ) -> anyhow::Result<ExitCode> {
-    let run = RunFolder::open(&orders.run)?;
-    let material = Material::open(run.job(&[])?, Some(run.model_spec()?))?;
     let state = match &orders.checkpoint {
-        Some(checkpoint) => keeper::load(&run, Path::new(checkpoint), &material)?,
+        Some(checkpoint) => keeper::load(&run, Path::new(checkpoint), material)?,
         None => State::fresh(&material.setup),
     };
     material.setup.curriculum.check(orders.n_peers)?;
@@ -78,9 +80,9 @@ async fn take_part(
     // Without members the orders have ended before the beginning.
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
     let part = Part {
-        material: &material,
+        material,
         state,
-        keeper: Keeper::start(run, &material)?,
+        keeper: Keeper::start(run, material)?,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,
         address,

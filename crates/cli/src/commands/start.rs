@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
-use nettorrent_net::block_on;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::State;
 
 use crate::events::EventLog;
@@ -51,7 +51,7 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let secret = Secret::random();
     let identity = Identity::new(&secret, 0)?;
     let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new() };
-    block_on(1, async {
+    block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
         let (endpoint, arrivals) = arguments.network.bind(identity, &material).await?;
         let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
         let address = ticket.addresses.first().copied().unwrap_or(endpoint.local_address());

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use indicatif::HumanCount;
 use nettorrent_net::ask::{ask, ask_any, find_addresses};
-use nettorrent_net::block_on;
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::service::{Answer, PeerStatus, Question};
 use nettorrent_net::ticket::Ticket;
+use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::{PeerId, Phase};
 
 /// Arguments of `status`.
@@ -35,7 +35,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let identity = Identity::newcomer(&arguments.ticket.secret)?;
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
     let terms = Terms { encryption, ..Terms::new(identity, Purpose::Visitor) };
-    let peers = block_on(1, async {
+    let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
         let addresses = find_addresses(&arguments.ticket, arguments.discover).await?;
         let (answer, _) = ask_any(&terms, &addresses, &Question::Status).await?;
         let Answer::Status(first) = answer else { anyhow::bail!("the peer that was asked did not understand") };

@@ -46,7 +46,12 @@ impl Material {
 
     /// What others may cost a peer of this job.
     pub(crate) fn limits(&self) -> Limits {
-        Limits::for_vectors(4 * self.learning.n_values())
+        Limits::for_vectors(self.n_bytes())
+    }
+
+    /// How long the vectors are that peers exchange.
+    pub(crate) fn n_bytes(&self) -> usize {
+        4 * self.learning.n_values()
     }
 
     /// What came from another machine, with the data that this one has.

@@ -82,17 +82,20 @@ pub fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32
     let shift = shift.repeat(repeat);
     let rows = terms.map(|(rows, _)| rows);
     assert!(rows.iter().all(|rows| rows.len() == out.len()));
-    vectorised(|| {
-        for (i, out) in out.chunks_mut(shift.len()).enumerate() {
-            let at = i * shift.len();
-            let rows: [&[f32]; N] = std::array::from_fn(|term| &rows[term][at..at + out.len()]);
-            let factors: [&[f32]; N] = std::array::from_fn(|term| &factors[term][..out.len()]);
-            let shift = &shift[..out.len()];
-            for (j, out) in out.iter_mut().enumerate() {
-                *out = (0..N).fold(shift[j], |sum, term| sum + factors[term][j] * rows[term][j]);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (i, out) in out.chunks_mut(shift.len()).enumerate() {
+                let at = i * shift.len();
+                let rows: [&[f32]; N] = std::array::from_fn(|term| &rows[term][at..at + out.len()]);
+                let factors: [&[f32]; N] = std::array::from_fn(|term| &factors[term][..out.len()]);
+                let shift = &shift[..out.len()];
+                for (j, out) in out.iter_mut().enumerate() {
+                    *out = (0..N).fold(shift[j], |sum, term| sum + factors[term][j] * rows[term][j]);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 #[cfg(test)]

@@ -105,17 +105,20 @@ impl Conv {
             for (tap, filter) in filter.chunks_exact(self.n_packed_tap()).enumerate() {
                 let part = scratch.take(shape.output_len());
                 correlate(&shape, dy, Filter::Packed(filter), None, part);
-                vectorised(|| {
-                    for (output, part) in part.chunks_exact(channels).enumerate() {
-                        let (y, x) = (output / shape.out_width, output % shape.out_width);
-                        let row = (y * self.window.stride + tap / kernel).wrapping_sub(self.window.padding);
-                        let column = (x * self.window.stride + tap % kernel).wrapping_sub(self.window.padding);
-                        if row < self.window.height && column < self.window.width {
-                            let pixel = &mut dx[(row * self.window.width + column) * channels..][..channels];
-                            pixel.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (output, part) in part.chunks_exact(channels).enumerate() {
+                            let (y, x) = (output / shape.out_width, output % shape.out_width);
+                            let row = (y * self.window.stride + tap / kernel).wrapping_sub(self.window.padding);
+                            let column = (x * self.window.stride + tap % kernel).wrapping_sub(self.window.padding);
+                            if row < self.window.height && column < self.window.width {
+                                let pixel = &mut dx[(row * self.window.width + column) * channels..][..channels];
+                                pixel.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
+                            }
                         }
-                    }
-                });
+                    },
+                );
             }
         }
     }

@@ -68,42 +68,54 @@ impl Layer for Depthwise {
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         let (weights, bias) = context.params.split_at(self.n_weights());
         let c = self.window.channels;
-        vectorised(|| {
-            for (x, y) in x.chunks_exact(self.window.image_len()).zip(y.chunks_exact_mut(self.output_len())) {
-                match self.bias {
-                    true => y.chunks_exact_mut(c).for_each(|pixel| pixel.copy_from_slice(bias)),
-                    false => y.fill(0.0),
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, y) in x.chunks_exact(self.window.image_len()).zip(y.chunks_exact_mut(self.output_len())) {
+                    match self.bias {
+                        true => y.chunks_exact_mut(c).for_each(|pixel| pixel.copy_from_slice(bias)),
+                        false => y.fill(0.0),
+                    }
+                    self.for_each_meeting(|pixel, output, weight| {
+                        add_products(&mut y[output * c..][..c], &x[pixel * c..][..c], &weights[weight * c..][..c]);
+                    });
                 }
-                self.for_each_meeting(|pixel, output, weight| {
-                    add_products(&mut y[output * c..][..c], &x[pixel * c..][..c], &weights[weight * c..][..c]);
-                });
-            }
-        });
+            },
+        );
     }
 
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
         let c = self.window.channels;
         let weights = context.params;
         dx.fill(0.0);
-        vectorised(|| {
-            for (dx, dy) in dx.chunks_exact_mut(self.window.image_len()).zip(back.dy.chunks_exact(self.output_len())) {
-                self.for_each_meeting(|pixel, output, weight| {
-                    add_products(&mut dx[pixel * c..][..c], &dy[output * c..][..c], &weights[weight * c..][..c]);
-                });
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (dx, dy) in
+                    dx.chunks_exact_mut(self.window.image_len()).zip(back.dy.chunks_exact(self.output_len()))
+                {
+                    self.for_each_meeting(|pixel, output, weight| {
+                        add_products(&mut dx[pixel * c..][..c], &dy[output * c..][..c], &weights[weight * c..][..c]);
+                    });
+                }
+            },
+        );
     }
 
     fn weight_gradient(&self, _: &Context<'_>, back: Backward<'_>, dw: &mut [f32], _: &mut Scratch) {
         let (weights, bias) = dw.split_at_mut(self.n_weights());
         let c = self.window.channels;
-        vectorised(|| {
-            for (x, dy) in back.x.chunks_exact(self.window.image_len()).zip(back.dy.chunks_exact(self.output_len())) {
-                self.for_each_meeting(|pixel, output, weight| {
-                    add_products(&mut weights[weight * c..][..c], &x[pixel * c..][..c], &dy[output * c..][..c]);
-                });
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, dy) in back.x.chunks_exact(self.window.image_len()).zip(back.dy.chunks_exact(self.output_len()))
+                {
+                    self.for_each_meeting(|pixel, output, weight| {
+                        add_products(&mut weights[weight * c..][..c], &x[pixel * c..][..c], &dy[output * c..][..c]);
+                    });
+                }
+            },
+        );
         if self.bias {
             add_rows(back.dy, Before::Kept, bias);
         }

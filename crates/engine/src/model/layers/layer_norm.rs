@@ -35,46 +35,55 @@ impl Layer for LayerNorm {
 
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         let (weight, bias) = context.params.split_at(self.features);
-        vectorised(|| {
-            for (x, y) in x.chunks_exact(self.features).zip(y.chunks_exact_mut(self.features)) {
-                let (mean, inverse) = moments(x);
-                for (i, y) in y.iter_mut().enumerate() {
-                    *y = (x[i] - mean) * inverse * weight[i] + bias[i];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, y) in x.chunks_exact(self.features).zip(y.chunks_exact_mut(self.features)) {
+                    let (mean, inverse) = moments(x);
+                    for (i, y) in y.iter_mut().enumerate() {
+                        *y = (x[i] - mean) * inverse * weight[i] + bias[i];
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
         let n = self.features as f32;
         let weight = &context.params[..self.features];
-        vectorised(|| {
-            let rows = back.x.chunks_exact(self.features).zip(back.dy.chunks_exact(self.features));
-            for ((x, dy), dx) in rows.zip(dx.chunks_exact_mut(self.features)) {
-                let (mean, inverse) = moments(x);
-                let (mut sum, mut projection) = (0.0, 0.0);
-                for i in 0..x.len() {
-                    sum += dy[i] * weight[i];
-                    projection += dy[i] * weight[i] * (x[i] - mean) * inverse;
+        vectorised(
+            #[inline(always)]
+            || {
+                let rows = back.x.chunks_exact(self.features).zip(back.dy.chunks_exact(self.features));
+                for ((x, dy), dx) in rows.zip(dx.chunks_exact_mut(self.features)) {
+                    let (mean, inverse) = moments(x);
+                    let (mut sum, mut projection) = (0.0, 0.0);
+                    for i in 0..x.len() {
+                        sum += dy[i] * weight[i];
+                        projection += dy[i] * weight[i] * (x[i] - mean) * inverse;
+                    }
+                    for (i, dx) in dx.iter_mut().enumerate() {
+                        let normal = (x[i] - mean) * inverse;
+                        *dx = inverse * (dy[i] * weight[i] - sum / n - normal * projection / n);
+                    }
                 }
-                for (i, dx) in dx.iter_mut().enumerate() {
-                    let normal = (x[i] - mean) * inverse;
-                    *dx = inverse * (dy[i] * weight[i] - sum / n - normal * projection / n);
-                }
-            }
-        });
+            },
+        );
     }
 
     fn weight_gradient(&self, _: &Context<'_>, back: Backward<'_>, dw: &mut [f32], _: &mut Scratch) {
         let (weight, bias) = dw.split_at_mut(self.features);
-        vectorised(|| {
-            for (x, dy) in back.x.chunks_exact(self.features).zip(back.dy.chunks_exact(self.features)) {
-                let (mean, inverse) = moments(x);
-                for i in 0..x.len() {
-                    weight[i] += dy[i] * (x[i] - mean) * inverse;
-                    bias[i] += dy[i];
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, dy) in back.x.chunks_exact(self.features).zip(back.dy.chunks_exact(self.features)) {
+                    let (mean, inverse) = moments(x);
+                    for i in 0..x.len() {
+                        weight[i] += dy[i] * (x[i] - mean) * inverse;
+                        bias[i] += dy[i];
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }

@@ -104,21 +104,27 @@ impl Layer for Pool {
 
     fn forward(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         let images = x.chunks_exact(self.window.image_len()).zip(y.chunks_exact_mut(self.output_len()));
-        vectorised(|| images.for_each(|(x, y)| self.forward_one(x, y)));
+        vectorised(
+            #[inline(always)]
+            || images.for_each(|(x, y)| self.forward_one(x, y)),
+        );
     }
 
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], scratch: &mut Scratch) {
         let (image_len, output_len) = (self.window.image_len(), self.output_len());
         let left = scratch.take(self.window.channels);
-        vectorised(|| {
-            for sample in 0..context.n {
-                // An average keeps neither input nor output, so those slices are empty.
-                let x = back.x.get(sample * image_len..(sample + 1) * image_len).unwrap_or_default();
-                let y = back.y.get(sample * output_len..(sample + 1) * output_len).unwrap_or_default();
-                let dy = &back.dy[sample * output_len..][..output_len];
-                self.backward_one(x, y, dy, &mut dx[sample * image_len..][..image_len], left);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for sample in 0..context.n {
+                    // An average keeps neither input nor output, so those slices are empty.
+                    let x = back.x.get(sample * image_len..(sample + 1) * image_len).unwrap_or_default();
+                    let y = back.y.get(sample * output_len..(sample + 1) * output_len).unwrap_or_default();
+                    let dy = &back.dy[sample * output_len..][..output_len];
+                    self.backward_one(x, y, dy, &mut dx[sample * image_len..][..image_len], left);
+                }
+            },
+        );
     }
 }
 
@@ -137,25 +143,32 @@ impl Layer for GlobalPool {
 
     fn forward(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
         let factor = 1.0 / self.n_pixels as f32;
-        vectorised(|| {
-            for (x, y) in x.chunks_exact(self.n_pixels * self.channels).zip(y.chunks_exact_mut(self.channels)) {
-                y.fill(0.0);
-                for pixel in x.chunks_exact(self.channels) {
-                    y.iter_mut().zip(pixel).for_each(|(y, x)| *y += x * factor);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, y) in x.chunks_exact(self.n_pixels * self.channels).zip(y.chunks_exact_mut(self.channels)) {
+                    y.fill(0.0);
+                    for pixel in x.chunks_exact(self.channels) {
+                        y.iter_mut().zip(pixel).for_each(|(y, x)| *y += x * factor);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 
     fn input_gradient(&self, _: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
         let factor = 1.0 / self.n_pixels as f32;
-        vectorised(|| {
-            for (dx, dy) in dx.chunks_exact_mut(self.n_pixels * self.channels).zip(back.dy.chunks_exact(self.channels))
-            {
-                for pixel in dx.chunks_exact_mut(self.channels) {
-                    pixel.iter_mut().zip(dy).for_each(|(dx, dy)| *dx = dy * factor);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (dx, dy) in
+                    dx.chunks_exact_mut(self.n_pixels * self.channels).zip(back.dy.chunks_exact(self.channels))
+                {
+                    for pixel in dx.chunks_exact_mut(self.channels) {
+                        pixel.iter_mut().zip(dy).for_each(|(dx, dy)| *dx = dy * factor);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }

@@ -50,15 +50,18 @@ impl Recurrent {
             } else {
                 now.fill(0.0);
             }
-            vectorised(|| {
-                for (sample, now) in now.chunks_exact_mut(states).enumerate() {
-                    let at = (sample * self.n_steps + step) * states;
-                    let (y, dy) = (&back.y[at..at + states], &back.dy[at..at + states]);
-                    for (i, now) in now.iter_mut().enumerate() {
-                        *now = (*now + dy[i]) * (1.0 - y[i] * y[i]);
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (sample, now) in now.chunks_exact_mut(states).enumerate() {
+                        let at = (sample * self.n_steps + step) * states;
+                        let (y, dy) = (&back.y[at..at + states], &back.dy[at..at + states]);
+                        for (i, now) in now.iter_mut().enumerate() {
+                            *now = (*now + dy[i]) * (1.0 - y[i] * y[i]);
+                        }
                     }
-                }
-            });
+                },
+            );
         }
     }
 }
