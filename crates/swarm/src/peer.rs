@@ -118,6 +118,8 @@ pub struct Status {
 pub struct Peer {
     core: Core,
     strategy: Box<dyn Strategy>,
+    /// The strategy that takes over when the epochs of dense exchange are done.
+    next_strategy: Option<Box<dyn Strategy>>,
     accord: Accord,
     turn: Option<TurnState>,
     tests: Tests,
@@ -138,7 +140,10 @@ impl Peer {
     /// A peer with the job's strategy, that waits for its first view.
     pub fn new(id: PeerId, setup: Arc<Setup>, state: State) -> Self {
         let strategy = setup.strategy();
-        Self::with_strategy(id, setup, strategy, state)
+        let Some(dense) = setup.dense_strategy().filter(|_| state.place.ledger.epoch < setup.swarm.dense_epochs) else {
+            return Self::with_strategy(id, setup, strategy, state);
+        };
+        Self { next_strategy: Some(strategy), ..Self::with_strategy(id, setup, dense, state) }
     }
 
     /// A peer with a strategy that need not be in the list.
@@ -154,6 +159,7 @@ impl Peer {
         Self {
             core: Core::new(id, setup, turn, state),
             strategy,
+            next_strategy: None,
             accord: Accord::Waiting,
             turn: None,
             tests,
@@ -234,6 +240,17 @@ impl Peer {
             memory => memory.to_vec(),
         };
         (0..self.strategy.n_memories()).map(memory).collect()
+    }
+
+    /// From this epoch on, another strategy may be the one.
+    fn choose_strategy(&mut self, epoch: u64) {
+        if epoch < self.core.setup.swarm.dense_epochs {
+            return;
+        }
+        if let Some(strategy) = self.next_strategy.take() {
+            self.core.turn = strategy.turn();
+            self.strategy = strategy;
+        }
     }
 
     fn enter(&mut self, phase: Phase) {

@@ -7,6 +7,7 @@ use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::schedule::ScheduleSpec;
 use nettorrent_engine::task::Task;
+use toml::Table;
 
 use crate::strategy::{OptionError, Spec, Strategy, find};
 
@@ -59,6 +60,12 @@ impl Setup {
             swarm: job.swarm.clone(),
             strategy,
         })
+    }
+
+    /// The strategy of the epochs before the job's own takes over, if there are any: the usual one, as it is if nothing is said.
+    pub fn dense_strategy(&self) -> Option<Box<dyn Strategy>> {
+        let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");
+        (self.swarm.dense_epochs > 0).then(|| (usual.build)(&Table::new()).expect("it needs no options"))
     }
 
     /// A strategy for one peer.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::HumanBytes;
 use nettorrent_swarm::strategies::STRATEGIES;
-use nettorrent_swarm::strategy::{CostQuestion, Spec, find};
+use nettorrent_swarm::strategy::{CostQuestion, Payload, Spec, find};
 use serde_json::json;
 
 /// Arguments of `strategies`.
@@ -52,8 +52,10 @@ fn describe(spec: &Spec, arguments: &StrategiesArguments) {
     let (n_peers, n_params) = (arguments.peers, arguments.params);
     println!("\nCost (N peers, M bytes of parameters): {}", spec.cost);
     let cost = cost(spec, arguments);
+    let most =
+        if (spec.build)(&(spec.defaults)()).is_ok_and(|strategy| strategy.may_cost_less()) { "at most " } else { "" };
     println!(
-        "  {n_peers} peers, {} parameters: a round moves {}, the busiest peer sends {} and receives {}, in {} steps;",
+        "  {n_peers} peers, {} parameters: a round moves {most}{}, the busiest peer sends {} and receives {}, in {} steps;",
         indicatif::HumanCount(n_params as u64),
         HumanBytes(cost.total),
         HumanBytes(cost.most_sent),
@@ -94,8 +96,11 @@ fn as_json(spec: &Spec, arguments: &StrategiesArguments) -> serde_json::Value {
         .map(|option| json!({ "name": option.name, "about": option.about, "default": defaults.get(option.name) }))
         .collect();
     let cost = cost(spec, arguments);
+    let strategy = (spec.build)(&defaults).expect("defaults are right");
+    let trains_freely = strategy.turn().payload == Payload::Updates;
     json!({
-        "name": spec.name, "about": spec.about, "paper": spec.paper, "options": options,
-        "cost": { "formula": spec.cost, "n_peers": arguments.peers, "n_params": arguments.params, "round": cost },
+        "name": spec.name, "trains_freely": trains_freely, "about": spec.about, "paper": spec.paper, "options": options,
+        "cost": { "formula": spec.cost, "n_peers": arguments.peers, "n_params": arguments.params, "round": cost,
+                  "is_bound": strategy.may_cost_less() },
     })
 }

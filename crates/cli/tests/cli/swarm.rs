@@ -58,6 +58,10 @@ fn the_simulator_and_sockets_give_the_same_bits() {
     let list: Value = serde_json::from_str(&place.succeed(&["strategies", "--json"]).stdout).expect("JSON");
     for strategy in list.as_array().expect("a list") {
         let name = strategy["name"].as_str().expect("a name");
+        if strategy["trains_freely"] == true {
+            // Who does not wait hears of others when it does.
+            continue;
+        }
         let settings = ["--peers", "3", "--epochs", "2", "--threads", "1", "--strategy", name];
         // Losses are printed with all their digits, and the least difference in a parameter changes them.
         let losses = |events: &[Value]| -> Vec<(String, String)> {

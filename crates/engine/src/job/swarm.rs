@@ -31,6 +31,8 @@ pub struct SwarmSpec {
     pub scale: Scale,
     /// For `linear`: over how many epochs it grows. Default: 1.
     pub scale_warmup: f64,
+    /// For how many epochs gradients are averaged in every step, before the strategy takes over. Default: 0.
+    pub dense_epochs: u64,
     /// The strategy's own settings; what there is, the strategy knows.
     // Last, because in TOML a table ends the fields of the one above it.
     #[serde(skip_serializing_if = "Table::is_empty")]
@@ -47,6 +49,7 @@ impl Default for SwarmSpec {
             deadline: 5.0,
             scale: Scale::default(),
             scale_warmup: 1.0,
+            dense_epochs: 0,
             options: Table::new(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::job::Job;
+use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::rng::Rng;
 use nettorrent_sim::{
     Fate, Fault, Join, Observer, Outcome, Partition, Scenario, Simulation, Stragglers, Toy, ToySize, What, When,
@@ -230,6 +230,20 @@ fn chaos(seed: u64, rng: &mut Rng) -> (usize, Scenario) {
     let stragglers = Stragglers { share: 0.3, factor: [1.0, 3.0, 30.0][rng.below(3)] };
     let deadline = millis([7, 20, 60][rng.below(3)]);
     (n_peers, Scenario { seed, faults, joins, partitions, jitter, loss, stragglers, deadline, ..scenario() })
+}
+
+#[test]
+fn epochs_of_dense_exchange_end_for_all_at_once_whoever_is_lost() {
+    for case in case::defaults() {
+        for seed in 0..20 {
+            let mut rng = Rng::stream(seed, "dense", 0);
+            let (n_peers, scenario) = chaos(seed, &mut rng);
+            let swarm = SwarmSpec { dense_epochs: 1 + seed % 2, ..SwarmSpec::default() };
+            let job = Job { epochs: EPOCHS, batch: 8, swarm, ..case::job() };
+            println!("seed {seed}");
+            survive_with(&case, case.setup_for(Toy::new(7), job), n_peers, &scenario);
+        }
+    }
 }
 
 #[test]

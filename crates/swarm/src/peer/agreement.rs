@@ -144,7 +144,7 @@ impl Peer {
         let goes_on = claims[&donor];
         let behind = claims.iter().filter(|(_, claim)| !claim.is_equal(&goes_on)).map(|(&rank, _)| rank as u32);
         let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
-        let clocks = if self.trains_freely() { claims.values().map(clock).collect() } else { Vec::new() };
+        let clocks = claims.values().map(clock).collect();
         let verdict = Verdict { donor: donor as u32, behind: behind.collect(), clocks };
         let body = encoded(&verdict);
         for rank in 1..self.core.view.len() {
@@ -158,7 +158,7 @@ impl Peer {
         if donor >= n_peers || verdict.behind.iter().any(|&rank| rank as usize >= n_peers) {
             return Err(Malformed::new("it names a member that the view does not have"));
         }
-        if verdict.clocks.len() != if self.trains_freely() { n_peers } else { 0 } {
+        if verdict.clocks.len() != n_peers {
             return Err(Malformed::new("it does not say of every member how far it is"));
         }
         if verdict.behind.contains(&(self.core.rank as u32)) {

@@ -93,6 +93,7 @@ impl Peer {
         let next = core.next_ledger();
         let train = std::mem::take(&mut core.epoch_score);
         self.begin_test(next.epoch, train, out);
+        self.choose_strategy(next.epoch);
         self.core.open(next);
         self.proceed(out);
     }

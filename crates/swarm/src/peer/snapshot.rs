@@ -69,25 +69,29 @@ impl Peer {
         }
         incoming.n_pieces += 1;
         let core = &self.core;
-        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
-        let n_whole = n_values * (1 + self.strategy.n_memories());
-        let expected = n_whole + core.optimizer.state().1.count() * n_params;
-        if incoming.title.is_none() {
+        let Some(title) = &incoming.title else {
             let title: Title = decoded(&frame.body)?;
             core.check(&title.place.ledger)?;
             incoming.title = Some(title);
+            return Ok(());
+        };
+        // Its memories are those of the strategy of its epoch.
+        let is_dense = title.place.ledger.epoch < core.setup.swarm.dense_epochs;
+        let strategy = self.next_strategy.as_ref().filter(|_| !is_dense).unwrap_or(&self.strategy);
+        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
+        let n_whole = n_values * (1 + strategy.n_memories());
+        let expected = n_whole + core.optimizer.state().1.count() * n_params;
+        // Pieces end where vectors end.
+        let done = incoming.numbers.len();
+        let vector_end = if done < n_whole {
+            (done / n_values + 1) * n_values
         } else {
-            // Pieces end where vectors end.
-            let done = incoming.numbers.len();
-            let vector_end = if done < n_whole {
-                (done / n_values + 1) * n_values
-            } else {
-                n_whole + ((done - n_whole) / n_params + 1) * n_params
-            };
-            let len = PIECE_LEN.min(vector_end.min(expected) - done);
-            incoming.numbers.resize(done + len, 0.0);
-            Codec::F32.decode(&frame.body, &mut incoming.numbers[done..])?;
-        }
+            n_whole + ((done - n_whole) / n_params + 1) * n_params
+        };
+        let len = PIECE_LEN.min(vector_end.min(expected) - done);
+        Codec::F32.check_finite(&frame.body, len)?;
+        incoming.numbers.resize(done + len, 0.0);
+        Codec::F32.decode(&frame.body, &mut incoming.numbers[done..])?;
         if incoming.numbers.len() < expected {
             return Ok(());
         }
@@ -101,6 +105,7 @@ impl Peer {
         else {
             return Ok(());
         };
+        self.choose_strategy(title.place.ledger.epoch);
         let core = &mut self.core;
         let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
         let memories = numbers.split_off(n_values * (1 + self.strategy.n_memories()));
