@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 mod chain;
 mod exchange;
+pub(crate) mod keeper;
 mod ring;
 pub(crate) mod segments;
 mod shards;

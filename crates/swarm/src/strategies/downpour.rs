@@ -17,12 +17,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use nettorrent_engine::kernel::vectorised;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::segments::{Label, chunk, encoded_len, n_segments, segment, segments};
+use crate::collective::keeper::{Answer, Kept, push_bodies, push_len};
+use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
     Cost, CostQuestion, Ctx, MOST_STALENESS, Malformed, Message, OptionDoc, OptionError, Past, Payload, Reunion, Scale,
     Spec, Strategy, Trained, Turn, TurnLength, add, default_options, read_options,
@@ -134,26 +134,6 @@ struct Push {
     change: Arc<Vec<f32>>,
 }
 
-/// An answer that is on its way.
-struct Answer {
-    n_safe: u32,
-    heard: Vec<u32>,
-    numbers: Vec<f32>,
-}
-
-/// A shard that this peer keeps.
-struct Kept {
-    values: Vec<f32>,
-    sums: Vec<f32>,
-    /// By rank, how many batches of each are in it.
-    applied: Vec<u32>,
-    /// By rank, what was in the last answer, and in the last one that is known to have arrived.
-    answered: Vec<Vec<u32>>,
-    arrived: Vec<Vec<u32>>,
-    /// Pushes that are on their way, by rank.
-    incoming: BTreeMap<usize, Vec<Bytes>>,
-}
-
 /// Whose batches of a segment are in a copy, by shard and rank.
 #[derive(Clone, Serialize, Deserialize)]
 struct Heard {
@@ -166,26 +146,6 @@ const FETCH: usize = 1;
 const HEAD: usize = 2;
 const VALUES: usize = 3;
 const MOST_SHARDS: usize = 1 << 12;
-const CLOCK_LEN: usize = 4;
-
-impl Kept {
-    /// Takes a whole push.
-    fn apply(&mut self, rank: usize, until: u32, change: &[f32], adagrad: f32) {
-        self.applied[rank] = until;
-        let Self { values, sums, .. } = self;
-        vectorised(|| {
-            if adagrad == 0.0 {
-                values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
-                return;
-            }
-            for ((value, sum), change) in values.iter_mut().zip(sums).zip(change) {
-                *sum += change * change;
-                // Where nothing was ever pushed, nothing changes.
-                *value += if *sum > 0.0 { adagrad * change / sum.sqrt() } else { 0.0 };
-            }
-        });
-    }
-}
 
 impl Downpour {
     fn new(options: Options) -> Self {
@@ -242,16 +202,7 @@ impl Downpour {
         self.shards = (0..n_shards).map(shard).collect();
         let kept = self.shards.iter().enumerate().filter(|(_, shard)| shard.keeper == ctx.rank()).map(|(k, shard)| {
             let sums = self.sums.get(shard.place.clone()).unwrap_or_default().to_vec();
-            let none = vec![vec![0; n_peers]; n_peers];
-            let kept = Kept {
-                values: self.copy[shard.place.clone()].to_vec(),
-                sums,
-                applied: vec![0; n_peers],
-                answered: none.clone(),
-                arrived: none,
-                incoming: BTreeMap::new(),
-            };
-            (k, kept)
+            (k, Kept::new(self.copy[shard.place.clone()].to_vec(), sums, n_peers))
         });
         self.kept = kept.collect();
     }
@@ -267,11 +218,8 @@ impl Downpour {
                 self.tell_all_if_complete(ctx, k);
                 continue;
             }
-            for (number, piece) in pieces(place).enumerate() {
-                let mut body = BytesMut::with_capacity(CLOCK_LEN + 4 * piece.len());
-                body.put_u32_le(until);
-                body.put_slice(&Codec::F32.encode(&change[piece]));
-                ctx.send(keeper, part(k, PUSH, number), body.freeze());
+            for (number, body) in push_bodies(until, &change[place]).enumerate() {
+                ctx.send(keeper, part(k, PUSH, number), body);
             }
         }
         self.pushed.push_back(Push { until, change });
@@ -286,10 +234,7 @@ impl Downpour {
 
     fn fetch_shard(&mut self, ctx: &mut Ctx<'_>, k: usize, clock: u32) {
         if let Some(kept) = self.kept.get_mut(&k) {
-            let rank = ctx.rank();
-            kept.arrived[rank] = kept.applied.clone();
-            let answer =
-                Answer { n_safe: n_safe(kept, rank), heard: kept.applied.clone(), numbers: kept.values.clone() };
+            let answer = kept.copy_here(ctx.rank());
             self.take(k, answer);
         } else if !std::mem::replace(&mut self.shards[k].is_fetching, true) {
             self.shards[k].fetched_at = clock;
@@ -358,21 +303,15 @@ impl Downpour {
 
     /// Sends a shard to a peer that asked for it.
     fn answer(&mut self, ctx: &mut Ctx<'_>, to: usize, k: usize) {
-        let kept = self.kept.get_mut(&k).expect("only its keeper answers");
-        // Who asks again has got the last answer.
-        kept.arrived[to] = std::mem::replace(&mut kept.answered[to], kept.applied.clone());
+        self.kept.get_mut(&k).expect("only its keeper answers").was_asked_by(to);
         self.tell(ctx, to, k, false);
     }
 
     fn tell(&mut self, ctx: &mut Ctx<'_>, to: usize, k: usize, with_sums: bool) {
         let kept = &self.kept[&k];
-        let mut head = BytesMut::with_capacity(4 * (1 + kept.applied.len()));
-        head.put_u32_le(n_safe(kept, to));
-        kept.applied.iter().for_each(|&applied| head.put_u32_le(applied));
-        ctx.send(to, part(k, HEAD, 0), head.freeze());
-        let vectors = [kept.values.clone(), if with_sums { kept.sums.clone() } else { Vec::new() }].concat();
-        for (number, piece) in segments(0..vectors.len()).enumerate() {
-            ctx.send(to, part(k, VALUES, number), Codec::F32.encode(&vectors[piece]));
+        ctx.send(to, part(k, HEAD, 0), kept.head_for(to));
+        for (number, body) in kept.bodies(with_sums).enumerate() {
+            ctx.send(to, part(k, VALUES, number), body);
         }
     }
 
@@ -384,9 +323,7 @@ impl Downpour {
         for to in (0..ctx.n_peers()).filter(|&to| to != ctx.rank()).collect::<Vec<_>>() {
             self.tell(ctx, to, k, self.uses_sums());
         }
-        let kept = &self.kept[&k];
-        let numbers = [kept.values.clone(), kept.sums.clone()].concat();
-        let answer = Answer { n_safe: 0, heard: kept.applied.clone(), numbers };
+        let answer = self.kept[&k].whole();
         self.take(k, answer);
     }
 
@@ -395,27 +332,9 @@ impl Downpour {
         let Some(kept) = self.kept.get_mut(&k) else {
             return Err(Malformed::new("it pushes to a peer that does not keep this shard"));
         };
-        let place = self.shards[k].place.clone();
-        let before = kept.incoming.entry(from).or_default();
-        let Some(piece) = pieces(place.clone()).nth(label.segment).filter(|_| label.segment == before.len()) else {
-            return Err(Malformed::new("there is no such segment of what it pushes"));
-        };
-        let until = clock_of(&body)?;
-        let is_due = (kept.applied[from] + 1..=ctx.n_batches(from)).contains(&until);
-        if !is_due || before.first().is_some_and(|first| clock_of(first) != Ok(until)) {
-            return Err(Malformed::new("it pushes batches that it cannot have trained"));
-        }
-        Codec::F32.check_finite(&body[CLOCK_LEN..], piece.len())?;
-        before.push(body);
-        if before.len() < pieces(place.clone()).count() {
+        let Some((until, change)) = kept.take_push(from, label.segment, body, ctx.n_batches(from))? else {
             return Ok(());
-        }
-        let bodies = kept.incoming.remove(&from).unwrap_or_default();
-        let mut change = vec![0.0; place.len()];
-        for (piece, body) in pieces(place.clone()).zip(&bodies) {
-            let here = piece.start - place.start..piece.end - place.start;
-            Codec::F32.decode(&body[CLOCK_LEN..], &mut change[here])?;
-        }
+        };
         kept.apply(from, until, &change, self.options.adagrad);
         self.tell_all_if_complete(ctx, k);
         Ok(())
@@ -423,18 +342,10 @@ impl Downpour {
 
     fn on_head(&mut self, ctx: &Ctx<'_>, from: usize, k: usize, body: &[u8]) -> Result<(), Malformed> {
         let shard = &mut self.shards[k];
-        let bad = || Malformed::new("it answers what it was not asked, or what cannot be");
-        if shard.keeper != from || shard.incoming.is_some() || body.len() != 4 * (1 + ctx.n_peers()) {
-            return Err(bad());
+        if shard.keeper != from || shard.incoming.is_some() {
+            return Err(Malformed::new("it sends a shard that it was not asked for"));
         }
-        let mut numbers = body.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes));
-        let n_safe = numbers.next().ok_or_else(bad)?;
-        let heard: Vec<u32> = numbers.collect();
-        let can_be = |(rank, &heard): (usize, &u32)| (shard.heard[rank]..=ctx.n_batches(rank)).contains(&heard);
-        if !heard.iter().enumerate().all(can_be) || n_safe > heard[ctx.rank()] {
-            return Err(bad());
-        }
-        shard.incoming = Some(Answer { n_safe, heard, numbers: Vec::new() });
+        shard.incoming = Some(Answer::begin(body, &shard.heard, &self.n_batches, ctx.rank())?);
         Ok(())
     }
 
@@ -445,12 +356,7 @@ impl Downpour {
             return Err(Malformed::new("it sends a shard that it was not asked for"));
         };
         let is_last = answer.heard.iter().zip(&self.n_batches).all(|(heard, n_batches)| heard >= n_batches);
-        let n_expected = shard.place.len() * if is_last && uses_sums { 2 } else { 1 };
-        let piece = segment(&(0..n_expected), label.segment).filter(|piece| piece.start == answer.numbers.len());
-        let Some(piece) = piece else { return Err(Malformed::new("there is no such segment of a shard")) };
-        Codec::F32.check_finite(body, piece.len())?;
-        answer.numbers.resize(piece.end, 0.0);
-        Codec::F32.decode(body, &mut answer.numbers[piece])
+        answer.add(label.segment, body, shard.place.len() * if is_last && uses_sums { 2 } else { 1 })
     }
 
     /// Takes over what has come if it is all there.
@@ -491,7 +397,7 @@ impl Strategy for Downpour {
         let (mut vector, mut kept) = (0, vec![0; n_peers]);
         for k in 0..n_shards {
             let place = chunk(k, n_shards, question.n_params);
-            let push = pieces(place.clone()).map(|piece| (CLOCK_LEN + 4 * piece.len()) as u64).sum::<u64>();
+            let push = push_len(place.len());
             let factor = if self.uses_sums() { 2 } else { 1 };
             let answer = 4 * (1 + n_peers as u64) + encoded_len(Codec::F32, 0..factor * place.len());
             vector += push;
@@ -660,20 +566,4 @@ impl Strategy for Downpour {
 
 fn part(shard: usize, step: usize, segment: usize) -> u64 {
     Label { bucket: shard, step, segment }.to_part()
-}
-
-/// A shard's pieces that fit into a message; at least one.
-fn pieces(place: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let empty = (n_segments(&place) == 0).then(|| place.clone());
-    empty.into_iter().chain(segments(place))
-}
-
-fn clock_of(body: &[u8]) -> Result<u32, Malformed> {
-    let head = body.first_chunk().ok_or_else(|| Malformed::new("its push cannot be read"))?;
-    Ok(u32::from_le_bytes(*head))
-}
-
-/// How many of a peer's batches are in everybody's copy of a shard.
-fn n_safe(kept: &Kept, rank: usize) -> u32 {
-    kept.arrived.iter().map(|arrived| arrived[rank]).min().unwrap_or(0)
 }
