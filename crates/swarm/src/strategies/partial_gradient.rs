@@ -105,24 +105,12 @@ impl Parts {
         self.n_parts = n_parts.min(self.options.most_partitions);
         self.n_told = 0;
     }
-
-    /// The numbers of a message, and where they belong.
-    fn read(&self, body: &[u8]) -> Result<(usize, Vec<f32>), Malformed> {
-        let bad = || Malformed::new("its part of the vector cannot be read");
-        let (head, body) = body.split_first_chunk::<HEAD_LEN>().ok_or_else(bad)?;
-        let [start, len] =
-            [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
-        if start > self.unsaid.len() || len > self.unsaid.len() - start {
-            return Err(Malformed::new("its part lies outside of the vector"));
-        }
-        self.options.codec.check_finite(body, len)?;
-        let mut numbers = vec![0.0; len];
-        self.options.codec.decode(body, &mut numbers)?;
-        Ok((start, numbers))
-    }
 }
 
 impl Stream for Parts {
+    /// Where its numbers begin, and the numbers.
+    type Part = (usize, Vec<f32>);
+
     fn prepare(&mut self, places: &[Range<usize>], n_peers: usize) {
         (self.places, self.n_peers) = (places.to_vec(), n_peers);
         self.unsaid.resize(places.iter().map(|place| place.end).max().unwrap_or(0), 0.0);
@@ -155,18 +143,26 @@ impl Stream for Parts {
         pieces.into_iter().map(say).collect()
     }
 
-    fn check(&mut self, _: usize, body: &[u8]) -> Result<(), Malformed> {
-        self.read(body).map(|_| ())
+    fn read(&mut self, _: usize, body: &[u8]) -> Result<Self::Part, Malformed> {
+        let bad = || Malformed::new("its part of the vector cannot be read");
+        let (head, body) = body.split_first_chunk::<HEAD_LEN>().ok_or_else(bad)?;
+        let [start, len] =
+            [0, 4].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize);
+        if start > self.unsaid.len() || len > self.unsaid.len() - start {
+            return Err(Malformed::new("its part lies outside of the vector"));
+        }
+        self.options.codec.check_finite(body, len)?;
+        let mut numbers = vec![0.0; len];
+        self.options.codec.decode(body, &mut numbers)?;
+        Ok((start, numbers))
     }
 
-    fn hear(&mut self, _: usize, body: &[u8], values: &mut [f32]) {
-        let (start, numbers) = self.read(body).expect("it was checked when it came");
-        add(&mut values[start..], &numbers);
+    fn hear(&mut self, (start, numbers): &Self::Part, values: &mut [f32]) {
+        add(&mut values[*start..], numbers);
     }
 
-    fn take_back(&mut self, _: usize, body: &[u8]) {
-        let (start, numbers) = self.read(body).expect("this peer said it");
-        add(&mut self.unsaid[start..], &numbers);
+    fn take_back(&mut self, (start, numbers): &Self::Part) {
+        add(&mut self.unsaid[*start..], numbers);
     }
 
     fn unsaid(&self) -> &[f32] {
@@ -177,10 +173,10 @@ impl Stream for Parts {
         self.unsaid.fill(0.0);
     }
 
-    fn cost(&self, question: &CostQuestion<'_>) -> u64 {
+    fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64> {
         let n_parts = self.options.partitions.max(1) as usize;
         let len = |segment: Range<usize>| (HEAD_LEN + self.options.codec.encoded_len(segment.len())) as u64;
-        pieces(question.round, n_parts, question.n_params).into_iter().map(len).sum()
+        pieces(question.round, n_parts, question.n_params).into_iter().map(len).collect()
     }
 
     fn may_cost_less(&self) -> bool {

@@ -101,6 +101,17 @@ struct Thresholds {
     deltas: Deltas,
 }
 
+/// What a message says, and of which piece.
+struct Part {
+    piece: Range<usize>,
+    what: What,
+}
+
+enum What {
+    Deltas(Deltas),
+    Shake(Vec<f32>),
+}
+
 /// The most numbers that one message is about: as plain numbers they fit into a frame.
 const PIECE_LEN: usize = 1 << 19;
 const DELTAS: u8 = 0;
@@ -160,32 +171,21 @@ impl Thresholds {
         residual.fill(0.0);
         self.parts.push(body.freeze());
     }
+}
 
-    /// Adds what a message says to numbers at its place.
-    fn add_to(&mut self, part: usize, body: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
-        let piece = self.pieces.get(part).ok_or_else(|| Malformed::new("there is no such piece of the vector"))?;
-        match body {
-            [DELTAS, body @ ..] => {
-                self.deltas.decode(body, piece.len())?;
-                if let Some(numbers) = numbers.get_mut(piece.clone()) {
-                    self.deltas.add_to(numbers);
-                }
-            }
-            [SHAKE, body @ ..] => {
-                Codec::F32.check(body, piece.len())?;
-                let all = body.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes));
-                if !all.clone().all(f32::is_finite) {
-                    return Err(Malformed::new("what it tells holds numbers that are none"));
-                }
-                numbers.get_mut(piece.clone()).into_iter().flatten().zip(all).for_each(|(number, x)| *number += x);
-            }
-            _ => return Err(Malformed::new("it is neither deltas nor a shake-up")),
+impl Part {
+    fn add_to(&self, numbers: &mut [f32]) {
+        let numbers = &mut numbers[self.piece.clone()];
+        match &self.what {
+            What::Deltas(deltas) => deltas.add_to(numbers),
+            What::Shake(rest) => add(numbers, rest),
         }
-        Ok(())
     }
 }
 
 impl Stream for Thresholds {
+    type Part = Part;
+
     fn prepare(&mut self, places: &[Range<usize>], _: usize) {
         let pieces = cut(places);
         self.n_pieces = pieces.iter().map(Vec::len).collect();
@@ -227,18 +227,32 @@ impl Stream for Thresholds {
         std::mem::take(&mut self.parts)
     }
 
-    fn check(&mut self, part: usize, body: &[u8]) -> Result<(), Malformed> {
-        self.add_to(part, body, &mut [])
+    fn read(&mut self, part: usize, body: &[u8]) -> Result<Self::Part, Malformed> {
+        let piece =
+            self.pieces.get(part).ok_or_else(|| Malformed::new("there is no such piece of the vector"))?.clone();
+        let what = match body {
+            [DELTAS, body @ ..] => {
+                let mut deltas = Deltas::new();
+                deltas.decode(body, piece.len())?;
+                What::Deltas(deltas)
+            }
+            [SHAKE, body @ ..] => {
+                Codec::F32.check_finite(body, piece.len())?;
+                let mut numbers = vec![0.0; piece.len()];
+                Codec::F32.decode(body, &mut numbers)?;
+                What::Shake(numbers)
+            }
+            _ => return Err(Malformed::new("it is neither deltas nor a shake-up")),
+        };
+        Ok(Part { piece, what })
     }
 
-    fn hear(&mut self, part: usize, body: &[u8], values: &mut [f32]) {
-        self.add_to(part, body, values).expect("it was checked when it came");
+    fn hear(&mut self, part: &Self::Part, values: &mut [f32]) {
+        part.add_to(values);
     }
 
-    fn take_back(&mut self, part: usize, body: &[u8]) {
-        let mut residual = std::mem::take(&mut self.residual);
-        self.add_to(part, body, &mut residual).expect("this peer said it");
-        self.residual = residual;
+    fn take_back(&mut self, part: &Self::Part) {
+        part.add_to(&mut self.residual);
     }
 
     fn forget(&mut self) {
@@ -246,12 +260,12 @@ impl Stream for Thresholds {
         self.parts.clear();
     }
 
-    fn cost(&self, question: &CostQuestion<'_>) -> u64 {
+    fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64> {
         let shakes = self.options.shake_every > 0;
         let longest =
             |piece: &Range<usize>| 1 + longest_message(piece.len()).max(if shakes { 4 * piece.len() } else { 0 });
         let pieces = cut(&trained_places(question.buckets, question.n_params)).concat();
-        pieces.iter().map(|piece| longest(piece) as u64).sum()
+        pieces.iter().map(|piece| longest(piece) as u64).collect()
     }
 
     fn may_cost_less(&self) -> bool {
@@ -305,8 +319,8 @@ mod tests {
                     here.put(part, &update[place.clone()], &mut values[place.clone()]);
                 }
                 for (part, body) in here.say(&STEP, &mut values).iter().enumerate() {
-                    there.check(part, body).unwrap();
-                    there.hear(part, body, &mut others);
+                    let part = there.read(part, body).unwrap();
+                    there.hear(&part, &mut others);
                 }
                 assert_eq!(values, others, "all apply the same");
                 for ((sum, applied), kept) in sum.iter().zip(&values).zip(&here.residual) {
@@ -331,7 +345,10 @@ mod tests {
             stream.put(0, &update, &mut values);
             said.extend(stream.say(&STEP, &mut values));
         }
-        said.iter().for_each(|body| stream.take_back(0, body));
+        for body in said {
+            let part = stream.read(0, &body).unwrap();
+            stream.take_back(&part);
+        }
         assert_eq!(stream.residual, sum);
     }
 }

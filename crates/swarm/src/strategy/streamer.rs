@@ -7,13 +7,14 @@
 //! What was said is remembered until it is certain that everybody has heard it: when the view changes and the parameters of
 //! one go on who has not, it is taken back and said again. So each change is in everybody's parameters exactly once.
 //!
-//! A message's part: which of how many, 32 bits each. Its round says which batch it is.
+//! A message is one or more frames; a frame's part says which of how many, 32 bits each, and its round of which batch. Its body:
+//! parts of what is said, each after its length (u32).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use nettorrent_engine::kernel::vectorised;
 
 use super::{
@@ -32,6 +33,9 @@ pub const MOST_STALENESS: u32 = 1000;
 
 /// How a peer's changes become messages, and messages changes.
 pub trait Stream: Send {
+    /// A part of a message, read and found to be sound.
+    type Part: Send;
+
     /// Says where in the vector the parts of a change lie, and how many peers there are. What was not said yet stays.
     fn prepare(&mut self, places: &[Range<usize>], n_peers: usize);
 
@@ -42,14 +46,14 @@ pub trait Stream: Send {
     /// added to them.
     fn say(&mut self, step: &Step, values: &mut [f32]) -> Vec<Bytes>;
 
-    /// Refuses what no honest peer says.
-    fn check(&mut self, part: usize, body: &[u8]) -> Result<(), Malformed>;
+    /// Reads a part of a message, and refuses what no honest peer says.
+    fn read(&mut self, part: usize, body: &[u8]) -> Result<Self::Part, Malformed>;
 
-    /// Adds what a message says, which was checked, to the parameters.
-    fn hear(&mut self, part: usize, body: &[u8], values: &mut [f32]);
+    /// Adds what it says to the parameters.
+    fn hear(&mut self, part: &Self::Part, values: &mut [f32]);
 
     /// What was said was not heard and never will be: it is to be said again.
-    fn take_back(&mut self, part: usize, body: &[u8]);
+    fn take_back(&mut self, part: &Self::Part);
 
     /// What this peer's parameters hold that it has not said yet; empty means nothing.
     fn unsaid(&self) -> &[f32] {
@@ -59,8 +63,8 @@ pub trait Stream: Send {
     /// Forgets what was not said: it does not count, or all have it.
     fn forget(&mut self);
 
-    /// What a peer says of a batch, in bytes.
-    fn cost(&self, question: &CostQuestion<'_>) -> u64;
+    /// How many bytes each part has of what a peer says of a batch.
+    fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64>;
 
     /// Whether it may be less than that.
     fn may_cost_less(&self) -> bool;
@@ -78,13 +82,13 @@ pub struct Step {
 }
 
 /// The strategy of all who stream.
-pub struct Streamer<S> {
+pub struct Streamer<S: Stream> {
     stream: S,
     staleness: u32,
     /// The segment that all below is about, by its first round.
     segment: Option<u32>,
     /// What came from each rank and is not in the parameters yet, oldest first.
-    heard: Vec<VecDeque<Said>>,
+    heard: Vec<VecDeque<Said<S::Part>>>,
     /// What this peer said and perhaps not everybody has heard, oldest first, and the clock of the first.
     said: VecDeque<Vec<Bytes>>,
     first_said: u32,
@@ -95,20 +99,24 @@ pub struct Streamer<S> {
 }
 
 /// A message on its way in.
-#[derive(Default)]
-struct Said {
-    n_parts: usize,
-    parts: Vec<Bytes>,
+struct Said<P> {
+    n_frames: usize,
+    n_come: usize,
+    parts: Vec<P>,
 }
 
-impl Said {
+impl<P> Said<P> {
     fn is_complete(&self) -> bool {
-        self.n_parts > 0 && self.parts.len() == self.n_parts
+        self.n_come == self.n_frames
     }
 }
 
-/// More parts than any message needs: a gigabyte of plain numbers.
-const MOST_PARTS: usize = 1 << 14;
+/// More frames than any message needs: a gigabyte of plain numbers.
+const MOST_FRAMES: usize = 1 << 14;
+/// Parts travel together until they are this long.
+const PACK_LEN: usize = 1 << 16;
+/// Bytes before each part.
+const LEN_LEN: usize = 4;
 
 impl<S: Stream> Streamer<S> {
     /// Streams with this bound.
@@ -145,9 +153,7 @@ impl<S: Stream> Streamer<S> {
         }
         while self.heard[rank].front().is_some_and(Said::is_complete) {
             let said = self.heard[rank].pop_front().expect("there is one");
-            for (part, body) in said.parts.iter().enumerate() {
-                self.stream.hear(part, body, ctx.values_mut());
-            }
+            said.parts.iter().for_each(|part| self.stream.hear(part, ctx.values_mut()));
             ctx.settle(rank);
         }
         if self.waits_for.contains(&rank) && !self.holds_up(ctx, rank) {
@@ -187,7 +193,7 @@ impl<S: Stream> Strategy for Streamer<S> {
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
         let others = question.n_peers as u64 - 1;
-        let most = others * self.stream.cost(question);
+        let most = others * self.stream.lens(question).iter().map(|len| LEN_LEN as u64 + len).sum::<u64>();
         Cost { total: (others + 1) * most, most_sent: most, most_received: most, n_steps: u32::from(others > 0) }
     }
 
@@ -211,9 +217,10 @@ impl<S: Stream> Strategy for Streamer<S> {
         let step = Step { round: ctx.round(), compute_s: trained.compute.as_secs_f64(), bytes_per_s: ctx.uplink() };
         let parts = self.stream.say(&step, ctx.values_mut());
         let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
+        let frames = pack(&parts);
         for to in (0..n_peers).filter(|&to| to != rank) {
-            for (k, part) in parts.iter().enumerate() {
-                ctx.send(to, k as u64 | (parts.len() as u64) << 32, part.clone());
+            for (k, frame) in frames.iter().enumerate() {
+                ctx.send(to, k as u64 | (frames.len() as u64) << 32, frame.clone());
             }
         }
         self.said.push_back(parts);
@@ -228,7 +235,7 @@ impl<S: Stream> Strategy for Streamer<S> {
             return Ok(());
         }
         self.enter_segment(ctx);
-        let (part, n_parts) = ((message.part & u64::from(u32::MAX)) as usize, (message.part >> 32) as usize);
+        let (frame, n_frames) = ((message.part & u64::from(u32::MAX)) as usize, (message.part >> 32) as usize);
         let heard = &mut self.heard[from];
         let is_new = heard.back().is_none_or(Said::is_complete);
         let clock = ctx.n_settled(from) + heard.len() as u32 - u32::from(!is_new);
@@ -238,16 +245,19 @@ impl<S: Stream> Strategy for Streamer<S> {
         if message.round != ctx.first_round() + clock || clock >= ctx.n_batches(from) || is_too_far {
             return Err(Malformed::new("it is not its turn to tell of this batch"));
         }
-        let before = if is_new { 0 } else { heard.back().map_or(0, |said| said.parts.len()) };
-        let expected = if is_new { n_parts } else { heard.back().map_or(0, |said| said.n_parts) };
-        if part != before || n_parts != expected || part >= n_parts || n_parts > MOST_PARTS {
+        if is_new && frame == 0 && (1..=MOST_FRAMES).contains(&n_frames) {
+            heard.push_back(Said { n_frames, n_come: 0, parts: Vec::new() });
+        }
+        let said = heard.back_mut().filter(|said| said.n_frames == n_frames && said.n_come == frame);
+        let Some(said) = said else {
             return Err(Malformed::new("there is no such part of what it tells of a batch"));
+        };
+        let mut rest = message.body;
+        while !rest.is_empty() {
+            let part = next_part(&mut rest)?;
+            said.parts.push(self.stream.read(said.parts.len(), &part)?);
         }
-        self.stream.check(part, &message.body)?;
-        if is_new {
-            heard.push_back(Said { n_parts, parts: Vec::new() });
-        }
-        heard.back_mut().expect("there is one").parts.push(message.body);
+        said.n_come += 1;
         self.take_in(ctx, from);
         Ok(())
     }
@@ -260,8 +270,9 @@ impl<S: Stream> Strategy for Streamer<S> {
             Past::Own => {}
             Past::Adopted { n_heard } => {
                 let n_old = n_heard.saturating_sub(self.first_said) as usize;
-                for parts in self.said.iter().skip(n_old) {
-                    parts.iter().enumerate().for_each(|(part, body)| self.stream.take_back(part, body));
+                for (part, body) in self.said.iter().skip(n_old).flat_map(|parts| parts.iter().enumerate()) {
+                    let part = self.stream.read(part, body).expect("this peer said it");
+                    self.stream.take_back(&part);
                 }
                 add(ctx.values_mut(), self.stream.unsaid());
             }
@@ -302,6 +313,34 @@ impl<S: Stream> Strategy for Streamer<S> {
     fn waits_for(&self) -> Vec<usize> {
         if self.reunion.is_on() { self.reunion.waits_for() } else { self.waits_for.iter().copied().collect() }
     }
+}
+
+/// Parts together in as few bodies as they fit into.
+fn pack(parts: &[Bytes]) -> Vec<Bytes> {
+    let mut frames = Vec::new();
+    let mut frame = BytesMut::new();
+    for part in parts {
+        if !frame.is_empty() && frame.len() + LEN_LEN + part.len() > PACK_LEN {
+            frames.push(frame.split().freeze());
+        }
+        frame.reserve(LEN_LEN + part.len());
+        frame.put_u32_le(part.len() as u32);
+        frame.put_slice(part);
+    }
+    // There is always one, if only to be heard.
+    frames.push(frame.freeze());
+    frames
+}
+
+/// Takes the next part off a body.
+fn next_part(body: &mut Bytes) -> Result<Bytes, Malformed> {
+    let bad = || Malformed::new("what it tells of a batch ends too early");
+    let len = u32::from_le_bytes(*body.first_chunk().ok_or_else(bad)?) as usize;
+    if len > body.len() - LEN_LEN {
+        return Err(bad());
+    }
+    let mut part = body.split_to(LEN_LEN + len);
+    Ok(part.split_off(LEN_LEN))
 }
 
 /// Where the trained numbers of each bucket lie.
