@@ -12,6 +12,7 @@ use crate::inbox::InboxSender;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::shaper::Shapers;
+use crate::sharing::Sharing;
 use crate::wire::{BoxRead, BoxWrite, WireCount};
 
 /// Who called whom.
@@ -34,6 +35,7 @@ pub struct Connection {
     pub(crate) count: Arc<WireCount>,
     pub(crate) limits: Limits,
     pub(crate) shapers: Shapers,
+    pub(crate) sharing: Option<Sharing>,
     pub(crate) slot: Option<Slot>,
 }
 

@@ -21,6 +21,7 @@ use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
 use crate::shaper::{Shaper, Shapers};
+use crate::shared_folder::{News, SharedFolder};
 use crate::wire::Wire;
 use nettorrent_swarm::shape::Shape;
 
@@ -44,6 +45,8 @@ pub struct Settings {
     pub receive_shape: Option<Shape>,
     /// What others may cost us.
     pub limits: Limits,
+    /// A directory for large bodies; peers that do not have the same are spoken to over the wire alone.
+    pub folder: Option<Arc<SharedFolder>>,
 }
 
 impl Settings {
@@ -57,6 +60,7 @@ impl Settings {
             shape: None,
             receive_shape: None,
             limits: Limits::default(),
+            folder: None,
         }
     }
 }
@@ -139,7 +143,7 @@ impl Drop for Listening {
 impl Endpoint {
     /// Begins to listen. Whoever comes is in the channel, which must be read: connections wait there.
     pub async fn bind(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
-        let Settings { listen, identity, purpose, encryption, shape, receive_shape, limits } = settings;
+        let Settings { listen, identity, purpose, encryption, shape, receive_shape, limits, folder } = settings;
         let failed = |source| BindError { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let local = listener.local_addr().map_err(failed)?;
@@ -147,7 +151,7 @@ impl Endpoint {
         let purpose = with_port(purpose, local.port());
         let inner = Arc::new(Inner {
             local,
-            terms: Mutex::new(Terms { identity, purpose, encryption, limits, expected: None }),
+            terms: Mutex::new(Terms { identity, purpose, encryption, limits, expected: None, folder }),
             shapers,
             crossings: Crossings::default(),
             n_links: Arc::default(),
@@ -190,6 +194,12 @@ impl Endpoint {
     /// Where others can reach it, best first: for a ticket.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         reachable_addresses(self.inner.local)
+    }
+
+    /// What there is to know about the shared directory, if there is one.
+    pub fn folder_news(&self) -> Vec<News> {
+        let folder = self.inner.terms().folder.clone();
+        folder.map_or_else(Vec::new, |folder| folder.news())
     }
 
     /// How many connections and links there are.

@@ -11,6 +11,7 @@
 //! Nobody waits for the other before the first two, so all this takes two round trips after the connection stands.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use bytes::Bytes;
@@ -25,6 +26,8 @@ use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
 use crate::secure::secure;
 use crate::shaper::Shapers;
+use crate::shared_folder::SharedFolder;
+use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
 use crate::wire::{BoxRead, BoxWrite, Wire, bid_farewell};
 use nettorrent_swarm::view::PeerId;
@@ -62,12 +65,14 @@ pub struct Terms {
     pub limits: Limits,
     /// Who must be at the other end, if that matters.
     pub expected: Option<PeerId>,
+    /// Where large bodies go, if the other side has the same directory.
+    pub folder: Option<Arc<SharedFolder>>,
 }
 
 impl Terms {
     /// Terms that expect nobody in particular, with encryption and usual limits.
     pub fn new(identity: Identity, purpose: Purpose) -> Self {
-        Self { identity, purpose, encryption: Encryption::On, limits: Limits::default(), expected: None }
+        Self { identity, purpose, encryption: Encryption::On, limits: Limits::default(), expected: None, folder: None }
     }
 }
 
@@ -117,7 +122,9 @@ async fn shake_hands(
                 Role::Dialler => Direction::Outgoing,
                 Role::Listener => Direction::Incoming,
             };
+            let sharing = terms.folder.clone().zip(hello.token);
             Ok(Connection {
+                sharing: sharing.map(|(folder, token)| Sharing::new(folder, hello.peer, token)),
                 hello,
                 direction,
                 address,
@@ -187,6 +194,7 @@ impl Talk<'_> {
             purpose: self.terms.purpose,
             seen: self.address,
             nonce: random_bytes(),
+            token: self.terms.folder.as_ref().map(|folder| folder.token()),
         }
     }
 

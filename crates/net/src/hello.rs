@@ -8,6 +8,7 @@ use nettorrent_swarm::wire::{Frame, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::refusal::{JobHash, Refusal};
+use crate::sealed_file::Name;
 use crate::ticket::SwarmId;
 
 /// The protocol that this program speaks; peers of other versions are refused.
@@ -35,6 +36,8 @@ pub struct Hello {
     pub seen: Option<SocketAddr>,
     /// Fresh randomness, so that no proof of knowing the secret can be used twice.
     pub(crate) nonce: [u8; 32],
+    /// The name of its token in a directory that others may share.
+    pub(crate) token: Option<Name>,
 }
 
 /// What a link is for.
@@ -149,6 +152,7 @@ mod tests {
             purpose: Purpose::Peer { generation: u32::MAX, listen_port: 65535, job: [255; 32] },
             seen: Some("[2001:db8::1]:65535".parse().unwrap()),
             nonce: [255; 32],
+            token: Some([255; 16]),
         }
     }
 

@@ -64,8 +64,10 @@ pub mod link;
 pub mod membership;
 pub mod node;
 pub mod refusal;
+pub mod sealed_file;
 pub mod service;
 pub mod shaper;
+pub mod shared_folder;
 pub mod speed;
 pub mod ticket;
 pub mod wire;
@@ -78,5 +80,6 @@ mod link_task;
 mod records;
 mod runtime;
 mod secure;
+mod sharing;
 
 pub use runtime::{Load, block_on};

@@ -18,7 +18,9 @@ use crate::hello::Hello;
 use crate::inbox::{InboxSender, LinkId};
 use crate::limits::Limits;
 use crate::link_task::Task;
+use crate::sealed_file::Refused;
 use crate::shaper::Pace;
+use crate::sharing::Sharing;
 use crate::wire::WireCount;
 
 /// Why a link has ended.
@@ -42,6 +44,9 @@ pub enum CloseReason {
     /// What the other side sent is no frame.
     #[error("the other side sent no valid frame: {0}")]
     Malformed(FrameError),
+    /// What the other side says about a shared directory, or has put there, is of no use.
+    #[error("{0}")]
+    Shared(#[from] Refused),
     /// The other side stopped in the middle of a frame, or reads nothing.
     #[error("the other side has been silent for {0:?} in the middle of an exchange")]
     Stalled(Duration),
@@ -125,7 +130,8 @@ pub(crate) struct Shared {
     address: Option<SocketAddr>,
     pub(crate) limits: Limits,
     queue: Mutex<Queue>,
-    // With what has left the queue and not yet been handed to the socket.
+    pub(crate) sharing: Option<Sharing>,
+    // With what has left the queue and not yet been handed to the socket, or lies in files that have not been read.
     n_queued: AtomicUsize,
     // Said whenever that has become less.
     drained: Notify,
@@ -162,7 +168,8 @@ pub(crate) enum Closing {
 impl Link {
     pub(crate) fn start(connection: Connection, inbox: InboxSender) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Connection { hello, direction, address, reader, writer, count, limits, shapers, slot } = connection;
+        let Connection { hello, direction, address, reader, writer, count, limits, shapers, sharing, slot } =
+            connection;
         let shared = Arc::new(Shared {
             id: LinkId(NEXT.fetch_add(1, Ordering::Relaxed)),
             hello,
@@ -170,6 +177,7 @@ impl Link {
             address,
             limits,
             queue: Mutex::default(),
+            sharing,
             n_queued: AtomicUsize::new(0),
             drained: Notify::new(),
             is_closing: AtomicBool::new(false),
@@ -193,21 +201,9 @@ impl Link {
     /// that much to send wait for [`drained_to`](Self::drained_to) in between.
     pub fn send(&self, frame: Frame) {
         let shared = &self.handle.shared;
-        let n_bytes = frame.n_bytes();
-        let mut queue = shared.lock();
-        if queue.closing.is_some() {
-            return;
-        }
-        let n_queued = shared.n_queued.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes;
-        queue.frames.push_back(frame);
-        let must_wake = std::mem::take(&mut queue.is_idle);
-        let waker = queue.waker.as_ref().filter(|_| must_wake).cloned();
-        drop(queue);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if n_queued > shared.limits.max_queued_bytes {
-            shared.close(Closing::TooSlow { n_queued });
+        let queue = shared.lock();
+        if queue.closing.is_none() {
+            shared.push(queue, frame);
         }
     }
 
@@ -258,6 +254,11 @@ impl Link {
         self.handle.shared.address
     }
 
+    /// Whether large frames to the other end go through a directory that both share.
+    pub fn shares_folder(&self) -> bool {
+        self.handle.shared.sharing.as_ref().is_some_and(Sharing::is_agreed)
+    }
+
     /// What it has carried so far.
     pub fn traffic(&self) -> Traffic {
         let shared = &self.handle.shared;
@@ -286,6 +287,21 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn push(&self, mut queue: MutexGuard<'_, Queue>, frame: Frame) {
+        let n_bytes = frame.n_bytes();
+        let n_queued = self.n_queued.fetch_add(n_bytes, Ordering::Relaxed) + n_bytes;
+        queue.frames.push_back(frame);
+        let must_wake = std::mem::take(&mut queue.is_idle);
+        let waker = queue.waker.as_ref().filter(|_| must_wake).cloned();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if n_queued > self.limits.max_queued_bytes {
+            self.close(Closing::TooSlow { n_queued });
+        }
+    }
+
     fn close(&self, closing: Closing) {
         let mut queue = self.lock();
         // The first reason counts.
@@ -304,6 +320,7 @@ impl Shared {
         queue.closing.get_or_insert(Closing::AfterSending);
         queue.waker = None;
         let frames = std::mem::take(&mut queue.frames);
+        self.sharing.iter().for_each(Sharing::forget);
         self.n_queued.store(0, Ordering::Relaxed);
         self.is_closing.store(true, Ordering::Relaxed);
         drop(queue);
@@ -319,20 +336,32 @@ impl Shared {
         self.n_queued.load(Ordering::Relaxed)
     }
 
-    /// Moves queued frames to those on their way.
-    pub(crate) fn take(&self, outgoing: &mut Outgoing) -> Option<Closing> {
+    /// Queues a frame also when the link is being closed: for what the other side waits for.
+    pub(crate) fn say(&self, frame: Frame) {
+        self.push(self.lock(), frame);
+    }
+
+    /// The next queued frame, and whether the link is to be closed.
+    pub(crate) fn pop(&self) -> (Option<Frame>, Option<Closing>) {
         let mut queue = self.lock();
-        for frame in queue.frames.drain(..) {
-            outgoing.push(frame);
+        (queue.frames.pop_front(), queue.closing)
+    }
+
+    /// Moves queued frames to those on their way.
+    pub(crate) async fn take(&self, outgoing: &mut Outgoing) -> Option<Closing> {
+        if let Some(sharing) = &self.sharing {
+            return sharing.take(self, outgoing).await;
         }
+        let mut queue = self.lock();
+        queue.frames.drain(..).for_each(|frame| outgoing.push(frame));
         queue.closing
     }
 
-    /// Waits until a frame is queued or the link is to be closed. Only the link's task may wait.
+    /// Waits until a frame is queued, or the link is to be closed and all has been taken. Only the link's task may wait.
     pub(crate) async fn wait_for_frames(&self) {
         std::future::poll_fn(|cx| {
             let mut queue = self.lock();
-            if !queue.frames.is_empty() || queue.closing.is_some() {
+            if !queue.frames.is_empty() || queue.closing.is_some() && self.n_queued() == 0 {
                 return Poll::Ready(());
             }
             queue.remember(cx);
@@ -353,6 +382,22 @@ impl Shared {
             Poll::Pending
         })
         .await
+    }
+
+    /// More waits than was thought: a word goes out for a frame that waits until it has been read.
+    pub(crate) fn count_word(&self, n_bytes: usize) {
+        self.n_queued.fetch_add(n_bytes, Ordering::Relaxed);
+    }
+
+    /// A frame of this length has been read from its file.
+    pub(crate) fn count_taken(&self, n_bytes: usize) {
+        self.n_queued.fetch_sub(n_bytes, Ordering::Relaxed);
+        self.drained.notify_waiters();
+        let waker = self.lock().waker.clone();
+        // The task may wait for this to end.
+        if let Some(waker) = waker.filter(|_| self.is_closing()) {
+            waker.wake();
+        }
     }
 
     pub(crate) fn count_sent(&self, written: Written) {

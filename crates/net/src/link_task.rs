@@ -103,6 +103,9 @@ async fn read(
     card: Option<Arc<Shaper>>,
 ) -> CloseReason {
     let mut turn = 0;
+    if let Some(sharing) = &shared.sharing {
+        sharing.look(shared).await;
+    }
     loop {
         let frame = match reader.next().await {
             Ok(frame) => frame,
@@ -113,9 +116,19 @@ async fn read(
         if let Some(card) = &card {
             card.receive(frame.n_bytes()).await;
         }
+        let frame = match &shared.sharing {
+            None => Some(frame),
+            Some(sharing) => match sharing.hear(shared, frame).await {
+                Ok(frame) => frame,
+                Err(problem) => return problem.into(),
+            },
+        };
         // Who has closed the link wants nothing more from it; but we go on reading, since the other side may have to write
         // before it comes to read our last words.
-        if !shared.is_closing() && inbox.frame(shared.hello.peer, shared.id, frame).await.is_err() {
+        let frame = frame.filter(|_| !shared.is_closing());
+        if let Some(frame) = frame
+            && inbox.frame(shared.hello.peer, shared.id, frame).await.is_err()
+        {
             return CloseReason::NobodyReads;
         }
         if turn >= TURN_BYTES {
@@ -141,10 +154,10 @@ async fn write_at_once(shared: &Shared, writer: &mut BoxWrite) -> io::Result<()>
     let mut outgoing = Outgoing::default();
     let mut turn = 0;
     loop {
-        let closing = shared.take(&mut outgoing);
+        let closing = shared.take(&mut outgoing).await;
         if outgoing.is_empty() {
             writer.flush().await?;
-            if closing.is_some() {
+            if closing.is_some() && shared.n_queued() == 0 {
                 return Ok(());
             }
             turn = 0;
@@ -165,10 +178,10 @@ async fn write_at_once(shared: &Shared, writer: &mut BoxWrite) -> io::Result<()>
 async fn write_paced(shared: &Shared, writer: &mut BoxWrite, mut pace: Pace) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
     loop {
-        let closing = shared.take(&mut outgoing);
+        let closing = shared.take(&mut outgoing).await;
         if outgoing.is_empty() {
             writer.flush().await?;
-            if closing.is_some() {
+            if closing.is_some() && shared.n_queued() == 0 {
                 return Ok(());
             }
             shared.wait_for_frames().await;

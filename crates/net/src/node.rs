@@ -21,9 +21,10 @@ use crate::contacts::{Contacts, Dialled};
 use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
-use crate::link::Link;
+use crate::link::{CloseReason, Link};
 use crate::membership::{self, Member, Membership, Note};
 use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
+use crate::shared_folder::News;
 use crate::speed::Speed;
 
 /// What a node needs to know besides its peer.
@@ -48,6 +49,8 @@ pub enum Report<'a> {
     Note(&'a Note),
     /// Somebody was not let in, or a member was cut off, and why.
     Refused(String),
+    /// Who shares the directory, or why it is not used any more.
+    Folder(&'a News),
     /// Nothing; time has passed.
     Tick,
 }
@@ -180,6 +183,7 @@ impl Node {
         };
         self.on_members(membership::Input::Leave, &mut report);
         self.contacts.close().await;
+        self.tell_of_folder(&mut report);
         ending
     }
 
@@ -203,6 +207,7 @@ impl Node {
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             report(Report::Tick, &self.peer);
+            self.tell_of_folder(report);
         }
         while let Some(&Reverse((at, token))) = self.timers.peek() {
             if at > now {
@@ -214,6 +219,10 @@ impl Node {
         if self.membership.wake_at().is_some_and(|at| at <= now) {
             self.on_members(membership::Input::Wake, report);
         }
+    }
+
+    fn tell_of_folder(&self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &self.peer));
     }
 
     /// Hands the peer an input and does what it asks for.
@@ -312,7 +321,10 @@ impl Node {
                     self.on_input(Input::Frame { from: peer, frame }, report);
                 }
             },
-            inbox::Event::Closed(_) => {
+            inbox::Event::Closed(reason) => {
+                if let CloseReason::Shared(problem) = &reason {
+                    report(Report::Refused(format!("{peer} was cut off: {problem}")), &self.peer);
+                }
                 self.visitors.remove(&link);
                 // What was on its way may be lost, so the round cannot end: the members have to agree anew.
                 if self.contacts.on_closed(peer, link) {

@@ -38,6 +38,7 @@ pub(crate) struct JoinArguments {
 
 /// Runs `join`.
 pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
+    let folder = arguments.network.open_folder()?;
     let ticket = &arguments.ticket;
     let identity = Identity::newcomer(&ticket.secret)?;
     let asked = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
@@ -56,7 +57,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
     let events = EventLog::append(&run.events(), arguments.network.json)?;
     block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material).await?;
+        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material, folder).await?;
         let job = fingerprint::of_job(&material.package);
         endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });
         let port = endpoint.local_address().port();

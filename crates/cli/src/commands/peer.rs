@@ -10,6 +10,7 @@ use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::node::Command;
+use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::State;
@@ -68,6 +69,7 @@ async fn take_part(
         encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
         shape: orders.link.as_deref().map(str::parse).transpose()?,
         limits: material.limits(),
+        folder: orders.shared_dir.as_deref().map(SharedFolder::open).transpose()?,
         ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
     };
     let (endpoint, arrivals) = Endpoint::bind(settings).await?;

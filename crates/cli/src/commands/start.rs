@@ -41,6 +41,7 @@ pub(crate) struct StartArguments {
 
 /// Runs `start`.
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
+    let folder = arguments.network.open_folder()?;
     let (run, material, state) = match &arguments.resume {
         Some(path) => resumed(arguments, RunFolder::open(path)?)?,
         None => fresh(arguments)?,
@@ -52,7 +53,7 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let identity = Identity::new(&secret, 0)?;
     let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new() };
     block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity, &material).await?;
+        let (endpoint, arrivals) = arguments.network.bind(identity, &material, folder).await?;
         let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
         let address = ticket.addresses.first().copied().unwrap_or(endpoint.local_address());
         if arguments.network.json {

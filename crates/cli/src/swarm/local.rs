@@ -30,6 +30,7 @@ pub(crate) struct LocalSettings {
     pub place: Place,
     pub encryption: bool,
     pub link: Option<String>,
+    pub shared_dir: Option<PathBuf>,
 }
 
 /// What comes from a process.
@@ -116,6 +117,7 @@ impl LocalSwarm {
                 checkpoint: settings.checkpoint.clone(),
                 encryption: settings.encryption,
                 link: settings.link.clone(),
+                shared_dir: settings.shared_dir.clone(),
             };
             match Process::start(seat, &orders, &sender) {
                 Ok(process) => swarm.processes.push(process),

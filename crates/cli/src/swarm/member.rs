@@ -128,6 +128,9 @@ impl Reporter<'_> {
                 let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
                 tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine })?;
             }
+            Report::Folder(news) => {
+                tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning })?;
+            }
             Report::Refused(text) => {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
             }

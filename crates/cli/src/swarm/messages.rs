@@ -22,6 +22,8 @@ pub(crate) struct Orders {
     pub encryption: bool,
     /// How slow the network is to be.
     pub link: Option<String>,
+    /// Where large payloads go.
+    pub shared_dir: Option<PathBuf>,
 }
 
 /// What a peer is told after that.

@@ -1,7 +1,9 @@
 //! A peer that trains with others on other machines, with one terminal of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
@@ -9,6 +11,7 @@ use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::node::Command;
+use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::{discovery, fingerprint};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{PeerId, State};
@@ -42,6 +45,9 @@ pub(crate) struct NetworkArguments {
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
     pub link: Option<Shape>,
+    /// A directory for large payloads to peers that have the same one (each gives its own path to it): only names travel.
+    #[arg(long, value_name = "PATH")]
+    pub shared_dir: Option<PathBuf>,
     /// Do not encrypt. All peers of a swarm have to say so; the secret is still asked for.
     #[arg(long)]
     pub plain: bool,
@@ -60,11 +66,17 @@ impl NetworkArguments {
         Terms { encryption: self.encryption(), ..Terms::new(identity, purpose) }
     }
 
+    /// Opens the directory for large payloads, if there is to be one.
+    pub(crate) fn open_folder(&self) -> anyhow::Result<Option<Arc<SharedFolder>>> {
+        Ok(self.shared_dir.as_deref().map(SharedFolder::open).transpose()?)
+    }
+
     /// Listens for peers of this job.
     pub(crate) async fn bind(
         &self,
         identity: Identity,
         material: &Material,
+        folder: Option<Arc<SharedFolder>>,
     ) -> anyhow::Result<(Endpoint, mpsc::Receiver<Arrival>)> {
         let job = fingerprint::of_job(&material.package);
         let settings = Settings {
@@ -72,6 +84,7 @@ impl NetworkArguments {
             encryption: self.encryption(),
             shape: self.link,
             limits: material.limits(),
+            folder,
             ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
         };
         Ok(Endpoint::bind(settings).await?)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
+use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{Place, State};
 
@@ -28,6 +29,9 @@ pub(crate) struct LinkArguments {
     /// Do not encrypt what the processes say to each other.
     #[arg(long)]
     plain: bool,
+    /// A directory for large payloads, so that only their names travel.
+    #[arg(long, value_name = "PATH")]
+    shared_dir: Option<PathBuf>,
 }
 
 /// A run that is to begin.
@@ -52,6 +56,7 @@ pub(crate) struct Stopped {
 
 /// Begins a run and trains it.
 pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyhow::Result<ExitCode> {
+    links.check()?;
     let material = Material::open(job, None)?;
     let Material { job, spec, learning, setup, .. } = &material;
     setup.curriculum.check(job.swarm.peers)?;
@@ -68,6 +73,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
 
 /// Goes on with a run.
 pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyhow::Result<ExitCode> {
+    links.check()?;
     let Stopped { run, events, checkpoint, is_changed } = stopped;
     let material = Material::open(job, Some(run.model_spec()?))?;
     let place = match &checkpoint {
@@ -97,6 +103,12 @@ fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSe
 }
 
 impl LinkArguments {
+    /// Says at once if the directory is not there; the processes open it for themselves.
+    fn check(&self) -> anyhow::Result<()> {
+        self.shared_dir.as_deref().map(SharedFolder::open).transpose()?;
+        Ok(())
+    }
+
     fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, place: Place) -> LocalSettings {
         LocalSettings {
             n_peers: job.swarm.peers,
@@ -104,6 +116,7 @@ impl LinkArguments {
             place,
             encryption: !self.plain,
             link: self.link.map(|link| link.to_string()),
+            shared_dir: self.shared_dir.clone(),
         }
     }
 }

@@ -244,6 +244,59 @@ fn a_simulation_of_many_peers_is_the_same_twice() {
     assert_eq!(once, records(&place.succeed(&arguments).stdout));
 }
 
+/// What a run's epochs gave, with all digits.
+fn losses(events: &[Value]) -> Vec<String> {
+    events.iter().filter(|event| is(event, "epoch")).map(|event| event["test_loss"].to_string()).collect()
+}
+
+#[test]
+fn a_shared_directory_changes_nothing_but_the_way_and_is_empty_in_the_end() {
+    // Its vectors are 1.2 MB long; in pieces as they travel, still long enough for files.
+    let settings = ["--model", "mlp:512,512", "--peers", "2", "--epochs", "2", "--threads", "1"];
+    let place = Place::new();
+    std::fs::create_dir(place.path("shared")).expect("a folder");
+    std::fs::write(place.path("shared/notes.txt"), "not ours").expect("a file");
+    let with: Vec<&str> = settings.into_iter().chain(["--shared-dir", "shared"]).collect();
+    let shared = train(&place, &with);
+    let told = shared.iter().filter(|event| is(event, "note")).filter_map(|event| event["text"].as_str());
+    assert_eq!(told.filter(|text| text.contains("what is large goes through it")).count(), 2, "{shared:?}");
+    let left: Vec<_> = std::fs::read_dir(place.path("shared")).expect("a folder").collect();
+    assert!(left.len() == 1 && place.path("shared/notes.txt").exists(), "{left:?}");
+    assert_eq!(losses(&shared), losses(&train(&Place::new(), &settings)));
+}
+
+#[cfg(unix)]
+#[test]
+fn peers_on_several_machines_may_share_a_directory_under_different_paths() {
+    let (first, second) = (Place::new(), Place::new());
+    std::fs::create_dir(first.path("shared")).expect("a folder");
+    std::os::unix::fs::symlink(first.path("shared"), second.path("mounted")).expect("a link");
+    let (mut starter, ticket) = start(
+        &first,
+        &["--listen", "127.0.0.1:0", "--model", "mlp:512,512", "--epochs", "3", "--shared-dir", "shared"],
+    );
+    let mut joiner = second.start(&["join", &ticket, "--json", "--run", "run", "--shared-dir", "mounted"]);
+    for running in [&mut starter, &mut joiner] {
+        running.wait_for_line(|line| line.contains("what is large goes through it"));
+    }
+    for running in [starter, joiner] {
+        let outcome = running.finish();
+        assert!(outcome.code == Some(0) && outcome.stdout.contains(r#""reason":"finished""#), "{}", outcome.stderr);
+    }
+    assert_eq!(std::fs::read_dir(first.path("shared")).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_shared_directory_that_is_not_there_is_said_before_anything_begins() {
+    let place = Place::new();
+    for command in [&["train", "--peers", "2"][..], &["start"]] {
+        let all: Vec<&str> = command.iter().copied().chain(["--shared-dir", "nowhere"]).collect();
+        let said = place.fail(&all);
+        assert!(said.contains("the shared directory nowhere cannot be used"), "{said}");
+    }
+    assert!(!place.path("runs").exists(), "nothing was begun");
+}
+
 #[test]
 fn wrong_words_are_answered_with_what_would_be_right() {
     let place = Place::new();

@@ -11,3 +11,4 @@ mod memory;
 mod pace;
 mod pairs;
 mod refusals;
+mod shared_folder;
