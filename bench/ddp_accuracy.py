@@ -2,8 +2,8 @@
 
     python bench/ddp_accuracy.py --rank 0 --peers 4 --master 10.77.0.1:29500 --device eth0 --data FOLDER --test FOLDER
 
-The learning rate grows to that of the group over the first epochs, as `swarm.scale = "linear"` has it. Nothing is tested until
-all is trained: then the first worker tests what it kept after each epoch, until the wanted accuracy is there.
+The learning rate grows to that of the group over the first epochs, as `swarm.scale = "linear"` has it. Nothing is tested
+until all is trained: then the first worker tests what it kept after each epoch, until the wanted accuracy is there.
 """
 
 import argparse

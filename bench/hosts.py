@@ -93,7 +93,8 @@ class Loopback:
 
 
 def sent_bytes(namespace, device):
-    shown = subprocess.run(["ip", "-n", namespace, "-s", "-j", "link", "show", "dev", device], capture_output=True, check=True)
+    command = ["ip", "-n", namespace, "-s", "-j", "link", "show", "dev", device]
+    shown = subprocess.run(command, capture_output=True, check=True)
     return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
 
 
