@@ -87,7 +87,8 @@ def machine():
 
 
 def machine_line(m):
-    return (f"{m['cpu']}, {m['cores']} cores, {m['system']}; PyTorch {m['torch']}; commit {m['commit']}; {m['time']}; "
+    torch = f"PyTorch {m['torch']}; " if "torch" in m else ""
+    return (f"{m['cpu']}, {m['cores']} cores, {m['system']}; {torch}commit {m['commit']}; {m['time']}; "
             f"load {m['load_before']} before")
 
 
