@@ -18,6 +18,7 @@ use crate::hello::Hello;
 use crate::inbox::{InboxSender, LinkId};
 use crate::limits::Limits;
 use crate::link_task::Task;
+use crate::outflow::{Outflow, OutflowCount};
 use crate::shaper::Pace;
 use crate::wire::WireCount;
 
@@ -131,6 +132,7 @@ pub(crate) struct Shared {
     drained: Notify,
     is_closing: AtomicBool,
     pub(crate) wire: Arc<WireCount>,
+    pub(crate) outflow: OutflowCount,
     frames_sent: AtomicU64,
     payload_sent: AtomicU64,
     frames_received: AtomicU64,
@@ -174,6 +176,7 @@ impl Link {
             drained: Notify::new(),
             is_closing: AtomicBool::new(false),
             wire: count,
+            outflow: OutflowCount::default(),
             frames_sent: AtomicU64::new(0),
             payload_sent: AtomicU64::new(0),
             frames_received: AtomicU64::new(0),
@@ -256,6 +259,11 @@ impl Link {
     /// Where the other end is, if that is a place on a network.
     pub fn address(&self) -> Option<SocketAddr> {
         self.handle.shared.address
+    }
+
+    /// What it has let out so far, and how long that kept it busy.
+    pub fn outflow(&self) -> Outflow {
+        self.handle.shared.outflow.get()
     }
 
     /// What it has carried so far.

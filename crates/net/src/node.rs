@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::model::Workspace;
-use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::record::{Event, Record, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
@@ -23,6 +23,7 @@ use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::Link;
 use crate::membership::{self, Member, Membership, Note};
+use crate::outflow::Meter;
 use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::speed::Speed;
 
@@ -93,6 +94,9 @@ pub struct Node {
     timers: BinaryHeap<Reverse<(Duration, TimerToken)>>,
     began: Instant,
     speed: Speed,
+    /// Where time went since the last round, and what the links had let out by then.
+    spent: Spent,
+    sent: Meter,
     out: Outbox,
     member_out: membership::Outbox,
     failure: Option<String>,
@@ -129,6 +133,8 @@ impl Node {
             timers: BinaryHeap::new(),
             began: Instant::now(),
             speed: Speed::default(),
+            spent: Spent::default(),
+            sent: Meter::default(),
             out: Outbox::default(),
             member_out: membership::Outbox::default(),
             failure: None,
@@ -220,7 +226,14 @@ impl Node {
     fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
         let now = self.now();
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
+        let is_own = matches!(input, Input::Done { .. });
+        let began = Instant::now();
         let result = self.peer.handle(now, input, &mut self.out);
+        if is_own {
+            self.spent.encode += began.elapsed();
+        } else if from.is_some() {
+            self.spent.decode += began.elapsed();
+        }
         if let (Err(problem), Some(from)) = (result, from) {
             self.out.refused.push((from, problem));
         }
@@ -241,9 +254,12 @@ impl Node {
         }
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
         self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
-        for record in self.out.records.drain(..) {
+        for mut record in self.out.records.drain(..) {
             if let Event::Round { n_samples, .. } = record.event {
                 self.speed.count(now, n_samples);
+                let sent = self.sent.since_last(self.contacts.outflows());
+                self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
+                self.spent.write_into(&mut record);
             }
             report(Report::Record(&record), &self.peer);
         }
