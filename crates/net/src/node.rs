@@ -23,7 +23,7 @@ use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::Link;
 use crate::membership::{self, Member, Membership, Note};
-use crate::outflow::Meter;
+use crate::outflow::{Meter, bytes_per_s};
 use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::speed::Speed;
 
@@ -97,6 +97,9 @@ pub struct Node {
     /// Where time went since the last round, and what the links had let out by then.
     spent: Spent,
     sent: Meter,
+    /// What the links had let out by the last tick, and when that was.
+    sent_by_tick: Meter,
+    last_tick: Duration,
     out: Outbox,
     member_out: membership::Outbox,
     failure: Option<String>,
@@ -135,6 +138,8 @@ impl Node {
             speed: Speed::default(),
             spent: Spent::default(),
             sent: Meter::default(),
+            sent_by_tick: Meter::default(),
+            last_tick: Duration::ZERO,
             out: Outbox::default(),
             member_out: membership::Outbox::default(),
             failure: None,
@@ -209,6 +214,7 @@ impl Node {
         if now >= self.next_tick {
             self.next_tick = now + TICK;
             report(Report::Tick, &self.peer);
+            self.measure_uplink(now, report);
         }
         while let Some(&Reverse((at, token))) = self.timers.peek() {
             if at > now {
@@ -219,6 +225,15 @@ impl Node {
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
             self.on_members(membership::Input::Wake, report);
+        }
+    }
+
+    /// Tells the peer what its links carry, if they had enough to do since the last tick to tell.
+    fn measure_uplink(&mut self, now: Duration, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let outflows = self.sent_by_tick.since_last(self.contacts.outflows());
+        let elapsed = now.saturating_sub(std::mem::replace(&mut self.last_tick, now));
+        if let Some(bytes_per_s) = bytes_per_s(&outflows, elapsed) {
+            self.on_input(Input::Uplink(bytes_per_s), report);
         }
     }
 

@@ -78,9 +78,25 @@ impl Meter {
     }
 }
 
+/// What a link was busy with for less than this says more about the machine's other business than about the link.
+const LEAST_BUSY: Duration = Duration::from_millis(5);
+/// So does less than this, which may have waited longer for a thread than for the link; unless the link is so slow that it
+/// was busy with it for half of the time.
+const LEAST_BYTES: u64 = 64 << 10;
+
+/// How many bytes a second links carry together, if this is what they let out in so much time; nothing, if none of them had
+/// enough to do to tell.
+pub(crate) fn bytes_per_s(outflows: &[Outflow], elapsed: Duration) -> Option<f64> {
+    let is_telling = |outflow: &&Outflow| {
+        outflow.busy >= LEAST_BUSY && (outflow.n_bytes >= LEAST_BYTES || outflow.busy >= elapsed / 2)
+    };
+    let rates = outflows.iter().filter(is_telling).map(|outflow| outflow.n_bytes as f64 / outflow.busy.as_secs_f64());
+    Some(rates.sum()).filter(|&sum| sum > 0.0)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Meter, Outflow};
+    use super::{Meter, Outflow, bytes_per_s};
     use crate::inbox::LinkId;
     use std::time::Duration;
 
@@ -96,5 +112,19 @@ mod tests {
         assert_eq!(ask(&[(1, outflow(10, 1)), (2, outflow(5, 2))]), [outflow(0, 0), outflow(5, 2)]);
         // The first link has ended.
         assert_eq!(ask(&[(2, outflow(50, 3))]), [outflow(45, 1)]);
+    }
+
+    #[test]
+    fn links_that_were_busy_tell_what_they_carry_together() {
+        let rate = |outflows: &[Outflow]| bytes_per_s(outflows, Duration::from_millis(500));
+        assert_eq!(rate(&[outflow(1_000_000, 100), outflow(500_000, 250)]), Some(12e6));
+        // Not busy for long, or with next to nothing.
+        assert_eq!(rate(&[outflow(1_000_000, 100), outflow(500_000, 4), outflow(2000, 20)]), Some(10e6));
+        assert_eq!(rate(&[outflow(500_000, 4), outflow(2000, 20)]), None);
+        // A slow link is busy all the time with little.
+        assert_eq!(rate(&[outflow(2000, 400)]), Some(5000.0));
+        // Nothing gets through: that is no rate.
+        assert_eq!(rate(&[outflow(0, 500)]), None);
+        assert_eq!(rate(&[]), None);
     }
 }
