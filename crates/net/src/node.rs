@@ -24,7 +24,7 @@ use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::Link;
 use crate::membership::{self, Member, Membership, Note};
 use crate::outflow::{Meter, bytes_per_s};
-use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
+use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::speed::Speed;
 
 /// What a node needs to know besides its peer.
@@ -378,7 +378,8 @@ impl Node {
     }
 
     fn status(&self) -> PeerStatus {
-        let status = self.peer.status();
+        let (status, now) = (self.peer.status(), self.now());
+        let awaited = |peer: &PeerId| Awaited { peer: *peer, address: self.membership.address_of(*peer) };
         PeerStatus {
             peer: self.endpoint.identity().peer,
             host: self.settings.host.clone(),
@@ -386,9 +387,10 @@ impl Node {
             epoch: status.epoch,
             epochs: self.setup.epochs,
             round: status.round,
-            samples_per_s: self.speed.per_second(self.now()),
-            waits_for: status.waits_for,
-            since_s: status.since.as_secs_f64(),
+            samples_per_s: self.speed.per_second(now),
+            step: self.peer.place().step + 1,
+            waits_for: status.waits_for.iter().map(awaited).collect(),
+            since_s: now.saturating_sub(status.began).as_secs_f64(),
             members: self.members(),
         }
     }

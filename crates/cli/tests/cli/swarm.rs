@@ -197,6 +197,30 @@ fn peers_join_by_ticket_and_all_end_with_the_same_model() {
 }
 
 #[test]
+fn status_says_for_whom_a_peer_waits_and_for_how_long() {
+    let (first, second) = (Place::new(), Place::new());
+    let settings = ["--epochs", "100000", "--threads", "1", "--set", "swarm.deadline=600"];
+    let all: Vec<&str> = ["--listen", "127.0.0.1:0"].into_iter().chain(settings).collect();
+    let (mut starter, ticket) = start(&first, &all);
+    let joiner = second.start(&["join", &ticket, "--json", "--run", "run", "--threads", "1"]);
+    starter.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":1"#));
+    joiner.signal(&["STOP"]);
+    // The first question may come before the starter has noticed that it has to wait.
+    let waiting = |_| {
+        let status = first.succeed(&["status", &ticket, "--json"]);
+        let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
+        let starter = status.as_array().expect("a list").iter().find(|peer| seat(&peer["peer"]) == 0)?.clone();
+        (starter["waits_for"][0]["peer"].as_u64()? >> 40 == 1).then_some((starter, status))
+    };
+    let (waiting, all) = (0..5).find_map(waiting).expect("who is there waits for who has stopped");
+    let addresses = waiting["members"].as_array().expect("a list");
+    let joiner = addresses.iter().find(|member| seat(&member[0]) == 1).expect("both are members");
+    assert_eq!(waiting["waits_for"][0]["address"], joiner[1], "{all}");
+    assert!(waiting["step"].as_u64().is_some_and(|step| step > 40), "{all}");
+    assert!(waiting["since_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{all}");
+}
+
+#[test]
 fn who_has_another_ticket_is_refused_in_clear_words_on_both_sides() {
     let (first, second, third) = (Place::new(), Place::new(), Place::new());
     let (mut starter, ticket) = start(&first, &["--listen", "127.0.0.1:0"]);
