@@ -10,6 +10,8 @@ use nettorrent_engine::checkpoint::CheckpointError;
 use nettorrent_swarm::PeerId;
 use serde::Serialize;
 
+use crate::swarm::messages::Times;
+
 /// One thing that happened.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -43,6 +45,13 @@ pub(crate) enum Event<'a> {
         seconds: f64,
         #[serde(skip_serializing_if = "Option::is_none")]
         test_seconds: Option<f64>,
+    },
+    /// Where a peer's time went since it was told last, about once a second: of `elapsed_s` it computed, worked on what it
+    /// had computed and on what others had sent, and waited for them; meanwhile its links wrote.
+    Times {
+        peer: PeerId,
+        #[serde(flatten)]
+        times: Times,
     },
     /// A process of a swarm on this machine can be reached.
     Peer { peer: PeerId, address: SocketAddr, pid: u32 },

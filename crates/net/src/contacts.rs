@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::endpoint::{DialError, Endpoint};
 use crate::inbox::{InboxSender, LinkId};
 use crate::link::Link;
+use crate::outflow::Outflow;
 
 /// The links to other peers.
 #[derive(Default)]
@@ -99,6 +100,12 @@ impl Contacts {
             contact.links.remove(at);
             at == 0
         })
+    }
+
+    /// What the links have let out, one by one.
+    pub(crate) fn outflows(&self) -> impl Iterator<Item = (LinkId, Outflow)> {
+        let links = self.contacts.values().flat_map(|contact| &contact.links);
+        links.map(|link| (link.id(), link.outflow()))
     }
 
     /// Ends all links to a peer.

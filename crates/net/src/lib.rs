@@ -63,6 +63,7 @@ pub mod limits;
 pub mod link;
 pub mod membership;
 pub mod node;
+pub mod outflow;
 pub mod refusal;
 pub mod sealed_file;
 pub mod service;

@@ -18,6 +18,7 @@ use crate::hello::Hello;
 use crate::inbox::{InboxSender, LinkId};
 use crate::limits::Limits;
 use crate::link_task::Task;
+use crate::outflow::{Outflow, OutflowCount};
 use crate::sealed_file::Refused;
 use crate::shaper::Pace;
 use crate::sharing::Sharing;
@@ -137,6 +138,7 @@ pub(crate) struct Shared {
     drained: Notify,
     is_closing: AtomicBool,
     pub(crate) wire: Arc<WireCount>,
+    pub(crate) outflow: OutflowCount,
     frames_sent: AtomicU64,
     payload_sent: AtomicU64,
     frames_received: AtomicU64,
@@ -182,6 +184,7 @@ impl Link {
             drained: Notify::new(),
             is_closing: AtomicBool::new(false),
             wire: count,
+            outflow: OutflowCount::default(),
             frames_sent: AtomicU64::new(0),
             payload_sent: AtomicU64::new(0),
             frames_received: AtomicU64::new(0),
@@ -257,6 +260,11 @@ impl Link {
     /// Whether large frames to the other end go through a directory that both share.
     pub fn shares_folder(&self) -> bool {
         self.handle.shared.sharing.as_ref().is_some_and(Sharing::is_agreed)
+    }
+
+    /// What it has let out so far, and how long that kept it busy.
+    pub fn outflow(&self) -> Outflow {
+        self.handle.shared.outflow.get()
     }
 
     /// What it has carried so far.

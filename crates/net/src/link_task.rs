@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::frames::{FrameReader, Outgoing};
 use crate::inbox::InboxSender;
 use crate::link::{CloseReason, Closing, Shared};
+use crate::outflow::{Outflow, Stopwatch};
 use crate::shaper::{Pace, Shaper};
 use crate::wire::{BoxRead, BoxWrite, bid_farewell};
 
@@ -152,11 +153,13 @@ async fn write(shared: &Shared, writer: &mut BoxWrite, pace: Option<Pace>) -> Cl
 /// Writes frames as they come; returns when the link is to be closed and all have been written.
 async fn write_at_once(shared: &Shared, writer: &mut BoxWrite) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
+    let mut stopwatch = Stopwatch::default();
     let mut turn = 0;
     loop {
         let closing = shared.take(&mut outgoing).await;
         if outgoing.is_empty() {
             writer.flush().await?;
+            shared.outflow.add(Outflow { n_bytes: 0, busy: stopwatch.stop() });
             if closing.is_some() && shared.n_queued() == 0 {
                 return Ok(());
             }
@@ -164,8 +167,10 @@ async fn write_at_once(shared: &Shared, writer: &mut BoxWrite) -> io::Result<()>
             shared.wait_for_frames().await;
             continue;
         }
+        stopwatch.start();
         let written = outgoing.write(writer, TURN_BYTES).await?;
         shared.count_sent(written);
+        shared.outflow.add(Outflow { n_bytes: written.n_bytes as u64, busy: stopwatch.lap() });
         turn += written.n_bytes;
         if turn >= TURN_BYTES {
             turn = 0;
@@ -188,6 +193,7 @@ async fn write_paced(shared: &Shared, writer: &mut BoxWrite, mut pace: Pace) -> 
             continue;
         }
         let n_due = pace.due(Instant::now(), outgoing.n_bytes());
+        shared.outflow.add(pace.take_outflow());
         if n_due > 0 {
             let written = outgoing.write(writer, n_due).await?;
             pace.handed_over(written.n_bytes);

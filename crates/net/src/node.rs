@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::model::Workspace;
-use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::record::{Event, Record, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
@@ -23,7 +23,8 @@ use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::{CloseReason, Link};
 use crate::membership::{self, Member, Membership, Note};
-use crate::service::{Answer, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
+use crate::outflow::{Meter, bytes_per_s};
+use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::shared_folder::News;
 use crate::speed::Speed;
 
@@ -96,6 +97,12 @@ pub struct Node {
     timers: BinaryHeap<Reverse<(Duration, TimerToken)>>,
     began: Instant,
     speed: Speed,
+    /// Where time went since the last round, and what the links had let out by then.
+    spent: Spent,
+    sent: Meter,
+    /// What the links had let out by the last tick, and when that was.
+    sent_by_tick: Meter,
+    last_tick: Duration,
     out: Outbox,
     member_out: membership::Outbox,
     failure: Option<String>,
@@ -132,6 +139,10 @@ impl Node {
             timers: BinaryHeap::new(),
             began: Instant::now(),
             speed: Speed::default(),
+            spent: Spent::default(),
+            sent: Meter::default(),
+            sent_by_tick: Meter::default(),
+            last_tick: Duration::ZERO,
             out: Outbox::default(),
             member_out: membership::Outbox::default(),
             failure: None,
@@ -208,6 +219,7 @@ impl Node {
             self.next_tick = now + TICK;
             report(Report::Tick, &self.peer);
             self.tell_of_folder(report);
+            self.measure_uplink(now, report);
         }
         while let Some(&Reverse((at, token))) = self.timers.peek() {
             if at > now {
@@ -225,11 +237,27 @@ impl Node {
         self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &self.peer));
     }
 
+    /// Tells the peer what its links carry, if they had enough to do since the last tick to tell.
+    fn measure_uplink(&mut self, now: Duration, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        let outflows = self.sent_by_tick.since_last(self.contacts.outflows());
+        let elapsed = now.saturating_sub(std::mem::replace(&mut self.last_tick, now));
+        if let Some(bytes_per_s) = bytes_per_s(&outflows, elapsed) {
+            self.on_input(Input::Uplink(bytes_per_s), report);
+        }
+    }
+
     /// Hands the peer an input and does what it asks for.
     fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
         let now = self.now();
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
+        let is_own = matches!(input, Input::Done { .. });
+        let began = Instant::now();
         let result = self.peer.handle(now, input, &mut self.out);
+        if is_own {
+            self.spent.encode += began.elapsed();
+        } else if from.is_some() {
+            self.spent.decode += began.elapsed();
+        }
         if let (Err(problem), Some(from)) = (result, from) {
             self.out.refused.push((from, problem));
         }
@@ -250,9 +278,12 @@ impl Node {
         }
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
         self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
-        for record in self.out.records.drain(..) {
+        for mut record in self.out.records.drain(..) {
             if let Event::Round { n_samples, .. } = record.event {
                 self.speed.count(now, n_samples);
+                let sent = self.sent.since_last(self.contacts.outflows());
+                self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
+                self.spent.write_into(&mut record);
             }
             report(Report::Record(&record), &self.peer);
         }
@@ -359,7 +390,8 @@ impl Node {
     }
 
     fn status(&self) -> PeerStatus {
-        let status = self.peer.status();
+        let (status, now) = (self.peer.status(), self.now());
+        let awaited = |peer: &PeerId| Awaited { peer: *peer, address: self.membership.address_of(*peer) };
         PeerStatus {
             peer: self.endpoint.identity().peer,
             host: self.settings.host.clone(),
@@ -367,9 +399,10 @@ impl Node {
             epoch: status.epoch,
             epochs: self.setup.epochs,
             round: status.round,
-            samples_per_s: self.speed.per_second(self.now()),
-            waits_for: status.waits_for,
-            since_s: status.since.as_secs_f64(),
+            samples_per_s: self.speed.per_second(now),
+            step: self.peer.place().step + 1,
+            waits_for: status.waits_for.iter().map(awaited).collect(),
+            since_s: now.saturating_sub(status.began).as_secs_f64(),
             members: self.members(),
         }
     }

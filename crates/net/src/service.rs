@@ -63,12 +63,23 @@ pub struct PeerStatus {
     pub round: u32,
     /// What it trains in a second, over the last rounds.
     pub samples_per_s: f64,
+    /// The step that it is in, counted from 1; where a round has several, its first.
+    pub step: u64,
     /// Whom it waits for.
-    pub waits_for: Vec<PeerId>,
+    pub waits_for: Vec<Awaited>,
     /// For how long it has been at this.
     pub since_s: f64,
     /// Who is there, and where, as it knows.
     pub members: Vec<(PeerId, SocketAddr)>,
+}
+
+/// Somebody who is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// Who.
+    pub peer: PeerId,
+    /// Where it is, if that is known.
+    pub address: Option<SocketAddr>,
 }
 
 /// A message that cannot be read.

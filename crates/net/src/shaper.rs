@@ -11,6 +11,8 @@ use tokio::time::Instant;
 
 use nettorrent_swarm::shape::Shape;
 
+use crate::outflow::Outflow;
+
 // How far ahead the card is booked. Timers come up to a millisecond late and a busy thread later, and the card should not
 // stand idle meanwhile; but what is booked stands in the way of other links' frames.
 const HORIZON: Duration = Duration::from_millis(4);
@@ -91,22 +93,46 @@ pub(crate) struct Pace {
     // When pieces arrive, and how long they are.
     under_way: VecDeque<(Instant, usize)>,
     n_under_way: usize,
+    // What the card has let out, and will have by then. The way's delay keeps no link busy.
+    outflow: Outflow,
+    busy_until: Option<Instant>,
+    // Whether bytes have waited for the card since it was asked last.
+    is_waiting: bool,
 }
 
 impl Pace {
     pub(crate) fn new(shaper: Arc<Shaper>) -> Self {
-        Self { shaper, under_way: VecDeque::new(), n_under_way: 0 }
+        let (under_way, outflow) = (VecDeque::new(), Outflow::default());
+        Self { shaper, under_way, n_under_way: 0, outflow, busy_until: None, is_waiting: false }
     }
 
     /// Given that `n_waiting` bytes wait on this link: how many of them may be handed over now. What the card has room for
     /// is booked on the way.
     pub(crate) fn due(&mut self, now: Instant, n_waiting: usize) -> usize {
+        if !self.is_waiting {
+            self.busy_until = self.busy_until.max(Some(now));
+        }
         while self.n_under_way < n_waiting {
             let Some((n_booked, leaves)) = self.shaper.book(now, n_waiting - self.n_under_way) else { break };
+            self.count(n_booked, leaves);
             self.under_way.push_back((leaves + self.shaper.shape.delay, n_booked));
             self.n_under_way += n_booked;
         }
+        self.is_waiting = self.n_under_way < n_waiting;
         self.under_way.iter().take_while(|(arrives, _)| *arrives <= now + TOLERANCE).map(|(_, n)| n).sum()
+    }
+
+    /// So many bytes more will have left the card by then.
+    fn count(&mut self, n_bytes: usize, leaves: Instant) {
+        let busy_until = self.busy_until.unwrap_or(leaves);
+        self.outflow.n_bytes += n_bytes as u64;
+        self.outflow.busy += leaves.saturating_duration_since(busy_until);
+        self.busy_until = Some(busy_until.max(leaves));
+    }
+
+    /// What the card has let out of this link since the last call, and how long the link was busy with it.
+    pub(crate) fn take_outflow(&mut self) -> Outflow {
+        std::mem::take(&mut self.outflow)
     }
 
     /// Bytes have been handed over.

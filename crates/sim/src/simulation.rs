@@ -161,16 +161,23 @@ impl Simulation {
 
     /// One more machine with its peer.
     pub(crate) fn add_host(&mut self, slowness: f64) {
-        let peer = self.hosts.len();
-        self.network.add(self.scenario.links_of(peer));
+        let number = self.hosts.len();
+        let links = self.scenario.links_of(number);
+        self.network.add(links);
         self.n_unfinished += 1;
+        let mut peer = Peer::new(id(number), self.setup.clone(), self.state.clone());
+        if let Some(rate) = links.0.bits_per_second {
+            // What a real host has to find out is known here from the beginning.
+            let told = peer.handle(self.time(), Input::Uplink(rate as f64 / 8.0), &mut self.outbox);
+            told.expect("what the host says is not malformed");
+        }
         self.hosts.push(Host {
-            peer: Peer::new(id(peer), self.setup.clone(), self.state.clone()),
+            peer,
             fate: Fate::Live,
             cut_off_at: Nanos::MAX,
             hung_since: None,
             backlog: Vec::new(),
-            round_faults: self.round_faults(peer),
+            round_faults: self.round_faults(number),
             is_finished: false,
             slowness,
             is_busy_until: 0,

@@ -110,8 +110,9 @@ pub struct Status {
     pub round: u32,
     /// Whose message has to come next, if it waits.
     pub waits_for: Vec<PeerId>,
-    /// How long ago this phase of this round began.
-    pub since: Duration,
+    /// When this phase of this round began, by the host's clock. A peer that waits for long is handed nothing, so only its
+    /// host knows how long that is.
+    pub began: Duration,
 }
 
 /// One peer of a swarm.
@@ -228,7 +229,7 @@ impl Peer {
             epoch: self.core.place.ledger.epoch,
             round: self.core.place.standing.round,
             waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
-            since: self.core.now.saturating_sub(self.phase_began),
+            began: self.phase_began,
         }
     }
 

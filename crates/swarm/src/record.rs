@@ -1,5 +1,7 @@
 //! Records: what a peer tells about itself, as the one plain type that metrics travel as.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::view::PeerId;
@@ -53,6 +55,13 @@ pub enum Event {
         compute_s: f64,
         /// How long it waited for others after that.
         wait_s: f64,
+        /// How long it worked on what it had computed itself: messages made of it, steps taken. Like the next two, a host
+        /// that has a clock writes it down (see [`Spent`]); where thinking takes no time it is 0.
+        encode_s: f64,
+        /// How long it worked on what others had sent.
+        decode_s: f64,
+        /// How long its links had something to write, added up over all of them.
+        send_s: f64,
         /// By how many batches it was ahead of the hindmost peer whose batches it had heard of when it began.
         staleness: u32,
         /// Bytes of bodies that it sent.
@@ -86,4 +95,69 @@ pub enum Event {
         /// How many rounds that took.
         rounds: u32,
     },
+}
+
+/// What a host with a clock has measured since a peer's last round: the peer itself has none.
+///
+/// The host adds up as it goes, and writes it into the record of each round as soon as the peer hands it out: so what the
+/// last input of a round took belongs to that round and not to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// On what the peer itself had computed.
+    pub encode: Duration,
+    /// On what others had sent.
+    pub decode: Duration,
+    /// By its links on writing, added up over all of them.
+    pub send: Duration,
+}
+
+impl Spent {
+    /// Writes what was spent into a round's record and begins anew; other records are left as they are.
+    pub fn write_into(&mut self, record: &mut Record) {
+        if let Event::Round { encode_s, decode_s, send_s, .. } = &mut record.event {
+            let Self { encode, decode, send } = std::mem::take(self);
+            (*encode_s, *decode_s, *send_s) = (encode.as_secs_f64(), decode.as_secs_f64(), send.as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Event, Record, Spent};
+    use crate::view::PeerId;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_spent_goes_into_one_round_and_no_other_record() {
+        let [encode, decode, send] = [1, 20, 300].map(Duration::from_millis);
+        let mut spent = Spent { encode, decode, send };
+        let record = |event| Record { peer: PeerId(1), at_s: 0.0, event };
+        let mut end = record(Event::Finished { rounds: 1 });
+        spent.write_into(&mut end);
+        assert_eq!(end, record(Event::Finished { rounds: 1 }));
+        let round = |encode_s, decode_s, send_s| {
+            record(Event::Round {
+                epoch: 0,
+                round: 1,
+                n_samples: 8,
+                n_samples_all: 16,
+                loss: 1.0,
+                n_correct: 4,
+                lr: 0.1,
+                compute_s: 0.5,
+                wait_s: 0.25,
+                encode_s,
+                decode_s,
+                send_s,
+                staleness: 0,
+                sent_bytes: 0,
+                received_bytes: 0,
+            })
+        };
+        for expected in [round(0.001, 0.02, 0.3), round(0.0, 0.0, 0.0)] {
+            let mut next = round(0.0, 0.0, 0.0);
+            spent.write_into(&mut next);
+            assert_eq!(next, expected);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{PeerId, Phase, Place};
 
 use super::material::Material;
-use super::messages::{PeerEvent, Progress};
+use super::messages::{PeerEvent, Progress, Times};
 use crate::events::{Event, EventLog};
 use crate::progress::{EpochLine, clock, epoch_name, epoch_text};
 
@@ -39,6 +39,8 @@ pub(crate) struct Board {
     bars: MultiProgress,
     whole: ProgressBar,
     peers: BTreeMap<PeerId, ProgressBar>,
+    /// What each peer did since its times were written.
+    times: BTreeMap<PeerId, Times>,
     quiet: bool,
     company: Company,
     /// How many members the last view has.
@@ -99,6 +101,7 @@ impl Board {
             bars,
             whole,
             peers: BTreeMap::new(),
+            times: BTreeMap::new(),
             quiet,
             company,
             n_members: 1,
@@ -192,7 +195,8 @@ impl Board {
     }
 
     fn on_progress(&mut self, progress: &Progress) -> anyhow::Result<()> {
-        if progress.elapsed_s >= LEAST_INTERVAL.as_secs_f64() {
+        self.write_times(progress)?;
+        if progress.times.elapsed_s >= LEAST_INTERVAL.as_secs_f64() {
             self.show_peer(progress);
         }
         let new = progress.n_samples_all.saturating_sub(self.epoch.n_samples_all);
@@ -228,6 +232,17 @@ impl Board {
             samples_per_s,
             seconds,
         })
+    }
+
+    /// Writes down where a peer's time went, about once a second.
+    fn write_times(&mut self, progress: &Progress) -> anyhow::Result<()> {
+        let sums = self.times.entry(progress.peer).or_default();
+        *sums += progress.times;
+        if sums.elapsed_s < EVENT_INTERVAL.as_secs_f64() {
+            return Ok(());
+        }
+        let times = std::mem::take(sums);
+        self.write(&Event::Times { peer: progress.peer, times })
     }
 
     fn begin_epoch(&mut self, number: u64) {
@@ -345,7 +360,8 @@ impl Pace {
 
 /// What one peer is doing.
 fn peer_text(progress: &Progress) -> String {
-    let Progress { elapsed_s, n_samples, compute_s, wait_s, sent_bytes, .. } = progress;
+    let Progress { n_samples, times, .. } = progress;
+    let Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
     let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
     let doing = match progress.phase {
         Phase::Agreeing => "agreeing on whose parameters go on",

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::keeper::Keeper;
 use super::material::Material;
-use super::messages::{EndingKind, PeerEvent, Progress};
+use super::messages::{EndingKind, PeerEvent, Progress, Times};
 use crate::memory::peak_rss_bytes;
 
 /// How often progress is told.
@@ -169,7 +169,7 @@ impl Reporter<'_> {
             epoch: status.epoch,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
-            elapsed_s: elapsed.as_secs_f64(),
+            times: Times { elapsed_s: elapsed.as_secs_f64(), ..sums.times },
             phase: status.phase,
             waits_for: status.waits_for,
             ..sums
@@ -203,32 +203,25 @@ impl Progress {
             loss_sum: 0.0,
             n_correct: 0,
             lr: 0.0,
-            compute_s: 0.0,
-            wait_s: 0.0,
-            sent_bytes: 0,
-            received_bytes: 0,
-            elapsed_s: 0.0,
+            times: Times::default(),
             phase: Phase::Agreeing,
             waits_for: Vec::new(),
         }
     }
 
     fn add(&mut self, event: &Event) {
-        let Event::Round {
-            epoch, n_samples, loss, n_correct, lr, compute_s, wait_s, sent_bytes, received_bytes, ..
-        } = event
+        let Event::Round { epoch, n_samples, loss, n_correct, lr, .. } = *event else { return };
+        let Event::Round { compute_s, wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } = *event
         else {
             return;
         };
-        self.trained_in = *epoch;
+        self.trained_in = epoch;
         self.n_samples += n_samples;
-        self.loss_sum += loss * *n_samples as f64;
+        self.loss_sum += loss * n_samples as f64;
         self.n_correct += n_correct;
-        self.lr = *lr;
-        self.compute_s += compute_s;
-        self.wait_s += wait_s;
-        self.sent_bytes += sent_bytes;
-        self.received_bytes += received_bytes;
+        self.lr = lr;
+        self.times +=
+            Times { elapsed_s: 0.0, compute_s, wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes };
     }
 }
 

@@ -119,6 +119,13 @@ fn a_killed_peer_is_done_without() {
         let events = disturbed(&["KILL"], victim);
         assert_eq!(events.last().expect("an end")["reason"], "finished");
         assert!(last_accuracy(&events) > 0.95);
+        // Where the time of those went who were there is told.
+        for field in ["elapsed_s", "compute_s", "wait_s", "encode_s", "decode_s", "send_s"] {
+            let is_told = |event: &Value| is(event, "times") && event[field].as_f64().is_some_and(|time| time > 0.0);
+            let told: std::collections::BTreeSet<u64> =
+                events.iter().filter(|event| is_told(event)).map(|event| seat(&event["peer"])).collect();
+            assert!((0..4).all(|peer| peer == victim || told.contains(&peer)), "{field} of {told:?}");
+        }
     }
 }
 
@@ -191,6 +198,30 @@ fn peers_join_by_ticket_and_all_end_with_the_same_model() {
     joiner.wait_for_line(|line| line.contains(r#""reason":"finished""#));
     let accuracy = |place: &Place| place.succeed(&["eval", "run", "--json"]).json()[0]["loss"].clone();
     assert_eq!(accuracy(&first), accuracy(&second));
+}
+
+#[test]
+fn status_says_for_whom_a_peer_waits_and_for_how_long() {
+    let (first, second) = (Place::new(), Place::new());
+    let settings = ["--epochs", "100000", "--threads", "1", "--set", "swarm.deadline=600"];
+    let all: Vec<&str> = ["--listen", "127.0.0.1:0"].into_iter().chain(settings).collect();
+    let (mut starter, ticket) = start(&first, &all);
+    let joiner = second.start(&["join", &ticket, "--json", "--run", "run", "--threads", "1"]);
+    starter.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":1"#));
+    joiner.signal(&["STOP"]);
+    // The first question may come before the starter has noticed that it has to wait.
+    let waiting = |_| {
+        let status = first.succeed(&["status", &ticket, "--json"]);
+        let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
+        let starter = status.as_array().expect("a list").iter().find(|peer| seat(&peer["peer"]) == 0)?.clone();
+        (starter["waits_for"][0]["peer"].as_u64()? >> 40 == 1).then_some((starter, status))
+    };
+    let (waiting, all) = (0..5).find_map(waiting).expect("who is there waits for who has stopped");
+    let addresses = waiting["members"].as_array().expect("a list");
+    let joiner = addresses.iter().find(|member| seat(&member[0]) == 1).expect("both are members");
+    assert_eq!(waiting["waits_for"][0]["address"], joiner[1], "{all}");
+    assert!(waiting["step"].as_u64().is_some_and(|step| step > 40), "{all}");
+    assert!(waiting["since_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{all}");
 }
 
 #[test]

@@ -125,3 +125,68 @@ async fn what_is_received_can_be_slowed_down_too() {
         assert_took(start, Duration::from_millis(100 * number), "a frame");
     }
 }
+
+/// What a link lets out in a second that it is busy, while it has frames to let out now and then.
+async fn busy_rate(shape: &str, n_frames: u32, n_bytes: usize) -> f64 {
+    let (one, other) = unshaped().await;
+    let (one, mut other) = (End::of(one.shaped(shapers(shape))), End::of(other));
+    for number in 0..n_frames {
+        one.link.send(frame(number, n_bytes));
+        // The next one comes when nothing is left of this: the link was idle meanwhile.
+        other.frame().await;
+    }
+    let outflow = one.link.outflow();
+    assert_eq!(outflow.n_bytes, u64::from(n_frames) * (n_bytes as u64 + 24));
+    outflow.n_bytes as f64 / outflow.busy.as_secs_f64()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_busy_as_long_as_bytes_wait_to_leave_and_not_while_they_travel() {
+    for (shape, n_frames, n_bytes, bytes_per_s) in [
+        ("100mbit/20ms", 20, 1 << 20, 12.5e6),
+        ("100mbit/20ms", 50, 10_000, 12.5e6),
+        ("1gbit/5ms", 20, 1 << 20, 125e6),
+        ("56kbit/100ms", 7, 976, 7e3),
+    ] {
+        let measured = busy_rate(shape, n_frames, n_bytes).await;
+        let error = (measured / bytes_per_s - 1.0).abs();
+        assert!(error < 0.05, "{shape}, {n_frames} frames of {n_bytes} bytes: {measured} bytes per second");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn links_that_share_a_card_share_what_it_lets_out() {
+    let shapers = shapers("80mbit/5ms");
+    let (first, first_other) = unshaped().await;
+    let (second, second_other) = unshaped().await;
+    let (first, mut first_other) = (End::of(first.shaped(shapers.clone())), End::of(first_other));
+    let (second, mut second_other) = (End::of(second.shaped(shapers)), End::of(second_other));
+    first.link.send(frame(1, 1 << 20));
+    second.link.send(frame(2, 1 << 20));
+    first_other.frame().await;
+    second_other.frame().await;
+    let rates = [&first, &second].map(|end| {
+        let outflow = end.link.outflow();
+        outflow.n_bytes as f64 / outflow.busy.as_secs_f64()
+    });
+    assert!((rates[0] + rates[1] - 10e6).abs() < 0.5e6, "{rates:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_is_busy_while_the_other_side_does_not_read() {
+    let (one, other) = unshaped().await;
+    let (one, other) = (
+        End::of(one),
+        End::of(other.shaped(Shapers { send: None, receive: Some(Shaper::new("8mbit".parse().unwrap())) })),
+    );
+    let mut other = other;
+    for number in 0..100 {
+        one.link.send(frame(number, 100_000 - 24));
+    }
+    for number in 0..100 {
+        assert_eq!(other.frame().await.head, frame(number, 100_000 - 24).head);
+    }
+    // What lies between the two is taken at once: the stream's 64 KiB and the frame that is being received.
+    let busy = one.link.outflow().busy.as_secs_f64();
+    assert!((9.5..=10.1).contains(&busy), "10 MB at 1 MB per second kept it busy for {busy} s");
+}

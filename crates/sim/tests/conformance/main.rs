@@ -13,3 +13,4 @@ mod lying;
 mod pace;
 mod same_bytes;
 mod thousand;
+mod uplink;
