@@ -12,6 +12,8 @@ use crate::case::{self, Case};
 const N_PEERS: usize = 3;
 const BATCH: usize = 10;
 const N_BATCHES: usize = 30;
+/// What stands before the numbers: a part's length, where they begin and how many there are.
+const HEAD_LEN: u64 = 12;
 
 /// What each peer sent in each of its rounds, and how many numbers are trained.
 fn sent_bytes(case: &Case, scenario: Scenario) -> (BTreeMap<u32, Vec<u64>>, usize) {
@@ -49,11 +51,11 @@ fn the_number_of_parts_follows_each_peers_uplink() {
                 let (sent, n_parts) = (&sent[&seat], n_parts(bytes_per_s));
                 assert_eq!(sent.len(), N_BATCHES);
                 // The first batch is told in full, for nobody knows yet how long a batch takes.
-                let whole = others * (8 + 4 * n_params as u64);
+                let whole = others * (HEAD_LEN + 4 * n_params as u64);
                 assert_eq!(sent[0], whole, "{}over {link}: peer {seat}", case.name());
                 let numbers = n_params as u64 / n_parts..=n_params as u64 / n_parts + 1;
                 for &n_bytes in &sent[1..] {
-                    let said = (n_bytes / others - 8) / 4;
+                    let said = (n_bytes / others - HEAD_LEN) / 4;
                     assert!(numbers.contains(&said), "{}over {link}: peer {seat}: {said} in {n_parts}", case.name());
                 }
             }
