@@ -2,8 +2,8 @@
 //!
 //! A connection needs both sides' consent, so it is enough that the peer with the lower name consents to one at a time; the
 //! other one takes what it gets. And whoever has got a connection since it began to make another refuses the other. So no
-//! frame is ever sent on a connection that is given up. Packets that overtake each other can still leave both; then
-//! [`prefer`](crate::connection::prefer) decides.
+//! frame is ever sent on a connection that is given up. Packets that overtake each other can still leave both; then each
+//! side speaks over the first that it has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
