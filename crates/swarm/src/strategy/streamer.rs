@@ -102,6 +102,7 @@ pub struct Streamer<S: Stream> {
 struct Said<P> {
     n_frames: usize,
     n_come: usize,
+    n_bytes: usize,
     parts: Vec<P>,
 }
 
@@ -113,6 +114,8 @@ impl<P> Said<P> {
 
 /// More frames than any message needs: a gigabyte of plain numbers.
 const MOST_FRAMES: usize = 1 << 14;
+/// More bytes than stand before the parts of any message.
+const MOST_EXTRA: usize = 1 << 20;
 /// Parts travel together until they are this long.
 const PACK_LEN: usize = 1 << 16;
 /// Bytes before each part.
@@ -246,12 +249,17 @@ impl<S: Stream> Strategy for Streamer<S> {
             return Err(Malformed::new("it is not its turn to tell of this batch"));
         }
         if is_new && frame == 0 && (1..=MOST_FRAMES).contains(&n_frames) {
-            heard.push_back(Said { n_frames, n_come: 0, parts: Vec::new() });
+            heard.push_back(Said { n_frames, n_come: 0, n_bytes: 0, parts: Vec::new() });
         }
         let said = heard.back_mut().filter(|said| said.n_frames == n_frames && said.n_come == frame);
         let Some(said) = said else {
             return Err(Malformed::new("there is no such part of what it tells of a batch"));
         };
+        // All numbers once, plain and with what stands before them, is the most that anybody has to say.
+        said.n_bytes += message.body.len();
+        if said.n_bytes > 8 * ctx.n_params() + MOST_EXTRA {
+            return Err(Malformed::new("it tells more of a batch than there is to tell"));
+        }
         let mut rest = message.body;
         while !rest.is_empty() {
             let part = next_part(&mut rest)?;
