@@ -11,6 +11,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
 
 use super::TimerToken;
+use super::turn::TurnState;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::setup::Setup;
@@ -142,6 +143,29 @@ impl Core {
 
     pub(super) fn record(&self, event: Event) -> Record {
         Record { peer: self.me, at_s: self.now.as_secs_f64(), event }
+    }
+
+    /// What there is to tell of the round that this turn was for, now that it counts. Times that only a host can measure are
+    /// its to fill in.
+    pub(super) fn round_record(&mut self, turn: &TurnState, lr: f32, waited: Duration) -> Record {
+        let (sent_bytes, received_bytes) = self.take_counts();
+        self.record(Event::Round {
+            epoch: self.place.ledger.epoch,
+            round: self.place.standing.round,
+            n_samples: turn.score.n as u64,
+            n_samples_all: self.place.standing.n_samples,
+            loss: turn.score.loss(),
+            n_correct: turn.score.n_correct as u64,
+            lr,
+            compute_s: turn.compute.as_secs_f64(),
+            wait_s: waited.as_secs_f64(),
+            encode_s: 0.0,
+            decode_s: 0.0,
+            send_s: 0.0,
+            staleness: turn.staleness,
+            sent_bytes,
+            received_bytes,
+        })
     }
 
     pub(crate) fn timer_token(&self, timer: u32) -> TimerToken {

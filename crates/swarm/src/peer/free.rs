@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::agreement::encoded;
 use super::{Core, Outbox, Peer, Phase};
 use crate::place::Place;
-use crate::record::Event;
 use crate::strategy::{Ctx, Malformed, Past, Payload, Trained};
 
 /// How a segment ended: which, by seat how many batches count, and how many of these are in the parameters that went on.
@@ -153,24 +152,7 @@ impl Peer {
         core.place.standing.round += 1;
         core.place.step += 1;
         core.epoch_score += turn.score;
-        let (sent_bytes, received_bytes) = core.take_counts();
-        out.records.push(core.record(Event::Round {
-            epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
-            n_samples: turn.score.n as u64,
-            n_samples_all: core.place.standing.n_samples,
-            loss: turn.score.loss(),
-            n_correct: turn.score.n_correct as u64,
-            lr,
-            compute_s: turn.compute.as_secs_f64(),
-            wait_s: turn.waited.as_secs_f64(),
-            encode_s: 0.0,
-            decode_s: 0.0,
-            send_s: 0.0,
-            staleness: turn.staleness,
-            sent_bytes,
-            received_bytes,
-        }));
+        out.records.push(core.round_record(&turn, lr, turn.waited));
     }
 
     /// Goes on if what this peer has just heard allows it.

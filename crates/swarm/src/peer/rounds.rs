@@ -42,24 +42,8 @@ impl Peer {
         core.place.standing.advance(core.view.number, n_samples);
         core.place.step += u64::from(n_batches);
         core.epoch_score += turn.score;
-        let (sent_bytes, received_bytes) = core.take_counts();
-        out.records.push(core.record(Event::Round {
-            epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
-            n_samples: turn.score.n as u64,
-            n_samples_all: core.place.standing.n_samples,
-            loss: turn.score.loss(),
-            n_correct: turn.score.n_correct as u64,
-            lr,
-            compute_s: turn.compute.as_secs_f64(),
-            wait_s: core.now.saturating_sub(turn.ended.unwrap_or(core.now)).as_secs_f64(),
-            encode_s: 0.0,
-            decode_s: 0.0,
-            send_s: 0.0,
-            staleness: 0,
-            sent_bytes,
-            received_bytes,
-        }));
+        let waited = core.now.saturating_sub(turn.ended.unwrap_or(core.now));
+        out.records.push(core.round_record(&turn, lr, waited));
         self.proceed(out);
     }
 
