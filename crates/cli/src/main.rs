@@ -7,6 +7,7 @@ mod job_arguments;
 mod memory;
 mod open;
 mod progress;
+mod recorder;
 mod run_folder;
 mod swarm;
 

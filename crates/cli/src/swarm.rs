@@ -2,6 +2,7 @@
 
 pub(crate) mod announcement;
 pub(crate) mod board;
+pub(crate) mod chronicle;
 pub(crate) mod keeper;
 pub(crate) mod local;
 pub(crate) mod material;

@@ -10,6 +10,7 @@ mod place;
 pub mod record;
 mod setup;
 pub mod shape;
+pub mod sketch;
 pub mod sparse;
 pub mod strategies;
 pub mod strategy;

@@ -89,6 +89,15 @@ pub enum Event {
         test_accuracy: f64,
         /// See `test_loss`.
         n_test: u64,
+        /// How long this peer's own part of the test took.
+        test_s: f64,
+    },
+    /// An epoch's rounds are done, and replicas are about to be brought together.
+    Replica {
+        /// Which epoch, counted from 1.
+        epoch: u64,
+        /// What this peer's parameters look like from afar (see [`sketch`](crate::sketch::sketch)).
+        sketch: Vec<f32>,
     },
     /// All epochs are done.
     Finished {

@@ -1,6 +1,6 @@
 //! `simulate`: what a swarm of any size would do on a network that need not exist.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
+use crate::recorder::Recorder;
 use crate::swarm::material::Material;
 
 /// Arguments of `simulate`.
@@ -35,6 +36,9 @@ pub(crate) struct SimulateArguments {
     /// How long a peer takes to train one sample, in milliseconds [default: the scenario's, or 1].
     #[arg(long, value_name = "MS")]
     sample_ms: Option<f64>,
+    /// Write down what happens, like `train` does, in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    run: Option<PathBuf>,
     /// Print records as lines of JSON instead of a summary.
     #[arg(long)]
     json: bool,
@@ -60,10 +64,24 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         );
     }
     let mut viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
+    let recorder = |path: &Path| Recorder::start(path, &material, n_peers, &scenario);
+    let mut run = arguments.run.as_deref().map(recorder).transpose()?;
+    let mut problem = None;
     let began = Instant::now();
     let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
-    let outcome = simulation.run_with(&mut |record: Record| viewer.see(&record))?;
+    let outcome = simulation.run_with(&mut |record: Record| {
+        if let Some(run) = &mut run {
+            problem = problem.take().or(run.add(&record).err());
+        }
+        viewer.see(&record);
+    })?;
     viewer.bar.finish_and_clear();
+    if let Some(problem) = problem {
+        return Err(problem.into());
+    }
+    if let Some(run) = run {
+        run.finish(&material, &outcome)?;
+    }
     summarise(arguments, &outcome, began.elapsed());
     if let Some(failure) = outcome.failures.first() {
         bail!("{} could not go on: {}", failure.peer, failure.problem);

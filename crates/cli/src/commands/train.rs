@@ -13,8 +13,9 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::{StepReport, Trainer};
+use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
 
-use crate::events::{Event, EventLog, Reason};
+use crate::events::EventLog;
 use crate::explain;
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::{JobArguments, definite};
@@ -196,17 +197,19 @@ impl<'a> Session<'a> {
         let Progress { epoch, step, .. } = *trainer.progress();
         let failure = result.as_ref().err().map(explain);
         let reason = match (&failure, trainer.is_finished()) {
-            (Some(failure), _) => Reason::Failed(failure),
+            (Some(failure), _) => Reason::Failed(failure.clone()),
             (None, true) if !self.test_is_cut => Reason::Finished,
             (None, _) => Reason::Interrupted,
         };
         let seconds = self.started.elapsed().as_secs_f64();
         // If this line cannot be written, the error to tell is the one that came first.
-        let told = self.events.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes() });
+        let is_interrupted = reason == Reason::Interrupted;
+        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes() };
+        let told = self.events.write(Event::Stop(stop));
         result?;
         told?;
         let path = self.run.path().display();
-        if reason == Reason::Interrupted {
+        if is_interrupted {
             self.display.tell(&if trainer.is_finished() {
                 format!("Training is done, its last test is not. Test it with: nettorrent eval {path}")
             } else {
@@ -234,18 +237,23 @@ impl<'a> Session<'a> {
         if step > 0 {
             self.display.say(&format!("Going on after step {step}."));
         }
-        self.events.write(&Event::Start {
-            run: self.run.path(),
-            model: &self.job.model,
+        self.events.write(Event::Start(Start {
+            run: self.run.path().to_owned(),
+            model: self.job.model.clone(),
             n_params,
             n_train: trainer.n_samples(),
             n_test: self.learning.n_test(),
             threads,
             seed: self.job.seed,
+            strategy: None,
+            n_peers: None,
+            link: None,
+            epochs: self.job.epochs,
             epoch,
             step,
-            version: env!("CARGO_PKG_VERSION"),
-        })
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }))?;
+        Ok(())
     }
 
     fn epochs(&mut self, trainer: &mut Trainer<'_>) -> anyhow::Result<()> {
@@ -283,7 +291,7 @@ impl<'a> Session<'a> {
         }
         if self.pace.told.elapsed() > EVENT_INTERVAL {
             self.pace.told = Instant::now();
-            self.events.write(&Event::Progress {
+            self.events.write(Event::Progress(history::Progress {
                 epoch: trainer.progress().epoch + 1,
                 step: trainer.progress().step,
                 loss: score.loss(),
@@ -291,7 +299,7 @@ impl<'a> Session<'a> {
                 lr: report.lr,
                 samples_per_s,
                 seconds: self.started.elapsed().as_secs_f64(),
-            })?;
+            }))?;
         }
         Ok(())
     }
@@ -325,7 +333,7 @@ impl<'a> Session<'a> {
             samples_per_s,
             seconds,
         });
-        self.events.write(&Event::Epoch {
+        self.events.write(Event::Epoch(Epoch {
             epoch,
             step,
             train_loss: train.loss(),
@@ -335,15 +343,18 @@ impl<'a> Session<'a> {
             lr,
             samples_per_s,
             seconds,
-            test_seconds: Some(began.elapsed().as_secs_f64()),
-        })
+            test_seconds: began.elapsed().as_secs_f64(),
+            sent_bytes: 0,
+        }))?;
+        Ok(())
     }
 
     fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
         trainer.check_finite()?;
         let path = save(&self.run, self.learning, trainer, self.job.checkpoint.keep)?;
-        self.events.write(&Event::Checkpoint { path: &path, epoch, step })
+        self.events.write(Event::Checkpoint(Checkpoint { path, epoch, step }))?;
+        Ok(())
     }
 }
 

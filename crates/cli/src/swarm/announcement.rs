@@ -2,11 +2,11 @@
 
 use indicatif::HumanCount;
 use nettorrent_engine::task::Task;
+use nettorrent_history::{Event, Start};
 use nettorrent_swarm::Place;
 
 use super::board::{Board, Company};
 use super::material::Material;
-use crate::events::Event;
 use crate::run_folder::RunFolder;
 
 /// What begins.
@@ -15,11 +15,13 @@ pub(crate) struct Announcement<'a> {
     pub run: &'a RunFolder,
     /// Where it goes on from.
     pub place: &'a Place,
+    /// How the links are shaped, if they are.
+    pub link: Option<&'a str>,
 }
 
 /// Tells people what is trained, by whom and from where on, and writes it down.
 pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> anyhow::Result<()> {
-    let Announcement { material, run, place } = *announcement;
+    let Announcement { material, run, place, link } = *announcement;
     let (epoch, step) = (place.ledger.epoch, place.step);
     let Material { job, learning, .. } = material;
     let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
@@ -39,16 +41,24 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
     if step > 0 {
         board.say(&format!("Going on after step {step}."));
     }
-    board.write(&Event::Start {
-        run: run.path(),
-        model: &job.model,
+    let n_peers = match board.company() {
+        Company::Processes(n_peers) => Some(n_peers),
+        Company::OneOfMany => None,
+    };
+    Ok(board.write(Event::Start(Start {
+        run: run.path().to_owned(),
+        model: job.model.clone(),
         n_params,
         n_train,
         n_test,
         threads: job.threads,
         seed: job.seed,
+        strategy: Some(strategy.clone()),
+        n_peers,
+        link: link.map(str::to_owned),
+        epochs: job.epochs,
         epoch,
         step,
-        version: env!("CARGO_PKG_VERSION"),
-    })
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }))?)
 }

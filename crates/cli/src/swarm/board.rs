@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, MultiProgress, ProgressBar, ProgressStyle};
 use nettorrent_engine::model::Score;
 use nettorrent_engine::task::Task;
+use nettorrent_history::{self as history, Checkpoint, Event, HistoryError};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{PeerId, Phase, Place};
 
+use super::chronicle::{Chronicle, Course};
 use super::material::Material;
-use super::messages::{PeerEvent, Progress, Times};
-use crate::events::{Event, EventLog};
+use super::messages::{PeerEvent, Progress};
+use crate::events::EventLog;
 use crate::progress::{EpochLine, clock, epoch_name, epoch_text};
 
 /// More lines than this help nobody.
@@ -39,24 +41,17 @@ pub(crate) struct Board {
     bars: MultiProgress,
     whole: ProgressBar,
     peers: BTreeMap<PeerId, ProgressBar>,
-    /// What each peer did since its times were written.
-    times: BTreeMap<PeerId, Times>,
     quiet: bool,
     company: Company,
-    /// How many members the last view has.
-    n_members: usize,
     /// What was said of late, and when.
     said: Vec<(Instant, String)>,
-    events: EventLog,
+    chronicle: Chronicle,
     epochs: u64,
     n_train: usize,
-    began: Instant,
     written: Instant,
     epoch: EpochSoFar,
     /// How fast the epochs were that are done, but not tested yet; counted from 1.
     paces: BTreeMap<u64, Pace>,
-    /// The last epoch that was told.
-    told: u64,
     /// The last checkpoint that was written down.
     kept: Option<PathBuf>,
     speed: Speed,
@@ -101,19 +96,15 @@ impl Board {
             bars,
             whole,
             peers: BTreeMap::new(),
-            times: BTreeMap::new(),
             quiet,
             company,
-            n_members: 1,
             said: Vec::new(),
-            events,
+            chronicle: Chronicle::new(events),
             epochs,
             n_train,
-            began: Instant::now(),
             written: Instant::now(),
             epoch,
             paces: BTreeMap::new(),
-            told: 0,
             kept: None,
             speed: Speed::default(),
         }
@@ -125,7 +116,7 @@ impl Board {
 
     /// Whether the last view has one member only.
     pub(crate) fn is_alone(&self) -> bool {
-        self.n_members <= 1
+        self.chronicle.n_members <= 1
     }
 
     /// Prints a line above the bars.
@@ -141,22 +132,23 @@ impl Board {
     }
 
     /// Writes an event down.
-    pub(crate) fn write(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
-        self.events.write(event)
+    pub(crate) fn write(&mut self, event: Event) -> Result<(), HistoryError> {
+        self.chronicle.events.write(event)
     }
 
     pub(crate) fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.elapsed().as_secs_f64()
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
+        self.chronicle.events.elapsed()
     }
 
-    /// Takes the bars away.
-    pub(crate) fn finish(&self) {
+    /// Takes the bars away, and writes what has not been written yet.
+    pub(crate) fn finish(&mut self) -> Result<(), HistoryError> {
         self.peers.values().for_each(ProgressBar::finish_and_clear);
         self.whole.finish_and_clear();
+        self.chronicle.finish(self.elapsed())
     }
 
     /// Takes in what a peer tells.
@@ -167,7 +159,7 @@ impl Board {
             PeerEvent::Record(record) => self.on_record(record),
             PeerEvent::Note { peer, text, is_routine } => {
                 self.show_note(*peer, text, *is_routine);
-                self.write(&Event::Note { peer: *peer, text })
+                Ok(self.write(Event::Note(history::Note { peer: *peer, text: text.clone() }))?)
             }
             PeerEvent::Checkpoint { path, epoch, step } => self.on_checkpoint(path, *epoch, *step),
         }
@@ -191,17 +183,17 @@ impl Board {
             return Ok(());
         }
         self.kept = Some(path.to_owned());
-        self.write(&Event::Checkpoint { path, epoch, step })
+        Ok(self.write(Event::Checkpoint(Checkpoint { path: path.to_owned(), epoch, step }))?)
     }
 
     fn on_progress(&mut self, progress: &Progress) -> anyhow::Result<()> {
-        self.write_times(progress)?;
+        self.chronicle.add_times(self.elapsed(), &progress.times)?;
         if progress.times.elapsed_s >= LEAST_INTERVAL.as_secs_f64() {
             self.show_peer(progress);
         }
         let new = progress.n_samples_all.saturating_sub(self.epoch.n_samples_all);
         if new > 0 {
-            self.speed.count(self.began.elapsed(), new);
+            self.speed.count(self.elapsed(), new);
             self.epoch.n_samples_all += new;
         }
         if progress.epoch > self.epoch.number {
@@ -222,8 +214,8 @@ impl Board {
         }
         self.written = Instant::now();
         let EpochSoFar { number, score, step, lr, .. } = self.epoch;
-        let (samples_per_s, seconds) = (self.speed.per_second(self.began.elapsed()), self.seconds());
-        self.write(&Event::Progress {
+        let (samples_per_s, seconds) = (self.speed.per_second(self.elapsed()), self.seconds());
+        Ok(self.write(Event::Progress(history::Progress {
             epoch: number + 1,
             step,
             loss: score.loss(),
@@ -231,18 +223,7 @@ impl Board {
             lr,
             samples_per_s,
             seconds,
-        })
-    }
-
-    /// Writes down where a peer's time went, about once a second.
-    fn write_times(&mut self, progress: &Progress) -> anyhow::Result<()> {
-        let sums = self.times.entry(progress.peer).or_default();
-        *sums += progress.times;
-        if sums.elapsed_s < EVENT_INTERVAL.as_secs_f64() {
-            return Ok(());
-        }
-        let times = std::mem::take(sums);
-        self.write(&Event::Times { peer: progress.peer, times })
+        }))?)
     }
 
     fn begin_epoch(&mut self, number: u64) {
@@ -257,7 +238,7 @@ impl Board {
 
     fn show_whole(&self) {
         let EpochSoFar { number, score, .. } = self.epoch;
-        let samples_per_s = self.speed.per_second(self.began.elapsed());
+        let samples_per_s = self.speed.per_second(self.elapsed());
         let done = self.epoch.pace().n_samples.min(self.n_train as u64);
         let left = (self.epochs.saturating_sub(number) * self.n_train as u64).saturating_sub(done);
         self.whole.set_position(done);
@@ -279,12 +260,13 @@ impl Board {
             return;
         }
         let n_lines = self.peers.len();
-        if !self.peers.contains_key(&progress.peer) && n_lines >= MOST_LINES {
+        let peer = progress.times.peer;
+        if !self.peers.contains_key(&peer) && n_lines >= MOST_LINES {
             return;
         }
         // Below the whole, in the order of their seats.
-        let (bars, at) = (&self.bars, 1 + self.peers.range(..progress.peer).count());
-        let bar = self.peers.entry(progress.peer).or_insert_with(|| {
+        let (bars, at) = (&self.bars, 1 + self.peers.range(..peer).count());
+        let bar = self.peers.entry(peer).or_insert_with(|| {
             let bar = bars.insert(at, ProgressBar::new_spinner());
             bar.set_style(ProgressStyle::with_template("  {msg}").expect("the template is right"));
             bar
@@ -293,16 +275,17 @@ impl Board {
     }
 
     fn on_record(&mut self, record: &Record) -> anyhow::Result<()> {
+        let at = self.elapsed();
+        let (paces, now, lr) = (&mut self.paces, self.epoch.pace(), self.epoch.lr);
+        // Peers may be in the next epoch already when the last one's test is known.
+        let mut course = Course::default();
+        let is_news = self.chronicle.add_record(at, record, |epoch| {
+            let pace = paces.remove(&epoch).unwrap_or(now);
+            course = Course { lr, samples_per_s: pace.samples_per_s(), took: pace.took };
+            course
+        })?;
         match &record.event {
-            RecordEvent::Epoch { epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, .. } => {
-                if *epoch <= self.told {
-                    // Another peer took the first one's place and told again.
-                    return Ok(());
-                }
-                self.told = *epoch;
-                // Peers may be in the next epoch already when the last one's test is known.
-                let pace = self.paces.remove(epoch).unwrap_or_else(|| self.epoch.pace());
-                let (samples_per_s, seconds) = (pace.samples_per_s(), pace.took.as_secs_f64());
+            RecordEvent::Epoch { epoch, train_loss, train_accuracy, test_loss, test_accuracy, .. } if is_news => {
                 self.say(&epoch_text(&EpochLine {
                     epoch: *epoch,
                     epochs: self.epochs,
@@ -310,38 +293,27 @@ impl Board {
                     train_accuracy: *train_accuracy,
                     test_loss: *test_loss,
                     test_accuracy: *test_accuracy,
-                    samples_per_s,
-                    seconds,
+                    samples_per_s: course.samples_per_s,
+                    seconds: course.took.as_secs_f64(),
                 }));
-                self.write(&Event::Epoch {
-                    epoch: *epoch,
-                    step: *step,
-                    train_loss: *train_loss,
-                    train_accuracy: *train_accuracy,
-                    test_loss: *test_loss,
-                    test_accuracy: *test_accuracy,
-                    lr: self.epoch.lr,
-                    samples_per_s,
-                    seconds,
-                    test_seconds: None,
-                })
             }
-            RecordEvent::View { view, members, donor, was_behind, round } => {
-                self.n_members = members.len();
-                if self.epoch.pace().n_samples == 0 {
-                    // Until they had agreed, nobody trained.
-                    self.epoch.began = Instant::now();
-                }
-                let gone: Vec<PeerId> = self.peers.keys().copied().filter(|peer| !members.contains(peer)).collect();
-                for peer in gone {
-                    if let Some(bar) = self.peers.remove(&peer) {
-                        bar.finish_and_clear();
-                    }
-                }
-                let (peer, view, donor, was_behind, round) = (record.peer, *view, *donor, *was_behind, *round);
-                self.write(&Event::View { peer, view, members, donor, was_behind, round })
+            RecordEvent::View { members, .. } => self.show_members(members),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the lines of those away who are gone.
+    fn show_members(&mut self, members: &[PeerId]) {
+        if self.epoch.pace().n_samples == 0 {
+            // Until they had agreed, nobody trained.
+            self.epoch.began = Instant::now();
+        }
+        let gone: Vec<PeerId> = self.peers.keys().copied().filter(|peer| !members.contains(peer)).collect();
+        for peer in gone {
+            if let Some(bar) = self.peers.remove(&peer) {
+                bar.finish_and_clear();
             }
-            RecordEvent::Round { .. } | RecordEvent::Finished { .. } => Ok(()),
         }
     }
 }
@@ -361,7 +333,7 @@ impl Pace {
 /// What one peer is doing.
 fn peer_text(progress: &Progress) -> String {
     let Progress { n_samples, times, .. } = progress;
-    let Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
+    let history::Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
     let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
     let doing = match progress.phase {
         Phase::Agreeing => "agreeing on whose parameters go on",
@@ -378,7 +350,7 @@ fn peer_text(progress: &Progress) -> String {
     };
     format!(
         "{:<8} {:>7} samples/s  computes {:>3.0} %  waits {:>3.0} %  sends {:>10}/s  {doing}{waits}",
-        progress.peer.to_string(),
+        times.peer.to_string(),
         HumanCount((*n_samples as f64 / elapsed_s.max(1e-9)) as u64).to_string(),
         share(*compute_s),
         share(*wait_s),

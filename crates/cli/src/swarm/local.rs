@@ -9,13 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use nettorrent_history::{Event, PeerAddress, Reason, Stop};
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_swarm::{PeerId, Place};
 use serde::Serialize;
 
 use super::board::Board;
 use super::messages::{EndingKind, Order, Orders, PeerEvent};
-use crate::events::{Event, Reason};
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
 use crate::progress::clock;
@@ -59,7 +59,7 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
     let interrupt = Interrupt::listen()?;
     let mut swarm = LocalSwarm::start(run, settings)?;
     let result = swarm.watch(&mut board, &interrupt);
-    board.finish();
+    let finished = board.finish();
     if result.is_err() {
         swarm.kill();
     }
@@ -67,17 +67,18 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
     let (epoch, step) = swarm.place;
     let failure = ending.as_ref().err().map(crate::explain);
     let reason = match (&failure, &ending) {
-        (Some(failure), _) => Reason::Failed(failure),
+        (Some(failure), _) => Reason::Failed(failure.clone()),
         (None, Ok(EndingKind::Finished)) => Reason::Finished,
         (None, _) => Reason::Interrupted,
     };
     let peak_rss_bytes = swarm.peak_rss_bytes.or(peak_rss_bytes());
     let seconds = board.seconds();
-    let told = board.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes });
+    let is_interrupted = reason == Reason::Interrupted;
+    let told = board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes }));
     ending?;
-    told?;
+    finished.and(told)?;
     let path = run.path().display();
-    if reason == Reason::Interrupted {
+    if is_interrupted {
         board.tell(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
@@ -153,7 +154,7 @@ impl LocalSwarm {
                     PeerEvent::Listening { peer, address } => {
                         self.processes[k].peer = Some((*peer, *address));
                         let pid = self.processes[k].child.id();
-                        board.write(&Event::Peer { peer: *peer, address: *address, pid })?;
+                        board.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
                         self.begin_if_all_listen();
                     }
                     PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use nettorrent_history::Times;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Command, Ending, Node, NodeSettings, Report};
@@ -12,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::keeper::Keeper;
 use super::material::Material;
-use super::messages::{EndingKind, PeerEvent, Progress, Times};
+use super::messages::{EndingKind, PeerEvent, Progress};
 use crate::memory::peak_rss_bytes;
 
 /// How often progress is told.
@@ -194,7 +195,6 @@ impl Reporter<'_> {
 impl Progress {
     fn nothing(peer: PeerId) -> Self {
         Self {
-            peer,
             epoch: 0,
             step: 0,
             n_samples_all: 0,
@@ -203,7 +203,7 @@ impl Progress {
             loss_sum: 0.0,
             n_correct: 0,
             lr: 0.0,
-            times: Times::default(),
+            times: Times::of(peer),
             phase: Phase::Agreeing,
             waits_for: Vec::new(),
         }
@@ -220,8 +220,16 @@ impl Progress {
         self.loss_sum += loss * n_samples as f64;
         self.n_correct += n_correct;
         self.lr = lr;
-        self.times +=
-            Times { elapsed_s: 0.0, compute_s, wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes };
+        self.times += &Times {
+            compute_s,
+            wait_s,
+            encode_s,
+            decode_s,
+            send_s,
+            sent_bytes,
+            received_bytes,
+            ..Times::of(self.times.peer)
+        };
     }
 }
 

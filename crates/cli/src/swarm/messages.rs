@@ -1,9 +1,9 @@
 //! What the processes of a local swarm tell each other: lines of JSON, the one's standard output and the other's input.
 
 use std::net::SocketAddr;
-use std::ops::AddAssign;
 use std::path::PathBuf;
 
+use nettorrent_history::Times;
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,6 @@ pub(crate) enum EndingKind {
 /// What a peer did since it last told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    pub peer: PeerId,
     /// The epoch that it is in, counted from 0.
     pub epoch: u64,
     /// Batches that a peer has trained one after the other.
@@ -81,36 +80,8 @@ pub(crate) struct Progress {
     pub loss_sum: f64,
     pub n_correct: u64,
     pub lr: f32,
-    #[serde(flatten)]
+    /// Who, and where its time went.
     pub times: Times,
     pub phase: Phase,
     pub waits_for: Vec<PeerId>,
-}
-
-/// Where a peer's time went, in seconds, as the records of its rounds say it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Times {
-    /// The time that this is about.
-    pub elapsed_s: f64,
-    pub compute_s: f64,
-    pub wait_s: f64,
-    pub encode_s: f64,
-    pub decode_s: f64,
-    pub send_s: f64,
-    /// Bytes of bodies, both ways.
-    pub sent_bytes: u64,
-    pub received_bytes: u64,
-}
-
-impl AddAssign for Times {
-    fn add_assign(&mut self, other: Self) {
-        self.elapsed_s += other.elapsed_s;
-        self.compute_s += other.compute_s;
-        self.wait_s += other.wait_s;
-        self.encode_s += other.encode_s;
-        self.decode_s += other.decode_s;
-        self.send_s += other.send_s;
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
-    }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
+use nettorrent_history::{Event, Reason, Stop};
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
@@ -23,7 +24,7 @@ use super::keeper::Keeper;
 use super::material::Material;
 use super::member::{Keep, Part};
 use super::messages::{EndingKind, PeerEvent};
-use crate::events::{Event, EventLog, Reason};
+use crate::events::EventLog;
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
 use crate::progress::clock;
@@ -124,7 +125,7 @@ pub(crate) async fn train(
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
     let mut board = Board::new(events, material, Company::OneOfMany, &state.place);
-    announce(&Announcement { material, run: &run, place: &state.place }, &mut board)?;
+    announce(&Announcement { material, run: &run, place: &state.place, link: None }, &mut board)?;
     let mut place = (state.place.ledger.epoch, state.place.step);
     let path = run.path().to_owned();
     let part = Part {
@@ -145,7 +146,7 @@ pub(crate) async fn train(
             board.on_event(&event)
         })
         .await;
-    board.finish();
+    board.finish()?;
     let ((epoch, step), seconds) = (place, board.seconds());
     let failure = match &ending {
         Err(error) => Some(crate::explain(error)),
@@ -153,17 +154,18 @@ pub(crate) async fn train(
         Ok(EndingKind::Finished | EndingKind::Left) => None,
     };
     let reason = match (&failure, &ending) {
-        (Some(failure), _) => Reason::Failed(failure),
+        (Some(failure), _) => Reason::Failed(failure.clone()),
         (None, Ok(EndingKind::Finished)) => Reason::Finished,
         (None, _) => Reason::Interrupted,
     };
     let peak_rss_bytes = peak.or_else(peak_rss_bytes);
-    board.write(&Event::Stop { reason, epoch, step, seconds, peak_rss_bytes })?;
+    let is_interrupted = reason == Reason::Interrupted;
+    board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes }))?;
     if let Some(failure) = &failure {
         anyhow::bail!("{failure}");
     }
     let path = path.display();
-    if reason == Reason::Interrupted {
+    if is_interrupted {
         let others = if board.is_alone() { "" } else { "; the others go on" };
         board.tell(&format!(
             "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \

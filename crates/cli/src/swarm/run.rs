@@ -98,7 +98,8 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
 
 fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
     let mut board = Board::new(events, material, Company::Processes(settings.n_peers), &settings.place);
-    announce(&Announcement { material, run, place: &settings.place }, &mut board)?;
+    let link = settings.link.as_deref();
+    announce(&Announcement { material, run, place: &settings.place, link }, &mut board)?;
     local::train(run, settings, board)
 }
 

@@ -62,7 +62,10 @@ fn predicts_a_drawing(place: &Place, run: &Path) {
 
 /// What each event has, beside its kind.
 const FIELDS: [(&str, &[&str]); 4] = [
-    ("start", &["run", "model", "n_params", "n_train", "n_test", "threads", "seed", "epoch", "step", "version"]),
+    (
+        "start",
+        &["run", "model", "n_params", "n_train", "n_test", "threads", "seed", "epochs", "epoch", "step", "version"],
+    ),
     (
         "epoch",
         &[
@@ -76,6 +79,7 @@ const FIELDS: [(&str, &[&str]); 4] = [
             "samples_per_s",
             "seconds",
             "test_seconds",
+            "sent_bytes",
         ],
     ),
     ("checkpoint", &["path", "epoch", "step"]),
@@ -109,7 +113,7 @@ fn json_goes_to_standard_output_and_arguments_to_the_job() {
     assert_eq!(kept, printed, "the run keeps what was printed");
     for event in &printed {
         let (kind, fields) = FIELDS.iter().find(|(kind, _)| event["event"] == *kind).unwrap();
-        let mut expected: Vec<&str> = fields.iter().copied().chain(["event"]).collect();
+        let mut expected: Vec<&str> = fields.iter().copied().chain(["at_s", "event"]).collect();
         expected.sort_unstable();
         let found: Vec<&str> = event.as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(found, expected, "{kind}");

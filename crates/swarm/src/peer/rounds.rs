@@ -2,6 +2,7 @@
 
 use super::{Outbox, Peer, Phase, Wish};
 use crate::record::Event;
+use crate::sketch::sketch;
 use crate::strategy::{Ctx, Settled};
 
 impl Peer {
@@ -66,6 +67,8 @@ impl Peer {
         let next = self.core.next_ledger();
         if next.epoch > self.core.place.ledger.epoch {
             self.enter(Phase::Syncing);
+            let sketch = sketch(&self.core.values, self.core.setup.seed);
+            out.records.push(self.core.record(Event::Replica { epoch: next.epoch, sketch }));
             self.strategy.sync(&mut Ctx::new(&mut self.core, out));
         } else {
             self.core.open(next);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,8 @@ pub(super) struct Tests {
     /// The last epoch of which all is known, and what is.
     concluded: u64,
     last: Option<Report>,
+    /// How long this peer's own last test took.
+    took: Duration,
 }
 
 impl Tests {
@@ -89,10 +92,11 @@ impl Peer {
         out.work.push(Work { id, values, what: What::Test { samples } });
     }
 
-    pub(super) fn on_own_test(&mut self, id: u64, score: Score, out: &mut Outbox) {
+    pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration, out: &mut Outbox) {
         let Some(at) = self.tests.running.iter().position(|(work, _)| *work == id) else { return };
         let (_, mut report) = self.tests.running.remove(at);
         report.test = score.into();
+        self.tests.took = took;
         self.tell_test(report, out);
     }
 
@@ -209,6 +213,7 @@ impl Peer {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
+            test_s: self.tests.took.as_secs_f64(),
         }));
     }
 

@@ -112,7 +112,7 @@ impl Peer {
                 self.core.scoring = None;
                 self.strategy.on_scored(&mut Ctx::new(&mut self.core, out), &score);
             }
-            Done::Tested { id, score } => self.on_own_test(id, score, out),
+            Done::Tested { id, score } => self.on_own_test(id, score, took, out),
             Done::Failed { problem } => out.failure = Some(problem),
             Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } => {}
         }

@@ -1,0 +1,124 @@
+//! A simulated run, written down as if it had been a real one: in simulated time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use nettorrent_engine::checkpoint::Progress;
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::task::Task;
+use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Start, Stop, Times};
+use nettorrent_sim::{Outcome, Scenario};
+use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::{Event as RecordEvent, Record};
+
+use crate::events::EventLog;
+use crate::memory::peak_rss_bytes;
+use crate::run_folder::RunFolder;
+use crate::swarm::chronicle::{Chronicle, Course};
+use crate::swarm::material::Material;
+
+/// Writes a run's folder from the records of a simulation.
+pub(crate) struct Recorder {
+    run: RunFolder,
+    chronicle: Chronicle,
+    /// When each peer's last round ended.
+    last: BTreeMap<PeerId, f64>,
+    /// When each epoch's last round ended so far, how many samples had been trained then, and at what rate.
+    epochs: BTreeMap<u64, (f64, u64, f32)>,
+}
+
+impl Recorder {
+    pub(crate) fn start(path: &Path, material: &Material, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
+        let Material { job, spec, learning, .. } = material;
+        let run = RunFolder::create(Some(path), job, spec)?;
+        let mut events = EventLog::append(&run.events(), false)?;
+        let start = Start {
+            run: run.path().to_owned(),
+            model: job.model.clone(),
+            n_params: learning.n_params(),
+            n_train: learning.labels().len(),
+            n_test: learning.n_test(),
+            threads: job.threads,
+            seed: job.seed,
+            strategy: Some(job.swarm.strategy.clone()),
+            n_peers: Some(n_peers),
+            link: Some(scenario.link.to_string()),
+            epochs: job.epochs,
+            epoch: 0,
+            step: 0,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        events.write_at(Duration::ZERO, Event::Start(start))?;
+        Ok(Self { run, chronicle: Chronicle::new(events), last: BTreeMap::new(), epochs: BTreeMap::new() })
+    }
+
+    /// Writes down what a peer tells.
+    pub(crate) fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
+        let at = Duration::from_secs_f64(record.at_s);
+        if let RecordEvent::Round {
+            epoch,
+            n_samples_all,
+            lr,
+            compute_s,
+            wait_s,
+            encode_s,
+            decode_s,
+            send_s,
+            sent_bytes,
+            received_bytes,
+            ..
+        } = record.event
+        {
+            self.epochs.insert(epoch + 1, (record.at_s, n_samples_all, lr));
+            let began = self.last.insert(record.peer, record.at_s).unwrap_or(0.0);
+            let elapsed_s = record.at_s - began;
+            let times = Times {
+                elapsed_s,
+                compute_s,
+                wait_s,
+                encode_s,
+                decode_s,
+                send_s,
+                sent_bytes,
+                received_bytes,
+                ..Times::of(record.peer)
+            };
+            self.chronicle.add_times(at, &times)?;
+        }
+        let epochs = &self.epochs;
+        self.chronicle.add_record(at, record, |epoch| course(epochs, epoch))?;
+        Ok(())
+    }
+
+    /// Writes the end, and what was learnt.
+    pub(crate) fn finish(mut self, material: &Material, outcome: &Outcome) -> anyhow::Result<()> {
+        self.chronicle.finish(outcome.time)?;
+        let Material { job, learning, .. } = material;
+        let foremost = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
+        let (mut epoch, mut step) = (0, 0);
+        if let Some(peer) = foremost {
+            (epoch, step) = (peer.place.ledger.epoch, peer.place.step);
+            let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
+            let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
+            let path = self.run.save(learning.network(), &peer.values, &optimizer, &progress, job.checkpoint.keep)?;
+            self.chronicle.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
+        }
+        let reason = match outcome.failures.first() {
+            Some(failure) => Reason::Failed(format!("{}: {}", failure.peer, failure.problem)),
+            None => Reason::Finished,
+        };
+        let (seconds, peak_rss_bytes) = (outcome.time.as_secs_f64(), peak_rss_bytes());
+        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes };
+        Ok(self.chronicle.events.write_at(outcome.time, Event::Stop(stop))?)
+    }
+}
+
+/// How fast an epoch was, by the ends of its last round and of the one before it.
+fn course(epochs: &BTreeMap<u64, (f64, u64, f32)>, epoch: u64) -> Course {
+    let Some(&(end_s, n_samples, lr)) = epochs.get(&epoch) else { return Course::default() };
+    let (began_s, n_before) = epochs.get(&(epoch - 1)).map_or((0.0, 0), |&(end_s, n_samples, _)| (end_s, n_samples));
+    let took = Duration::from_secs_f64((end_s - began_s).max(0.0));
+    let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
+    Course { lr, samples_per_s, took }
+}

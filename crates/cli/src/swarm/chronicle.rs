@@ -1,0 +1,127 @@
+//! What is written down of a swarm, put together from what its peers tell.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nettorrent_history::{Epoch, Event, HistoryError, Replicas, Times, ViewChange};
+use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::{Event as RecordEvent, Record};
+use nettorrent_swarm::sketch::spread;
+
+use crate::events::EventLog;
+
+/// How often a peer's times are written.
+const INTERVAL_S: f64 = 1.0;
+
+/// The events of a swarm's run, and what is gathered for those to come.
+pub(crate) struct Chronicle {
+    pub events: EventLog,
+    /// What each peer did since its times were written.
+    times: BTreeMap<PeerId, Times>,
+    /// What replicas looked like at the ends of epochs of which not all have told.
+    sketches: BTreeMap<u64, Vec<Vec<f32>>>,
+    /// How many members the last view has.
+    pub n_members: usize,
+    sent_bytes: u64,
+    /// The last epoch that was written.
+    epoch: u64,
+}
+
+/// How an epoch's training went.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Course {
+    pub lr: f32,
+    pub samples_per_s: f64,
+    pub took: Duration,
+}
+
+impl Chronicle {
+    pub(crate) fn new(events: EventLog) -> Self {
+        Self { events, times: BTreeMap::new(), sketches: BTreeMap::new(), n_members: 1, sent_bytes: 0, epoch: 0 }
+    }
+
+    /// Adds to where a peer's time went, and writes it about once a second.
+    pub(crate) fn add_times(&mut self, at: Duration, times: &Times) -> Result<(), HistoryError> {
+        self.sent_bytes += times.sent_bytes;
+        let sums = self.times.entry(times.peer).or_insert_with(|| Times::of(times.peer));
+        *sums += times;
+        if sums.elapsed_s < INTERVAL_S {
+            return Ok(());
+        }
+        let times = std::mem::replace(sums, Times::of(times.peer));
+        self.events.write_at(at, Event::Times(times))
+    }
+
+    /// Writes what has not been written yet.
+    pub(crate) fn finish(&mut self, at: Duration) -> Result<(), HistoryError> {
+        for times in std::mem::take(&mut self.times).into_values().filter(|times| times.elapsed_s > 0.0) {
+            self.events.write_at(at, Event::Times(times))?;
+        }
+        Ok(())
+    }
+
+    /// Writes down what a peer records, but for its rounds. Of an epoch all peers tell the same: whether this is the first
+    /// to tell of it is returned.
+    pub(crate) fn add_record(
+        &mut self,
+        at: Duration,
+        record: &Record,
+        course: impl FnOnce(u64) -> Course,
+    ) -> Result<bool, HistoryError> {
+        match &record.event {
+            RecordEvent::Epoch {
+                epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, test_s, ..
+            } => {
+                if *epoch <= self.epoch {
+                    return Ok(false);
+                }
+                self.epoch = *epoch;
+                self.write_replicas(at, *epoch)?;
+                let Course { lr, samples_per_s, took } = course(*epoch);
+                self.events.write_at(
+                    at,
+                    Event::Epoch(Epoch {
+                        epoch: *epoch,
+                        step: *step,
+                        train_loss: *train_loss,
+                        train_accuracy: *train_accuracy,
+                        test_loss: *test_loss,
+                        test_accuracy: *test_accuracy,
+                        lr,
+                        samples_per_s,
+                        seconds: took.as_secs_f64(),
+                        test_seconds: *test_s,
+                        sent_bytes: self.sent_bytes,
+                    }),
+                )?;
+                return Ok(true);
+            }
+            RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
+                let sketches = self.sketches.entry(*epoch).or_default();
+                sketches.push(sketch.clone());
+                if sketches.len() >= self.n_members {
+                    self.write_replicas(at, *epoch)?;
+                }
+            }
+            RecordEvent::View { view, members, donor, was_behind, round } => {
+                self.n_members = members.len();
+                let (peer, members) = (record.peer, members.clone());
+                let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
+                self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
+            }
+            RecordEvent::Replica { .. } | RecordEvent::Round { .. } | RecordEvent::Finished { .. } => {}
+        }
+        Ok(false)
+    }
+
+    /// Says how far replicas were apart, if there are several.
+    fn write_replicas(&mut self, at: Duration, epoch: u64) -> Result<(), HistoryError> {
+        let sketches = self.sketches.remove(&epoch).unwrap_or_default();
+        self.sketches.retain(|&other, _| other > epoch);
+        if sketches.len() < 2 {
+            return Ok(());
+        }
+        let replicas = Replicas { epoch, distance: spread(&sketches), n_peers: sketches.len() };
+        self.events.write_at(at, Event::Replicas(replicas))
+    }
+}

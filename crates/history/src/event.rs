@@ -1,0 +1,312 @@
+//! The events of a run: plain data, one line of JSON each.
+
+use std::net::SocketAddr;
+use std::ops::AddAssign;
+use std::path::PathBuf;
+
+use nettorrent_swarm::PeerId;
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Seconds since training began; simulated ones where the run is simulated. After a stop they begin anew.
+    pub at_s: f64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// Training begins, or goes on.
+    Start(Start),
+    /// Once a second while an epoch goes on.
+    Progress(Progress),
+    /// An epoch is done and was tested.
+    Epoch(Epoch),
+    /// Where a peer's time went, about once a second.
+    Times(Times),
+    /// What a peer took of its machine, once a second.
+    Resources(Resources),
+    /// How far replicas were apart.
+    Replicas(Replicas),
+    /// A process of a swarm on this machine can be reached.
+    Peer(PeerAddress),
+    /// A peer has something to tell.
+    Note(Note),
+    /// The members of a swarm have changed and agreed on whose parameters go on.
+    View(ViewChange),
+    /// A checkpoint is whole on the disk.
+    Checkpoint(Checkpoint),
+    /// Training ends.
+    Stop(Stop),
+}
+
+/// Training begins, or goes on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The run's folder.
+    pub run: PathBuf,
+    /// The model's name, or its file.
+    pub model: String,
+    /// How many numbers are trained.
+    pub n_params: usize,
+    /// Training samples.
+    pub n_train: usize,
+    /// Test samples.
+    pub n_test: usize,
+    /// Threads of each peer.
+    pub threads: usize,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// How peers exchange what they learn; none where one process trains alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// How many peers there are at the beginning, as far as is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_peers: Option<usize>,
+    /// How the links were shaped, if they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// How many epochs the run is to have.
+    pub epochs: u64,
+    /// Epochs done before.
+    pub epoch: u64,
+    /// Steps done before.
+    pub step: u64,
+    /// The program's version.
+    pub version: String,
+}
+
+/// How an epoch goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Which, counted from 1.
+    pub epoch: u64,
+    /// Batches that a peer has trained one after the other, since the beginning.
+    pub step: u64,
+    /// Mean loss of the epoch's training samples so far.
+    pub loss: f64,
+    /// Share of them that were classified rightly.
+    pub accuracy: f64,
+    /// The learning rate.
+    pub lr: f32,
+    /// Samples a second, of late.
+    pub samples_per_s: f64,
+    /// Seconds since training began.
+    pub seconds: f64,
+}
+
+/// An epoch is done and was tested.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Which, counted from 1.
+    pub epoch: u64,
+    /// Batches that a peer has trained one after the other, since the beginning.
+    pub step: u64,
+    /// Mean loss of the training samples, each when it was trained.
+    pub train_loss: f64,
+    /// Share of them that were classified rightly then.
+    pub train_accuracy: f64,
+    /// Mean loss of the test samples now.
+    pub test_loss: f64,
+    /// Share of them that are classified rightly.
+    pub test_accuracy: f64,
+    /// The learning rate.
+    pub lr: f32,
+    /// Samples a second, over the epoch.
+    pub samples_per_s: f64,
+    /// How long the epoch's training took, without its test.
+    pub seconds: f64,
+    /// How long its test took; a swarm's members each test a part, so it is how long one of them took.
+    pub test_seconds: f64,
+    /// Bytes of bodies that all peers who tell have sent since training began, or went on.
+    pub sent_bytes: u64,
+}
+
+/// Where a peer's time went since it was told last: of `elapsed_s` it computed, worked on what it had computed and on what
+/// others had sent, and waited for them; meanwhile its links wrote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Who.
+    pub peer: PeerId,
+    /// The time that this is about.
+    pub elapsed_s: f64,
+    /// How long it computed gradients.
+    pub compute_s: f64,
+    /// How long it waited for others.
+    pub wait_s: f64,
+    /// How long it worked on what it had computed itself.
+    pub encode_s: f64,
+    /// How long it worked on what others had sent.
+    pub decode_s: f64,
+    /// How long its links wrote, added up over all of them.
+    pub send_s: f64,
+    /// Bytes of bodies that it sent.
+    pub sent_bytes: u64,
+    /// Bytes of bodies that it received.
+    pub received_bytes: u64,
+    /// For whom it waited, as far as is known: a part of `wait_s`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Wait>,
+}
+
+/// How long a peer was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The peer that others waited for.
+    pub peer: PeerId,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// What a peer's process took of its machine since it was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Who.
+    pub peer: PeerId,
+    /// The time that this is about.
+    pub elapsed_s: f64,
+    /// Of one processor, in percent: two that are busy all the time are 200.
+    pub cpu_percent: f64,
+    /// Resident memory now.
+    pub rss_bytes: u64,
+    /// What came from its sockets: with framing and encryption.
+    pub net_received_bytes: u64,
+    /// What went to its sockets.
+    pub net_sent_bytes: u64,
+    /// Of `net_received_bytes`, what strategies had to say.
+    pub payload_received_bytes: u64,
+    /// Of `net_sent_bytes`, what strategies had to say.
+    pub payload_sent_bytes: u64,
+    /// What was read from disks.
+    pub disk_read_bytes: u64,
+    /// What was written to disks.
+    pub disk_written_bytes: u64,
+}
+
+/// How far replicas were apart at the end of an epoch, before they were brought together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Replicas {
+    /// Which epoch, counted from 1.
+    pub epoch: u64,
+    /// The root of the mean square distance of a replica from the mean of all, as a share of that mean's length.
+    pub distance: f64,
+    /// How many replicas were compared.
+    pub n_peers: usize,
+}
+
+/// Where a process of a swarm on this machine can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerAddress {
+    /// Who.
+    pub peer: PeerId,
+    /// Where.
+    pub address: SocketAddr,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// Something that a peer tells: somebody came, went, was given up or not let in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Note {
+    /// Who tells.
+    pub peer: PeerId,
+    /// What.
+    pub text: String,
+}
+
+/// A new view, as one of its members saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ViewChange {
+    /// Who tells.
+    pub peer: PeerId,
+    /// The view's number.
+    pub view: u32,
+    /// Who takes part.
+    pub members: Vec<PeerId>,
+    /// Whose parameters go on.
+    pub donor: PeerId,
+    /// Whether the one who tells was behind and took them over.
+    pub was_behind: bool,
+    /// The round that comes next.
+    pub round: u32,
+}
+
+/// A checkpoint is whole on the disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// Where.
+    pub path: PathBuf,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done.
+    pub step: u64,
+}
+
+/// Training ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Why.
+    pub reason: Reason,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done.
+    pub step: u64,
+    /// Seconds since training began.
+    pub seconds: f64,
+    /// The most memory that any of the processes took.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// Why training ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// All is done.
+    Finished,
+    /// Somebody wanted it to.
+    Interrupted,
+    /// It could not go on.
+    Failed(String),
+}
+
+impl Times {
+    /// Nothing yet, of this peer.
+    pub fn of(peer: PeerId) -> Self {
+        Self {
+            peer,
+            elapsed_s: 0.0,
+            compute_s: 0.0,
+            wait_s: 0.0,
+            encode_s: 0.0,
+            decode_s: 0.0,
+            send_s: 0.0,
+            sent_bytes: 0,
+            received_bytes: 0,
+            waits: Vec::new(),
+        }
+    }
+}
+
+impl AddAssign<&Self> for Times {
+    fn add_assign(&mut self, other: &Self) {
+        self.elapsed_s += other.elapsed_s;
+        self.compute_s += other.compute_s;
+        self.wait_s += other.wait_s;
+        self.encode_s += other.encode_s;
+        self.decode_s += other.decode_s;
+        self.send_s += other.send_s;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+        for wait in &other.waits {
+            match self.waits.iter_mut().find(|known| known.peer == wait.peer) {
+                Some(known) => known.seconds += wait.seconds,
+                None => self.waits.push(*wait),
+            }
+        }
+    }
+}

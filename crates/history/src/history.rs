@@ -1,0 +1,219 @@
+//! A run read back: what its events say, put together.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use nettorrent_swarm::PeerId;
+
+use crate::event::{
+    Checkpoint, Epoch, Event, Line, Note, PeerAddress, Progress, Replicas, Resources, Start, Stop, Times, ViewChange,
+};
+use crate::log::HistoryError;
+
+/// What happened in a run. All times are seconds of training since the very beginning: the time between a stop and a
+/// resumption does not count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// How it began, or how it went on the last time.
+    pub start: Option<Start>,
+    /// How each epoch went, once a second.
+    pub progress: Vec<(f64, Progress)>,
+    /// Epochs that are done.
+    pub epochs: Vec<(f64, Epoch)>,
+    /// How far replicas were apart.
+    pub replicas: Vec<(f64, Replicas)>,
+    /// What is known of each peer.
+    pub peers: BTreeMap<PeerId, PeerHistory>,
+    /// Changes of the view, as each member saw them.
+    pub views: Vec<(f64, ViewChange)>,
+    /// What peers told.
+    pub notes: Vec<(f64, Note)>,
+    /// Checkpoints that were written.
+    pub checkpoints: Vec<(f64, Checkpoint)>,
+    /// How it ended, unless it goes on.
+    pub stop: Option<(f64, Stop)>,
+    /// How much is added to the times of what follows, because the run was stopped and went on.
+    offset_s: f64,
+    /// The time of the last event.
+    pub last_s: f64,
+}
+
+/// What is known of one peer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeerHistory {
+    /// Where it can be reached.
+    pub address: Option<PeerAddress>,
+    /// Where its time went.
+    pub times: Vec<(f64, Times)>,
+    /// What it took of its machine.
+    pub resources: Vec<(f64, Resources)>,
+}
+
+impl History {
+    /// Reads a run's file.
+    pub fn read(path: &Path) -> Result<Self, HistoryError> {
+        let mut follower = Follower::new(path);
+        follower.catch_up()?;
+        Ok(follower.history)
+    }
+
+    /// Takes one more event in.
+    pub fn add(&mut self, line: Line) {
+        if let Event::Start(_) = line.event {
+            self.offset_s = self.last_s;
+        }
+        let at_s = self.offset_s + line.at_s;
+        self.last_s = self.last_s.max(at_s);
+        match line.event {
+            Event::Start(start) => {
+                // What was trained after the checkpoint that it goes on from is trained again.
+                self.epochs.retain(|(_, epoch)| epoch.epoch <= start.epoch);
+                self.start = Some(start);
+                self.stop = None;
+            }
+            Event::Progress(progress) => self.progress.push((at_s, progress)),
+            Event::Epoch(epoch) => self.epochs.push((at_s, epoch)),
+            Event::Times(times) => self.peer(times.peer).times.push((at_s, times)),
+            Event::Resources(resources) => self.peer(resources.peer).resources.push((at_s, resources)),
+            Event::Replicas(replicas) => self.replicas.push((at_s, replicas)),
+            Event::Peer(address) => self.peer(address.peer).address = Some(address),
+            Event::Note(note) => self.notes.push((at_s, note)),
+            Event::View(view) => self.views.push((at_s, view)),
+            Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
+            Event::Stop(stop) => self.stop = Some((at_s, stop)),
+        }
+    }
+
+    fn peer(&mut self, peer: PeerId) -> &mut PeerHistory {
+        self.peers.entry(peer).or_default()
+    }
+}
+
+/// Reads a run while it goes on.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    /// What is known so far.
+    pub history: History,
+    n_bytes: u64,
+    n_lines: usize,
+}
+
+impl Follower {
+    /// Follows the run that writes this file, from its beginning.
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), history: History::default(), n_bytes: 0, n_lines: 0 }
+    }
+
+    /// Reads what is new; returns the new lines.
+    pub fn catch_up(&mut self) -> Result<Vec<Line>, HistoryError> {
+        let failed = |source| HistoryError::Read { path: self.path.clone(), source };
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.n_bytes)).map_err(failed)?;
+        let mut reader = BufReader::new(file);
+        let mut lines = Vec::new();
+        let mut text = Vec::new();
+        loop {
+            text.clear();
+            let n = reader.read_until(b'\n', &mut text).map_err(failed)?;
+            // A line without its end is still being written.
+            if text.last() != Some(&b'\n') {
+                return Ok(lines);
+            }
+            self.n_bytes += n as u64;
+            self.n_lines += 1;
+            let unreadable = |source| HistoryError::Unreadable { path: self.path.clone(), line: self.n_lines, source };
+            let line: Line = serde_json::from_slice(&text).map_err(unreadable)?;
+            self.history.add(line.clone());
+            lines.push(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::{Follower, History};
+    use crate::event::{Epoch, Event, Progress, Reason, Start, Stop};
+    use crate::log::{EventLog, HistoryError};
+
+    fn start(epoch: u64) -> Event {
+        Event::Start(Start {
+            run: "runs/a".into(),
+            model: "mlp".into(),
+            n_params: 10,
+            n_train: 100,
+            n_test: 10,
+            threads: 1,
+            seed: 1,
+            strategy: None,
+            n_peers: None,
+            link: None,
+            epochs: 3,
+            epoch,
+            step: 0,
+            version: "0".into(),
+        })
+    }
+
+    fn epoch(epoch: u64) -> Event {
+        Event::Epoch(Epoch {
+            epoch,
+            step: epoch * 10,
+            train_loss: 1.0,
+            train_accuracy: 0.5,
+            test_loss: 1.0,
+            test_accuracy: 0.5,
+            lr: 0.1,
+            samples_per_s: 50.0,
+            seconds: 2.0,
+            test_seconds: 0.5,
+            sent_bytes: 0,
+        })
+    }
+
+    fn stop(reason: Reason) -> Event {
+        Event::Stop(Stop { reason, epoch: 2, step: 20, seconds: 5.0, peak_rss_bytes: None })
+    }
+
+    #[test]
+    fn a_resumed_run_goes_on_in_time_and_forgets_what_it_trains_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut log = EventLog::append(&path).unwrap();
+        let lines = [(0.0, start(0)), (2.5, epoch(1)), (5.0, epoch(2)), (5.5, stop(Reason::Interrupted))];
+        for (at_s, event) in lines.into_iter().chain([(0.0, start(1)), (2.5, epoch(2))]) {
+            log.write(at_s, event).unwrap();
+        }
+        let history = History::read(&path).unwrap();
+        assert_eq!(
+            history.epochs.iter().map(|(at, epoch)| (*at, epoch.epoch)).collect::<Vec<_>>(),
+            [(2.5, 1), (8.0, 2)]
+        );
+        assert_eq!(history.stop, None);
+        log.write(3.0, stop(Reason::Failed("no".into()))).unwrap();
+        let (at_s, ending) = History::read(&path).unwrap().stop.unwrap();
+        assert_eq!((at_s, ending.reason), (8.5, Reason::Failed("no".into())));
+    }
+
+    #[test]
+    fn half_a_line_waits_for_its_other_half_and_a_wrong_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let progress =
+            Progress { epoch: 1, step: 2, loss: 0.5, accuracy: 0.5, lr: 0.1, samples_per_s: 9.0, seconds: 1.0 };
+        let line = serde_json::to_string(&crate::Line { at_s: 1.0, event: Event::Progress(progress) }).unwrap();
+        let (first, rest) = line.split_at(20);
+        let mut follower = Follower::new(&path);
+        file.write_all(first.as_bytes()).unwrap();
+        assert_eq!(follower.catch_up().unwrap().len(), 0);
+        writeln!(file, "{rest}").unwrap();
+        assert_eq!(follower.catch_up().unwrap().len(), 1);
+        writeln!(file, "nonsense").unwrap();
+        assert!(matches!(follower.catch_up(), Err(HistoryError::Unreadable { line: 2, .. })));
+    }
+}

@@ -1,0 +1,27 @@
+//! What happened in a run: written down as it happens, and read back as a whole.
+//!
+//! A run's folder holds a file of [`Line`]s, one JSON object each. Whoever trains appends to it with an [`EventLog`]; whoever
+//! wants to know how it went reads it into a [`History`], once or again and again while the run still goes on.
+//!
+//! ```
+//! use nettorrent_history::{Event, EventLog, History, Reason, Stop};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("events.jsonl");
+//! let mut log = EventLog::append(&path)?;
+//! let stop = Stop { reason: Reason::Finished, epoch: 5, step: 100, seconds: 2.0, peak_rss_bytes: None };
+//! log.write(2.0, Event::Stop(stop))?;
+//! assert_eq!(History::read(&path)?.stop.map(|(_, stop)| stop.epoch), Some(5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod event;
+mod history;
+mod log;
+
+pub use event::{
+    Checkpoint, Epoch, Event, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources, Start, Stop, Times,
+    ViewChange, Wait,
+};
+pub use history::{Follower, History, PeerHistory};
+pub use log::{EventLog, HistoryError};
