@@ -71,27 +71,6 @@ class Hosts:
         return [sent_bytes(name, DEVICE) for name in self.names]
 
 
-class Loopback:
-    """`with Loopback() as host`: a namespace with nothing but a loopback device of its own, whose bytes can be counted."""
-
-    def __init__(self):
-        self.name = f"nettorrent-{os.getpid()}-loopback"
-
-    def __enter__(self):
-        call("ip netns add", self.name)
-        call("ip -n", self.name, "link set lo up")
-        return self
-
-    def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
-
-    def command(self, command):
-        return ["ip", "netns", "exec", self.name, *map(str, command)]
-
-    def sent_bytes(self):
-        return sent_bytes(self.name, "lo")
-
-
 def sent_bytes(namespace, device):
     command = ["ip", "-n", namespace, "-s", "-j", "link", "show", "dev", device]
     shown = subprocess.run(command, capture_output=True, check=True)

@@ -32,6 +32,7 @@ TABLE = [
     Row("diloco", "diloco", {"bits": 8}, 0.5, 50),
     Row("local-sgd", "local-sgd", {"bits": 8}),
     Row("gossip", "gossip"),
+    Row("downpour", "downpour"),
     Row("step-wise", "step-wise"),
     Row("manager-worker", "manager-worker"),
     Row("best-peer", "best-peer"),
