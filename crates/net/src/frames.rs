@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes};
-use nettorrent_swarm::wire::{Frame, FrameError, HEAD_LEN, Head, MAX_BODY_LEN};
+use nettorrent_swarm::wire::{Frame, FrameError, HEAD_LEN, Head, Kind, MAX_BODY_LEN};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 // Holds some hundred small frames, and is little to copy when what follows a head turns out to be large.
@@ -188,9 +188,18 @@ pub(crate) struct Written {
 }
 
 impl Outgoing {
+    /// Lines a frame up: behind all others, or before those that have not begun to leave if it is a [`Kind::Probe`].
     pub(crate) fn push(&mut self, frame: Frame) {
         self.n_bytes += frame.n_bytes();
-        self.frames.push_back((frame.head.to_bytes(), frame.body));
+        let is_probe = frame.head.kind == Kind::Probe;
+        let entry = (frame.head.to_bytes(), frame.body);
+        if !is_probe {
+            self.frames.push_back(entry);
+            return;
+        }
+        let first = usize::from(self.n_gone > 0).min(self.frames.len());
+        let n_probes = self.frames.range(first..).take_while(|(head, _)| head[4] == Kind::Probe as u8).count();
+        self.frames.insert(first + n_probes, entry);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -370,6 +379,24 @@ mod tests {
                 assert!(reader.next().await.unwrap() == *frame, "seed {seed}");
             }
             assert!(matches!(reader.next().await, Err(ReadError::Ended)));
+        }
+    }
+
+    #[tokio::test]
+    async fn probes_go_before_all_that_has_not_begun_to_leave() {
+        let frame = |kind, number: u8| Frame::new(kind, Bytes::from(vec![number; 1000]));
+        let mut outgoing = Outgoing::default();
+        (0..3).for_each(|number| outgoing.push(frame(Kind::Strategy, number)));
+        let mut sent = Vec::new();
+        outgoing.write(&mut sent, 500).await.unwrap();
+        (3..5).for_each(|number| outgoing.push(frame(Kind::Probe, number)));
+        outgoing.push(frame(Kind::Membership, 5));
+        while !outgoing.is_empty() {
+            outgoing.write(&mut sent, 700).await.unwrap();
+        }
+        let mut reader = FrameReader::new(&sent[..]);
+        for number in [0, 3, 4, 1, 2, 5] {
+            assert_eq!(reader.next().await.unwrap().body[0], number);
         }
     }
 

@@ -81,6 +81,8 @@ pub enum Input {
 pub struct Outbox {
     /// What to send and to whom, in this order. Where there is no link the host dials; where that fails the packet is lost.
     pub packets: Vec<(Member, Bytes)>,
+    /// What must not wait behind anything else that is to be sent.
+    pub probes: Vec<(Member, Bytes)>,
     /// The view that was just put in place.
     pub view: Option<View>,
     /// What people may want to know.
@@ -237,7 +239,7 @@ impl Membership {
     /// Does what the detector wants and reacts to what it has found out; `why` is the reason if somebody is given up.
     fn absorb(&mut self, now: Duration, why: Why, out: &mut Outbox) {
         let effects = self.detector.take_effects();
-        out.packets.extend(effects.packets);
+        out.probes.extend(effects.packets);
         for (after, timer) in effects.timers {
             self.reminders.set(now + after, timer);
         }

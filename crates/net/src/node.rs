@@ -298,9 +298,11 @@ impl Node {
             report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
             self.contacts.cut(from);
         }
-        for (member, bytes) in self.member_out.packets.drain(..) {
-            let frame = Frame::new(Kind::Membership, bytes);
-            self.contacts.send(&self.endpoint, member.id, Some(member.address), frame);
+        let membership::Outbox { packets, probes, .. } = &mut self.member_out;
+        for (kind, packets) in [(Kind::Membership, packets), (Kind::Probe, probes)] {
+            for (member, bytes) in packets.drain(..) {
+                self.contacts.send(&self.endpoint, member.id, Some(member.address), Frame::new(kind, bytes));
+            }
         }
         for note in self.member_out.notes.drain(..) {
             report(Report::Note(&note), &self.peer);
@@ -344,7 +346,7 @@ impl Node {
         match event {
             inbox::Event::Frame(frame) if self.visitors.contains_key(&link) => self.answer(link, &frame),
             inbox::Event::Frame(frame) => match frame.head.kind {
-                Kind::Membership => {
+                Kind::Membership | Kind::Probe => {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
                 Kind::Hello | Kind::Service => self.contacts.cut(peer),

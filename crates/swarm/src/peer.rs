@@ -289,7 +289,9 @@ impl Peer {
                 let message = Message { round: frame.head.round, part: frame.head.part, body: frame.body };
                 self.strategy.on_message(&mut Ctx::new(&mut self.core, out), rank, message)
             }
-            Kind::Hello | Kind::Membership | Kind::Service => Err(Malformed::new("this frame is not for a peer")),
+            Kind::Hello | Kind::Membership | Kind::Service | Kind::Probe => {
+                Err(Malformed::new("this frame is not for a peer"))
+            }
         }
     }
 

@@ -21,7 +21,7 @@ pub const MAX_BODY_LEN: usize = 4 << 20;
 pub enum Kind {
     /// The first words on a link: who is there, of which swarm, for which job. Hosts only.
     Hello = 0,
-    /// Who lives: failure detection and views. Hosts only.
+    /// Who takes part: views. Hosts only.
     Membership = 1,
     /// Questions that a person or a newcomer asks, and their answers. Hosts only.
     Service = 2,
@@ -33,11 +33,22 @@ pub enum Kind {
     Strategy = 5,
     /// A part of the test's result.
     Tested = 6,
+    /// Who lives: failure detection. It goes before all else that waits on its link, or a peer that has much to say would be
+    /// taken for dead. Hosts only.
+    Probe = 7,
 }
 
 impl Kind {
-    const ALL: [Self; 7] =
-        [Self::Hello, Self::Membership, Self::Service, Self::Agreement, Self::Snapshot, Self::Strategy, Self::Tested];
+    const ALL: [Self; 8] = [
+        Self::Hello,
+        Self::Membership,
+        Self::Service,
+        Self::Agreement,
+        Self::Snapshot,
+        Self::Strategy,
+        Self::Tested,
+        Self::Probe,
+    ];
 }
 
 /// What stands before a body.

@@ -251,8 +251,9 @@ impl Network {
         let former = node.membership.view().map_or(0, |view| view.number);
         let result = node.membership.handle(now, input, &mut out);
         node.notes.extend(out.notes.into_iter().map(|note| (now, note)));
-        node.largest_outbox = node.largest_outbox.max(out.packets.len());
-        node.n_bytes += out.packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let packets: Vec<_> = out.packets.into_iter().chain(out.probes).collect();
+        node.largest_outbox = node.largest_outbox.max(packets.len());
+        node.n_bytes += packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         let wish = node.membership.wake_at().filter(|at| node.wake_at.is_none_or(|planned| *at < planned));
         if let Some(at) = wish {
             node.wake_at = Some(at);
@@ -265,7 +266,7 @@ impl Network {
             let known = self.views.entry(view.number).or_insert_with(|| view.clone());
             assert_eq!(*known, view, "two views have the same number");
         }
-        for (to, bytes) in out.packets {
+        for (to, bytes) in packets {
             assert_ne!(to.id, peer, "a peer sends to itself");
             assert!(bytes.len() <= MAX_PACKET_LEN);
             self.send(peer, to.id, bytes);

@@ -193,8 +193,8 @@ fn nonsense_from_a_strategy_hurts_nobody_else() {
 
 #[test]
 fn nonsense_about_views_and_tests_hurts_nobody_else() {
-    let kinds =
-        [Kind::Hello, Kind::Membership, Kind::Service, Kind::Agreement, Kind::Snapshot, Kind::Strategy, Kind::Tested];
+    let of_hosts = [Kind::Hello, Kind::Membership, Kind::Service, Kind::Probe];
+    let kinds = [&of_hosts[..], &[Kind::Agreement, Kind::Snapshot, Kind::Strategy, Kind::Tested]].concat();
     let n_refused: u64 = (0..800).map(|seed| attack(seed, &kinds)).sum();
     assert!(n_refused > 10_000, "only {n_refused} frames were refused: these are no forgeries");
 }
