@@ -44,11 +44,13 @@ impl TensorBoard {
     pub fn add(&mut self, at_s: f64, event: &Event) -> Result<(), HistoryError> {
         match event {
             Event::Start(start) => {
-                self.step = start.step;
-                // What an earlier file says about later steps is over: they are trained again.
+                // From here on, what an earlier file says is void: these steps are trained again.
+                self.step = start.step + 1;
                 let mut session = Message::default();
                 session.number(STATUS, SESSION_START);
-                self.write(at_s, |message| message.bytes(SESSION, &session.0))
+                self.write(at_s, |message| message.bytes(SESSION, &session.0))?;
+                self.step = start.step;
+                Ok(())
             }
             Event::Progress(progress) => {
                 let Progress { step, loss, accuracy, lr, samples_per_s, .. } = *progress;
@@ -270,7 +272,8 @@ mod tests {
             else {
                 panic!("{fields_of_event:?}")
             };
-            for (_, value) in fields(body).into_iter().filter(|_| what == 5) {
+            let summary = if what == 5 { body } else { &[] };
+            for (_, value) in fields(summary) {
                 let Field::Bytes(value) = value else { panic!("{value:?}") };
                 let value = fields(value);
                 let [(1, Field::Bytes(tag)), (2, Field::Float(number))] = value[..] else { panic!("{value:?}") };
@@ -337,7 +340,7 @@ mod tests {
         let all = messages(&file);
         assert_eq!(fields(all[0])[2], (3, Field::Bytes(b"brain.Event:2")));
         let Field::Bytes(session) = fields(all[1])[2].1 else { panic!("no session") };
-        assert_eq!((&fields(all[1])[1], &fields(session)[0]), (&(2, Field::Number(300)), &(1, Field::Number(1))));
+        assert_eq!((&fields(all[1])[1], &fields(session)[0]), (&(2, Field::Number(301)), &(1, Field::Number(1))));
         let scalars = scalars(&file);
         for expected in [
             (310, 1_000_001.0, "train/loss".to_owned(), 2.0),
