@@ -250,7 +250,7 @@ mod tests {
     fn messages(mut file: &[u8]) -> Vec<&[u8]> {
         let check = |part: &[u8], sum: &[u8]| {
             let masked = u32::from_le_bytes(sum.try_into().unwrap()).wrapping_sub(0xa282_ead8);
-            assert_eq!((masked >> 17) | (masked << 15), crc32c(part));
+            assert_eq!(masked.rotate_left(15), crc32c(part));
         };
         let mut messages = Vec::new();
         while !file.is_empty() {
