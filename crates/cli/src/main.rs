@@ -4,6 +4,7 @@ mod commands;
 mod events;
 mod interrupt;
 mod job_arguments;
+mod measuring;
 mod memory;
 mod open;
 mod progress;

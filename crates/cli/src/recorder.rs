@@ -32,7 +32,7 @@ impl Recorder {
     pub(crate) fn start(path: &Path, material: &Material, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
         let Material { job, spec, learning, .. } = material;
         let run = RunFolder::create(Some(path), job, spec)?;
-        let mut events = EventLog::append(&run.events(), false)?;
+        let mut events = EventLog::append(&run.events(), false, None)?;
         let start = Start {
             run: run.path().to_owned(),
             model: job.model.clone(),

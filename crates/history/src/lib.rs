@@ -18,6 +18,7 @@
 mod event;
 mod history;
 mod log;
+mod tensorboard;
 
 pub use event::{
     Checkpoint, Epoch, Event, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources, Start, Stop, Times,
@@ -25,3 +26,4 @@ pub use event::{
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};
+pub use tensorboard::TensorBoard;

@@ -272,6 +272,7 @@ fn node(
         address,
         threads: 1,
         host: String::new(),
+        measures_waits: true,
     };
     Node::new(endpoint, setup, peer, settings).expect("a node")
 }

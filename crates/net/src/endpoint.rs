@@ -22,6 +22,7 @@ use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
 use crate::shaper::{Shaper, Shapers};
 use crate::shared_folder::{News, SharedFolder};
+use crate::socket_count::SocketCount;
 use crate::wire::Wire;
 use nettorrent_swarm::shape::Shape;
 
@@ -130,6 +131,7 @@ struct Inner {
     shapers: Shapers,
     crossings: Crossings,
     n_links: Arc<AtomicUsize>,
+    sockets: Arc<SocketCount>,
 }
 
 struct Listening(AbortHandle);
@@ -155,6 +157,7 @@ impl Endpoint {
             shapers,
             crossings: Crossings::default(),
             n_links: Arc::default(),
+            sockets: Arc::default(),
         });
         let (sender, arrivals) = mpsc::channel(MAX_ARRIVALS);
         let task = tokio::spawn(listen_for_ever(listener, inner.clone(), sender));
@@ -202,6 +205,11 @@ impl Endpoint {
         folder.map_or_else(Vec::new, |folder| folder.news())
     }
 
+    /// What its sockets carry.
+    pub fn sockets(&self) -> Arc<SocketCount> {
+        self.inner.sockets.clone()
+    }
+
     /// How many connections and links there are.
     pub fn n_links(&self) -> usize {
         self.inner.n_links.load(Ordering::Relaxed)
@@ -231,7 +239,7 @@ impl Inner {
             let most = u32::try_from(terms.limits.max_links).unwrap_or(u32::MAX);
             if slot.is_some() { Ok(()) } else { Err(Refusal::TooMany { most }) }
         };
-        let connection = shake(Wire::from(stream), role, terms, judge).await?;
+        let connection = shake(Wire::counted(stream, self.sockets.clone()), role, terms, judge).await?;
         attempt.complete();
         Ok(Connection { slot, shapers: self.shapers.clone(), ..connection })
     }

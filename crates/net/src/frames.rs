@@ -169,7 +169,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 /// Frames on their way out: many of them go in one call.
 #[derive(Default)]
 pub(crate) struct Outgoing {
-    frames: VecDeque<([u8; HEAD_LEN], Bytes)>,
+    frames: VecDeque<([u8; HEAD_LEN], Kind, Bytes)>,
     // How much of the first frame is gone already.
     n_gone: usize,
     // What is still to go.
@@ -185,20 +185,22 @@ pub(crate) struct Written {
     pub(crate) n_frames: usize,
     /// The bodies of these frames.
     pub(crate) n_body_bytes: usize,
+    /// Those of them that are a strategy's.
+    pub(crate) n_strategy_bytes: usize,
 }
 
 impl Outgoing {
     /// Lines a frame up: behind all others, or before those that have not begun to leave if it is a [`Kind::Probe`].
     pub(crate) fn push(&mut self, frame: Frame) {
         self.n_bytes += frame.n_bytes();
-        let is_probe = frame.head.kind == Kind::Probe;
-        let entry = (frame.head.to_bytes(), frame.body);
-        if !is_probe {
+        let kind = frame.head.kind;
+        let entry = (frame.head.to_bytes(), kind, frame.body);
+        if kind != Kind::Probe {
             self.frames.push_back(entry);
             return;
         }
         let first = usize::from(self.n_gone > 0).min(self.frames.len());
-        let n_probes = self.frames.range(first..).take_while(|(head, _)| head[4] == Kind::Probe as u8).count();
+        let n_probes = self.frames.range(first..).take_while(|(_, kind, _)| *kind == Kind::Probe).count();
         self.frames.insert(first + n_probes, entry);
     }
 
@@ -231,7 +233,7 @@ impl Outgoing {
         let mut room = most_bytes;
         // Only the first frame can be gone in part.
         let mut n_gone = self.n_gone;
-        for (head, body) in &self.frames {
+        for (head, _, body) in &self.frames {
             for part in [&head[..], &body[..]] {
                 let n_skipped = n_gone.min(part.len());
                 n_gone -= n_skipped;
@@ -258,7 +260,7 @@ impl Outgoing {
         let mut written = Written { n_bytes, ..Written::default() };
         self.n_gone += n_bytes;
         self.n_bytes -= n_bytes;
-        while let Some((_, body)) = self.frames.front() {
+        while let Some((_, kind, body)) = self.frames.front() {
             let n_frame = HEAD_LEN + body.len();
             if self.n_gone < n_frame {
                 break;
@@ -266,6 +268,7 @@ impl Outgoing {
             self.n_gone -= n_frame;
             written.n_frames += 1;
             written.n_body_bytes += body.len();
+            written.n_strategy_bytes += if *kind == Kind::Strategy { body.len() } else { 0 };
             self.frames.pop_front();
         }
         written
@@ -353,7 +356,8 @@ mod tests {
                 .map(|number| {
                     let longest = [10, 1000, 20_000, 600_000][rng.random_range(0..4)];
                     let body = vec![number as u8; rng.random_range(0..longest)];
-                    Frame::in_round(Kind::Strategy, number, 0, 0, Bytes::from(body))
+                    let kind = if rng.random() { Kind::Strategy } else { Kind::Snapshot };
+                    Frame::in_round(kind, number, 0, 0, Bytes::from(body))
                 })
                 .collect();
             let most = [1000, 30_000, 1 << 20][rng.random_range(0..3)];
@@ -368,10 +372,14 @@ mod tests {
                 written.n_bytes += now.n_bytes;
                 written.n_frames += now.n_frames;
                 written.n_body_bytes += now.n_body_bytes;
+                written.n_strategy_bytes += now.n_strategy_bytes;
             }
             let n_body_bytes = frames.iter().map(|frame| frame.body.len()).sum::<usize>();
             let n_bytes = n_body_bytes + frames.len() * HEAD_LEN;
-            assert_eq!(written, Written { n_bytes, n_frames: frames.len(), n_body_bytes }, "seed {seed}");
+            let ours = frames.iter().filter(|frame| frame.head.kind == Kind::Strategy);
+            let n_strategy_bytes = ours.map(|frame| frame.body.len()).sum();
+            let expected = Written { n_bytes, n_frames: frames.len(), n_body_bytes, n_strategy_bytes };
+            assert_eq!(written, expected, "seed {seed}");
             assert_eq!((outgoing.n_bytes(), stream.bytes.len()), (0, n_bytes), "seed {seed}");
 
             let mut reader = FrameReader::new(stream);

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
-use nettorrent_swarm::wire::{Frame, FrameError};
+use nettorrent_swarm::wire::{Frame, FrameError, Kind};
 use tokio::sync::Notify;
 
 use crate::connection::{Connection, Direction};
@@ -22,6 +22,7 @@ use crate::outflow::{Outflow, OutflowCount};
 use crate::sealed_file::Refused;
 use crate::shaper::Pace;
 use crate::sharing::Sharing;
+use crate::socket_count::SocketBytes;
 use crate::wire::WireCount;
 
 /// Why a link has ended.
@@ -414,12 +415,18 @@ impl Shared {
         if written.n_frames > 0 {
             self.frames_sent.fetch_add(written.n_frames as u64, Ordering::Relaxed);
             self.payload_sent.fetch_add(written.n_body_bytes as u64, Ordering::Relaxed);
+            let payload_sent = written.n_strategy_bytes as u64;
+            self.wire.all.add(SocketBytes { payload_sent, ..SocketBytes::default() });
         }
     }
 
     pub(crate) fn count_received(&self, frame: &Frame) {
         self.frames_received.fetch_add(1, Ordering::Relaxed);
         self.payload_received.fetch_add(frame.body.len() as u64, Ordering::Relaxed);
+        if frame.head.kind == Kind::Strategy {
+            let payload_received = frame.body.len() as u64;
+            self.wire.all.add(SocketBytes { payload_received, ..SocketBytes::default() });
+        }
     }
 }
 

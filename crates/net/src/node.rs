@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::model::Workspace;
-use nettorrent_swarm::record::{Event, Record, Spent};
+use nettorrent_swarm::record::{Event, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
@@ -22,11 +22,12 @@ use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::{CloseReason, Link};
-use crate::membership::{self, Member, Membership, Note};
+use crate::membership::{self, Member, Membership};
 use crate::outflow::{Meter, bytes_per_s};
+use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
-use crate::shared_folder::News;
 use crate::speed::Speed;
+use crate::waiting::Waiting;
 
 /// What a node needs to know besides its peer.
 pub struct NodeSettings {
@@ -40,38 +41,8 @@ pub struct NodeSettings {
     pub threads: usize,
     /// What the machine is called.
     pub host: String,
-}
-
-/// What a node tells while it runs.
-pub enum Report<'a> {
-    /// Something happened at the peer.
-    Record(&'a Record),
-    /// Somebody came, went, or was given up.
-    Note(&'a Note),
-    /// Somebody was not let in, or a member was cut off, and why.
-    Refused(String),
-    /// Who shares the directory, or why it is not used any more.
-    Folder(&'a News),
-    /// Nothing; time has passed.
-    Tick,
-}
-
-/// What a node can be told while it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Leave the others and end.
-    Leave,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// All epochs are done.
-    Finished,
-    /// This peer was told to leave.
-    Left,
-    /// It cannot go on.
-    Failed(String),
+    /// Whether to find out for whom the peer waits.
+    pub measures_waits: bool,
 }
 
 /// How much may wait to be looked at; when more comes, links stop reading.
@@ -100,6 +71,8 @@ pub struct Node {
     /// Where time went since the last round, and what the links had let out by then.
     spent: Spent,
     sent: Meter,
+    /// For whom the peer has waited since then.
+    waiting: Waiting,
     /// What the links had let out by the last tick, and when that was.
     sent_by_tick: Meter,
     last_tick: Duration,
@@ -141,6 +114,7 @@ impl Node {
             speed: Speed::default(),
             spent: Spent::default(),
             sent: Meter::default(),
+            waiting: Waiting::default(),
             sent_by_tick: Meter::default(),
             last_tick: Duration::ZERO,
             out: Outbox::default(),
@@ -252,6 +226,7 @@ impl Node {
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
         let is_own = matches!(input, Input::Done { .. });
         let began = Instant::now();
+        self.waiting.pass(now);
         let result = self.peer.handle(now, input, &mut self.out);
         if is_own {
             self.spent.encode += began.elapsed();
@@ -262,6 +237,9 @@ impl Node {
             self.out.refused.push((from, problem));
         }
         self.empty_outbox(report);
+        if self.settings.measures_waits {
+            self.waiting.go_on(self.peer.status());
+        }
         // Whoever sends nonsense is cut off: it costs the sender, not us.
         for (from, problem) in std::mem::take(&mut self.out.refused) {
             report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
@@ -279,13 +257,15 @@ impl Node {
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
         self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
         for mut record in self.out.records.drain(..) {
-            if let Event::Round { n_samples, .. } = record.event {
+            let mut waits = Vec::new();
+            if let Event::Round { n_samples, wait_s, .. } = record.event {
+                waits = self.waiting.take(Duration::from_secs_f64(wait_s));
                 self.speed.count(now, n_samples);
                 let sent = self.sent.since_last(self.contacts.outflows());
                 self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
                 self.spent.write_into(&mut record);
             }
-            report(Report::Record(&record), &self.peer);
+            report(Report::Record { record: &record, waits: &waits }, &self.peer);
         }
         self.failure = self.failure.take().or(self.out.failure.take());
     }

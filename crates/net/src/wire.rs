@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::socket_count::{SocketBytes, SocketCount};
+
 /// How much of what came first is remembered, to tell what the other side speaks when it makes no sense.
 pub(crate) const FIRST_LEN: usize = 32;
 
@@ -28,16 +30,43 @@ pub struct Wire {
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// Bytes at the socket: with heads and encryption.
-#[derive(Debug, Default)]
+/// Bytes at the socket: with heads and encryption. Of this one, and of all that its endpoint has.
+#[derive(Debug)]
 pub(crate) struct WireCount {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    pub(crate) all: Arc<SocketCount>,
+}
+
+impl WireCount {
+    fn add_sent(&self, n_bytes: usize) {
+        let sent = n_bytes as u64;
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.all.add(SocketBytes { sent, ..SocketBytes::default() });
+    }
+
+    fn add_received(&self, n_bytes: usize) {
+        let received = n_bytes as u64;
+        self.received.fetch_add(received, Ordering::Relaxed);
+        self.all.add(SocketBytes { received, ..SocketBytes::default() });
+    }
 }
 
 impl Wire {
-    fn new(read: BoxRead, write: BoxWrite, address: Option<SocketAddr>) -> Self {
-        let count = Arc::new(WireCount::default());
+    /// A socket whose bytes are counted with those of others.
+    pub(crate) fn counted(stream: TcpStream, all: Arc<SocketCount>) -> Self {
+        // IPv4 that comes through an IPv6 socket is still IPv4.
+        let address =
+            stream.peer_addr().ok().map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
+        // Frames are written whole, so there is nothing that waiting for more could add. Where it cannot be set, frames
+        // arrive all the same.
+        let _ = stream.set_nodelay(true);
+        let (read, write) = stream.into_split();
+        Self::new(Box::new(read), Box::new(write), address, all)
+    }
+
+    fn new(read: BoxRead, write: BoxWrite, address: Option<SocketAddr>, all: Arc<SocketCount>) -> Self {
+        let count = Arc::new(WireCount { sent: AtomicU64::new(0), received: AtomicU64::new(0), all });
         Self {
             read: WireRead { inner: read, count: count.clone(), first: [0; FIRST_LEN], n_first: 0 },
             write: WireWrite { inner: write, count: count.clone() },
@@ -49,21 +78,14 @@ impl Wire {
 
 impl From<TcpStream> for Wire {
     fn from(stream: TcpStream) -> Self {
-        // IPv4 that comes through an IPv6 socket is still IPv4.
-        let address =
-            stream.peer_addr().ok().map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
-        // Frames are written whole, so there is nothing that waiting for more could add. Where it cannot be set, frames
-        // arrive all the same.
-        let _ = stream.set_nodelay(true);
-        let (read, write) = stream.into_split();
-        Self::new(Box::new(read), Box::new(write), address)
+        Self::counted(stream, Arc::default())
     }
 }
 
 impl From<DuplexStream> for Wire {
     fn from(stream: DuplexStream) -> Self {
         let (read, write) = tokio::io::split(stream);
-        Self::new(Box::new(read), Box::new(write), None)
+        Self::new(Box::new(read), Box::new(write), None, Arc::default())
     }
 }
 
@@ -87,7 +109,7 @@ impl AsyncRead for WireRead {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
         let new = &buffer.filled()[before..];
-        self.count.received.fetch_add(new.len() as u64, Ordering::Relaxed);
+        self.count.add_received(new.len());
         if self.n_first < FIRST_LEN {
             let at = self.n_first;
             let n = new.len().min(FIRST_LEN - at);
@@ -107,7 +129,7 @@ pub(crate) struct WireWrite {
 impl AsyncWrite for WireWrite {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let n = ready!(Pin::new(&mut self.inner).poll_write(cx, bytes))?;
-        self.count.sent.fetch_add(n as u64, Ordering::Relaxed);
+        self.count.add_sent(n);
         Poll::Ready(Ok(n))
     }
 
@@ -117,7 +139,7 @@ impl AsyncWrite for WireWrite {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let n = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, slices))?;
-        self.count.sent.fetch_add(n as u64, Ordering::Relaxed);
+        self.count.add_sent(n);
         Poll::Ready(Ok(n))
     }
 

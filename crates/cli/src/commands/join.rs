@@ -13,7 +13,7 @@ use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::State;
 
-use crate::events::EventLog;
+use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
 use crate::swarm::material::Material;
 use crate::swarm::network::{Beginning, NetworkArguments, train};
@@ -34,6 +34,8 @@ pub(crate) struct JoinArguments {
     run: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArguments,
+    #[command(flatten)]
+    measuring: MeasuringArguments,
 }
 
 /// Runs `join`.
@@ -55,7 +57,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     }
     let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
     let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
-    let events = EventLog::append(&run.events(), arguments.network.json)?;
+    let events = arguments.measuring.open_events(&run, arguments.network.json)?;
     block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
         let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material, folder).await?;
         let job = fingerprint::of_job(&material.package);
@@ -65,7 +67,8 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
         let address = arguments.network.address.or(seen).or(address).unwrap_or(endpoint.local_address());
         let state = State::fresh(&material.setup);
-        let beginning = Beginning { material: &material, state, run, events, wait_for: 1, members };
+        let measures = arguments.measuring.is_on();
+        let beginning = Beginning { material: &material, state, run, events, wait_for: 1, members, measures };
         train(beginning, (endpoint, arrivals), address, &arguments.network).await
     })?
 }

@@ -9,7 +9,7 @@ use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
-use nettorrent_net::node::Command;
+use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
@@ -89,6 +89,7 @@ async fn take_part(
         wait_for: orders.n_peers,
         address,
         introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
+        measures: orders.measures,
     };
     let ending = part.take((endpoint, arrivals), commands, &mut tell).await?;
     Ok(match ending {

@@ -11,8 +11,8 @@ use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::State;
 
-use crate::events::EventLog;
 use crate::job_arguments::{JobArguments, definite};
+use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
 use crate::swarm::keeper;
 use crate::swarm::material::Material;
@@ -37,6 +37,8 @@ pub(crate) struct StartArguments {
     run: Option<PathBuf>,
     #[command(flatten)]
     network: NetworkArguments,
+    #[command(flatten)]
+    measuring: MeasuringArguments,
 }
 
 /// Runs `start`.
@@ -48,10 +50,11 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     };
     let wait_for = arguments.wait_for as usize;
     material.setup.curriculum.check(wait_for)?;
-    let events = EventLog::append(&run.events(), arguments.network.json)?;
+    let events = arguments.measuring.open_events(&run, arguments.network.json)?;
     let secret = Secret::random();
     let identity = Identity::new(&secret, 0)?;
-    let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new() };
+    let measures = arguments.measuring.is_on();
+    let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new(), measures };
     block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
         let (endpoint, arrivals) = arguments.network.bind(identity, &material, folder).await?;
         let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };

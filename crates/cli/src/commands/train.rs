@@ -14,11 +14,13 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::{StepReport, Trainer};
 use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
+use nettorrent_net::resources::Monitor;
 
 use crate::events::EventLog;
 use crate::explain;
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::{JobArguments, definite};
+use crate::measuring::{MeasuringArguments, write_samples};
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
 use crate::progress::{Display, EpochLine, clock};
@@ -45,6 +47,8 @@ pub(crate) struct TrainArguments {
     peers: Option<u64>,
     #[command(flatten)]
     links: LinkArguments,
+    #[command(flatten)]
+    measuring: MeasuringArguments,
 }
 
 /// Arguments of `resume`.
@@ -69,6 +73,8 @@ pub(crate) struct ResumeArguments {
     peers: Option<u64>,
     #[command(flatten)]
     links: LinkArguments,
+    #[command(flatten)]
+    measuring: MeasuringArguments,
 }
 
 /// Runs `train`.
@@ -77,8 +83,8 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
     let job = arguments.job.open(&settings)?;
     if job.swarm.peers > 0 {
-        let TrainArguments { run, weights, json, links, .. } = arguments;
-        let fresh = Fresh { run: run.as_deref(), weights: weights.as_deref(), json: *json };
+        let TrainArguments { run, weights, json, links, measuring, .. } = arguments;
+        let fresh = Fresh { run: run.as_deref(), weights: weights.as_deref(), json: *json, measuring };
         return swarm::run::train(job, &fresh, links);
     }
     let train_set = open_data(&job, Part::Train)?;
@@ -95,21 +101,23 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
         // The seed alone would not bring these back, should the run be ended before its first checkpoint.
         save(&run, &learning, &trainer, job.checkpoint.keep)?;
     }
-    let events = EventLog::append(&run.events(), arguments.json)?;
-    Session::new(&job, &learning, run, events)?.train(trainer)
+    let events = arguments.measuring.open_events(&run, arguments.json)?;
+    let monitor = arguments.measuring.start_alone()?;
+    Session { monitor, ..Session::new(&job, &learning, run, events)? }.train(trainer)
 }
 
 /// Runs `resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::open(&arguments.run)?;
-    let events = EventLog::append(&run.events(), arguments.json)?;
+    let events = arguments.measuring.open_events(&run, arguments.json)?;
     let mut settings = arguments.settings.clone();
     settings.extend(arguments.epochs.map(|epochs| format!("epochs={epochs}")));
     settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
     let job = definite(run.job(&settings)?)?;
     if job.swarm.peers > 0 {
         let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
-        let stopped = Stopped { run, events, checkpoint, is_changed: !settings.is_empty() };
+        let (is_changed, measures) = (!settings.is_empty(), arguments.measuring.is_on());
+        let stopped = Stopped { run, events, checkpoint, is_changed, measures };
         return swarm::run::resume(job, stopped, &arguments.links);
     }
     let network = run.network()?;
@@ -137,7 +145,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         Some(checkpoint) => run.set_aside_after(checkpoint, trainer.progress().step)?,
         None => Vec::new(),
     };
-    let session = Session::new(&job, &learning, run, events)?;
+    let monitor = arguments.measuring.start_alone()?;
+    let session = Session { monitor, ..Session::new(&job, &learning, run, events)? };
     for path in aside {
         session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
@@ -156,6 +165,8 @@ struct Session<'a> {
     room: Workspace,
     display: Display,
     events: EventLog,
+    /// Looks at what this process takes of the machine, unless nobody wants to know.
+    monitor: Option<Monitor>,
     interrupt: Interrupt,
     started: Instant,
     pace: Pace,
@@ -187,7 +198,7 @@ impl<'a> Session<'a> {
         let room = Workspace::new(job.threads)?;
         let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
         let (started, pace, test_is_cut) = (Instant::now(), Pace::new(), false);
-        Ok(Self { job, learning, run, room, display, events, interrupt, started, pace, test_is_cut })
+        Ok(Self { job, learning, run, room, display, events, monitor: None, interrupt, started, pace, test_is_cut })
     }
 
     fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
@@ -205,7 +216,8 @@ impl<'a> Session<'a> {
         // If this line cannot be written, the error to tell is the one that came first.
         let is_interrupted = reason == Reason::Interrupted;
         let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes() };
-        let told = self.events.write(Event::Stop(stop));
+        let rest = self.monitor.take().map(Monitor::finish).unwrap_or_default();
+        let told = write_samples(&mut self.events, rest).and_then(|()| self.events.write(Event::Stop(stop)));
         result?;
         told?;
         let path = self.run.path().display();
@@ -280,6 +292,7 @@ impl<'a> Session<'a> {
     }
 
     fn show(&mut self, trainer: &Trainer<'_>, report: &StepReport) -> anyhow::Result<()> {
+        write_samples(&mut self.events, self.monitor.iter().flat_map(Monitor::news))?;
         let score = trainer.progress().epoch_score();
         let samples_per_s = self.pace.samples_per_s();
         if self.pace.shown.elapsed() > REFRESH {

@@ -156,6 +156,7 @@ impl Board {
         match event {
             PeerEvent::Listening { .. } | PeerEvent::Ended { .. } => Ok(()),
             PeerEvent::Progress(progress) => self.on_progress(progress),
+            PeerEvent::Resources(resources) => Ok(self.write(Event::Resources(*resources))?),
             PeerEvent::Record(record) => self.on_record(record),
             PeerEvent::Note { peer, text, is_routine } => {
                 self.show_note(*peer, text, *is_routine);
@@ -196,6 +197,9 @@ impl Board {
             self.speed.count(self.elapsed(), new);
             self.epoch.n_samples_all += new;
         }
+        if progress.n_samples > 0 {
+            self.epoch.lr = progress.lr;
+        }
         if progress.epoch > self.epoch.number {
             self.begin_epoch(progress.epoch);
         }
@@ -205,7 +209,6 @@ impl Board {
         if progress.n_samples > 0 && progress.trained_in == epoch.number {
             let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
             epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n };
-            epoch.lr = progress.lr;
         }
         self.show_whole();
         // As long as nothing is trained there is nothing to tell.

@@ -31,6 +31,7 @@ pub(crate) struct LocalSettings {
     pub encryption: bool,
     pub link: Option<String>,
     pub shared_dir: Option<PathBuf>,
+    pub measures: bool,
 }
 
 /// What comes from a process.
@@ -119,6 +120,7 @@ impl LocalSwarm {
                 encryption: settings.encryption,
                 link: settings.link.clone(),
                 shared_dir: settings.shared_dir.clone(),
+                measures: settings.measures,
             };
             match Process::start(seat, &orders, &sender) {
                 Ok(process) => swarm.processes.push(process),

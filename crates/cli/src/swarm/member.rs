@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use nettorrent_history::Times;
+use nettorrent_history::{Times, Wait};
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
-use nettorrent_net::node::{Command, Ending, Node, NodeSettings, Report};
+use nettorrent_net::node::{Node, NodeSettings};
+use nettorrent_net::report::{Command, Ending, Report};
+use nettorrent_net::resources::Monitor;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Phase, State};
 use tokio::sync::mpsc;
@@ -14,6 +16,7 @@ use tokio::sync::mpsc;
 use super::keeper::Keeper;
 use super::material::Material;
 use super::messages::{EndingKind, PeerEvent, Progress};
+use crate::measuring::resources;
 use crate::memory::peak_rss_bytes;
 
 /// How often progress is told.
@@ -37,6 +40,8 @@ pub(crate) struct Part<'a> {
     pub wait_for: usize,
     pub address: SocketAddr,
     pub introducers: Vec<(PeerId, SocketAddr)>,
+    /// Whether to measure what this process takes and for whom it waits.
+    pub measures: bool,
 }
 
 impl Part<'_> {
@@ -47,7 +52,7 @@ impl Part<'_> {
         commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<EndingKind> {
-        let Self { material, state, keeper, keep, wait_for, address, introducers } = self;
+        let Self { material, state, keeper, keep, wait_for, address, introducers, measures } = self;
         let id = endpoint.identity().peer;
         let epoch = state.place.ledger.epoch;
         let peer = Peer::new(id, material.setup.clone(), state);
@@ -58,12 +63,23 @@ impl Part<'_> {
             address,
             threads: material.job.threads,
             host: host_name(),
+            measures_waits: measures,
         };
+        let monitor = measures.then(|| Monitor::start(Some(endpoint.sockets()))).transpose()?;
         let mut node = Node::new((endpoint, arrivals), material.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
         let (sums, told) = (Progress::nothing(id), Instant::now());
-        let mut reporter =
-            Reporter { id, material, keeper: &keeper, keep, sums, told, epoch_told: epoch, epoch_kept: epoch };
+        let mut reporter = Reporter {
+            id,
+            material,
+            keeper: &keeper,
+            keep,
+            monitor: monitor.as_ref(),
+            sums,
+            told,
+            epoch_told: epoch,
+            epoch_kept: epoch,
+        };
         let mut problem = None;
         let ending = node
             .run(introducers, commands, |report, peer| {
@@ -81,6 +97,10 @@ impl Part<'_> {
         for kept in keeper.finish()? {
             let kept = kept?;
             tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
+        }
+        // What remains is told too, so that all samples add up to the whole.
+        for sample in monitor.map(Monitor::finish).unwrap_or_default() {
+            tell(PeerEvent::Resources(resources(id, &sample)))?;
         }
         let ending = match ending {
             Ending::Finished => EndingKind::Finished,
@@ -100,6 +120,7 @@ struct Reporter<'a> {
     material: &'a Material,
     keeper: &'a Keeper,
     keep: Keep,
+    monitor: Option<&'a Monitor>,
     sums: Progress,
     told: Instant,
     epoch_told: u64,
@@ -113,8 +134,11 @@ impl Reporter<'_> {
         peer: &Peer,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if let Report::Record(record) = report {
-            self.count(&record.event, peer, tell)?;
+        for sample in self.monitor.into_iter().flat_map(Monitor::news) {
+            tell(PeerEvent::Resources(resources(self.id, &sample)))?;
+        }
+        if let Report::Record { record, waits } = report {
+            self.count(&record.event, waits, peer, tell)?;
             self.keep_epoch(peer);
         }
         // That an epoch is over is told at once, so that others know how long it took.
@@ -122,8 +146,8 @@ impl Reporter<'_> {
             self.tell_progress(peer, tell)?;
         }
         match report {
-            Report::Record(Record { event: Event::Round { .. }, .. }) | Report::Tick => {}
-            Report::Record(record) => tell(PeerEvent::Record((*record).clone()))?,
+            Report::Record { record: Record { event: Event::Round { .. }, .. }, .. } | Report::Tick => {}
+            Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
                 let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
@@ -147,6 +171,7 @@ impl Reporter<'_> {
     fn count(
         &mut self,
         event: &Event,
+        waits: &[(PeerId, Duration)],
         peer: &Peer,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -154,7 +179,7 @@ impl Reporter<'_> {
         if self.sums.n_samples > 0 && self.sums.trained_in != *epoch {
             self.tell_progress(peer, tell)?;
         }
-        self.sums.add(event);
+        self.sums.add(event, waits);
         Ok(())
     }
 
@@ -209,7 +234,7 @@ impl Progress {
         }
     }
 
-    fn add(&mut self, event: &Event) {
+    fn add(&mut self, event: &Event, waits: &[(PeerId, Duration)]) {
         let Event::Round { epoch, n_samples, loss, n_correct, lr, .. } = *event else { return };
         let Event::Round { compute_s, wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } = *event
         else {
@@ -228,6 +253,7 @@ impl Progress {
             send_s,
             sent_bytes,
             received_bytes,
+            waits: waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect(),
             ..Times::of(self.times.peer)
         };
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use nettorrent_history::Times;
+use nettorrent_history::{Resources, Times};
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub(crate) struct Orders {
     pub link: Option<String>,
     /// Where large payloads go.
     pub shared_dir: Option<PathBuf>,
+    /// Whether to measure what it takes of the machine and for whom it waits.
+    pub measures: bool,
 }
 
 /// What a peer is told after that.
@@ -45,6 +47,8 @@ pub(crate) enum PeerEvent {
     Listening { peer: PeerId, address: SocketAddr },
     /// How it goes, a few times in a second.
     Progress(Progress),
+    /// What it took of its machine, once a second.
+    Resources(Resources),
     /// Something that does not happen often.
     Record(Record),
     /// Somebody came, went, was given up or not let in.

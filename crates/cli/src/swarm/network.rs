@@ -11,7 +11,7 @@ use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
-use nettorrent_net::node::Command;
+use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::{discovery, fingerprint};
 use nettorrent_swarm::shape::Shape;
@@ -105,6 +105,7 @@ pub(crate) struct Beginning<'a> {
     pub events: EventLog,
     pub wait_for: usize,
     pub members: Vec<(PeerId, SocketAddr)>,
+    pub measures: bool,
 }
 
 /// Trains with the others until all is done, or until Ctrl-C, which leaves them.
@@ -114,7 +115,7 @@ pub(crate) async fn train(
     address: SocketAddr,
     arguments: &NetworkArguments,
 ) -> anyhow::Result<ExitCode> {
-    let Beginning { material, state, run, events, wait_for, members } = beginning;
+    let Beginning { material, state, run, events, wait_for, members, measures } = beginning;
     let (leave, commands) = mpsc::channel(1);
     Interrupt::listen_and(move || {
         // If it does not listen any more, it is ending anyway.
@@ -136,6 +137,7 @@ pub(crate) async fn train(
         wait_for,
         address,
         introducers: members,
+        measures,
     };
     let mut peak = None;
     let ending = part

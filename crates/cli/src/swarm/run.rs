@@ -16,6 +16,7 @@ use super::keeper;
 use super::local::{self, LocalSettings};
 use super::material::Material;
 use crate::events::EventLog;
+use crate::measuring::MeasuringArguments;
 use crate::progress::Display;
 use crate::run_folder::RunFolder;
 
@@ -42,6 +43,7 @@ pub(crate) struct Fresh<'a> {
     pub weights: Option<&'a Path>,
     /// Whether another program reads standard output.
     pub json: bool,
+    pub measuring: &'a MeasuringArguments,
 }
 
 /// A run that is to go on.
@@ -52,6 +54,8 @@ pub(crate) struct Stopped {
     pub checkpoint: Option<PathBuf>,
     /// Whether the job is another one than that in the folder.
     pub is_changed: bool,
+    /// Whether to measure what peers take and for whom they wait.
+    pub measures: bool,
 }
 
 /// Begins a run and trains it.
@@ -62,19 +66,20 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
     setup.curriculum.check(job.swarm.peers)?;
     let values = fresh.weights.map(|path| load_weights(path, learning.network())).transpose()?;
     let run = RunFolder::create(fresh.run, job, spec)?;
-    let events = EventLog::append(&run.events(), fresh.json)?;
+    let events = fresh.measuring.open_events(&run, fresh.json)?;
     let checkpoint = match values {
         // The seed alone would not bring these back.
         Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
         None => None,
     };
-    go(&run, events, &material, &links.settings(job, checkpoint, Place::default()))
+    let settings = links.settings(job, checkpoint, Place::default());
+    go(&run, events, &material, &LocalSettings { measures: fresh.measuring.is_on(), ..settings })
 }
 
 /// Goes on with a run.
 pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
-    let Stopped { run, events, checkpoint, is_changed } = stopped;
+    let Stopped { run, events, checkpoint, is_changed, measures } = stopped;
     let material = Material::open(job, Some(run.model_spec()?))?;
     let place = match &checkpoint {
         Some(checkpoint) => keeper::load(&run, checkpoint, &material)?.place,
@@ -93,7 +98,8 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
             display.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
     }
-    go(&run, events, &material, &links.settings(&material.job, checkpoint, place))
+    let settings = links.settings(&material.job, checkpoint, place);
+    go(&run, events, &material, &LocalSettings { measures, ..settings })
 }
 
 fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
@@ -118,6 +124,7 @@ impl LinkArguments {
             encryption: !self.plain,
             link: self.link.map(|link| link.to_string()),
             shared_dir: self.shared_dir.clone(),
+            measures: true,
         }
     }
 }

@@ -4,6 +4,7 @@ mod bad_input;
 mod checkpoints;
 mod data;
 mod jobs;
+mod measuring;
 #[cfg(unix)]
 mod namespaces;
 mod pipes;

@@ -61,7 +61,7 @@ fn predicts_a_drawing(place: &Place, run: &Path) {
 }
 
 /// What each event has, beside its kind.
-const FIELDS: [(&str, &[&str]); 4] = [
+const FIELDS: [(&str, &[&str]); 5] = [
     (
         "start",
         &["run", "model", "n_params", "n_train", "n_test", "threads", "seed", "epochs", "epoch", "step", "version"],
@@ -83,6 +83,21 @@ const FIELDS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("checkpoint", &["path", "epoch", "step"]),
+    (
+        "resources",
+        &[
+            "peer",
+            "elapsed_s",
+            "cpu_percent",
+            "rss_bytes",
+            "net_received_bytes",
+            "net_sent_bytes",
+            "payload_received_bytes",
+            "payload_sent_bytes",
+            "disk_read_bytes",
+            "disk_written_bytes",
+        ],
+    ),
     ("stop", &["reason", "epoch", "step", "seconds", "peak_rss_bytes"]),
 ];
 
@@ -108,6 +123,9 @@ fn json_goes_to_standard_output_and_arguments_to_the_job() {
     assert_eq!(outcome.stderr, "");
     let printed = outcome.json();
     let kinds: Vec<&str> = printed.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    // How often that is told depends on the time.
+    let (resources, kinds): (Vec<&str>, Vec<&str>) = kinds.into_iter().partition(|kind| *kind == "resources");
+    assert!(!resources.is_empty());
     assert_eq!(kinds, ["start", "checkpoint", "epoch", "checkpoint", "epoch", "stop"]);
     let kept = json_lines(&fs::read_to_string(place.path("mine/events.jsonl")).unwrap());
     assert_eq!(kept, printed, "the run keeps what was printed");
@@ -122,7 +140,8 @@ fn json_goes_to_standard_output_and_arguments_to_the_job() {
     assert_eq!((&start["model"], &start["threads"], &start["seed"]), (&"mlp:32".into(), &1.into(), &7.into()));
     assert_eq!(start["n_params"], 64 * 32 + 32 + 32 * 10 + 10);
     assert_eq!((&start["n_train"], &start["n_test"]), (&3823.into(), &1797.into()));
-    assert_eq!((&printed[5]["reason"], &printed[5]["epoch"]), (&"finished".into(), &2.into()));
+    let stop = printed.last().unwrap();
+    assert_eq!((&stop["reason"], &stop["epoch"]), (&"finished".into(), &2.into()));
     let job = fs::read_to_string(place.path("mine/job.toml")).unwrap();
     for line in ["model = \"mlp:32\"", "epochs = 2", "threads = 1", "seed = 7", "lr = 0.02"] {
         assert!(job.lines().any(|found| found == line), "{line}\n{job}");

@@ -1,0 +1,46 @@
+//! What a node tells while it runs, what it can be told, and how it ends.
+
+use std::time::Duration;
+
+use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::Record;
+
+use crate::membership::Note;
+use crate::shared_folder::News;
+
+/// What a node tells while it runs.
+pub enum Report<'a> {
+    /// Something happened at the peer.
+    Record {
+        /// What.
+        record: &'a Record,
+        /// If it is the end of a round, for whom the peer waited in it, as far as is known.
+        waits: &'a [(PeerId, Duration)],
+    },
+    /// Somebody came, went, or was given up.
+    Note(&'a Note),
+    /// Somebody was not let in, or a member was cut off, and why.
+    Refused(String),
+    /// Who shares the directory, or why it is not used any more.
+    Folder(&'a News),
+    /// Nothing; time has passed.
+    Tick,
+}
+
+/// What a node can be told while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Leave the others and end.
+    Leave,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All epochs are done.
+    Finished,
+    /// This peer was told to leave.
+    Left,
+    /// It cannot go on.
+    Failed(String),
+}

@@ -1,0 +1,96 @@
+//! For whom a peer waits in a round, and how long.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nettorrent_swarm::{PeerId, Phase, Status};
+
+/// Adds up for whom a peer waits, from what it says about itself after each input.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// Whose messages are to come next.
+    awaited: Vec<PeerId>,
+    since: Duration,
+    sums: BTreeMap<PeerId, Duration>,
+}
+
+impl Waiting {
+    /// It is now so late: those who were awaited until now share that time.
+    pub(crate) fn pass(&mut self, now: Duration) {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.since, now));
+        let each = passed / u32::try_from(self.awaited.len()).unwrap_or(u32::MAX).max(1);
+        for &peer in &self.awaited {
+            *self.sums.entry(peer).or_default() += each;
+        }
+    }
+
+    /// The peer waits as it says from now on. Only what is waited for between a turn and the next belongs to a round's
+    /// waiting; when replicas are brought together or a new view is agreed on, what was waited for before is over.
+    pub(crate) fn go_on(&mut self, status: Status) {
+        self.awaited.clear();
+        match status.phase {
+            Phase::Exchanging => self.awaited = status.waits_for,
+            Phase::Training => {}
+            Phase::Agreeing | Phase::Syncing | Phase::Testing | Phase::Finished => self.sums.clear(),
+        }
+    }
+
+    /// For whom the peer waited in the round that has just ended, in which it waited for so long.
+    pub(crate) fn take(&mut self, waited: Duration) -> Vec<(PeerId, Duration)> {
+        let sums = std::mem::take(&mut self.sums);
+        let sum: Duration = sums.values().sum();
+        // A peer that trains freely also waits at the end of a segment, which is no round's time.
+        let share = if sum > waited { waited.as_secs_f64() / sum.as_secs_f64() } else { 1.0 };
+        sums.into_iter().map(|(peer, time)| (peer, time.mul_f64(share))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Waiting;
+    use nettorrent_swarm::{PeerId, Phase, Status};
+    use std::time::Duration;
+
+    const A: PeerId = PeerId(1);
+    const B: PeerId = PeerId(2);
+
+    fn status(phase: Phase, waits_for: &[PeerId]) -> Status {
+        Status { phase, epoch: 0, round: 0, waits_for: waits_for.to_vec(), began: Duration::ZERO }
+    }
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn time_goes_to_those_who_were_awaited_in_it() {
+        let mut waiting = Waiting::default();
+        let steps = [
+            (10, Phase::Training, &[][..]),
+            (100, Phase::Exchanging, &[A, B]),
+            (140, Phase::Exchanging, &[B]),
+            (150, Phase::Training, &[]),
+        ];
+        for (millis, phase, waits_for) in steps {
+            waiting.pass(at(millis));
+            waiting.go_on(status(phase, waits_for));
+        }
+        assert_eq!(waiting.take(at(50)), [(A, at(20)), (B, at(30))]);
+        waiting.pass(at(300));
+        assert_eq!(waiting.take(at(0)), [], "nobody was waited for while this peer trained");
+    }
+
+    #[test]
+    fn nobody_is_waited_for_longer_than_the_peer_waited() {
+        let mut waiting = Waiting::default();
+        waiting.go_on(status(Phase::Exchanging, &[A, B]));
+        waiting.pass(at(40));
+        assert_eq!(waiting.take(at(10)), [(A, at(5)), (B, at(5))]);
+        // What was waited for in a round that came to nothing is no other's.
+        waiting.pass(at(80));
+        waiting.go_on(status(Phase::Agreeing, &[A]));
+        waiting.pass(at(90));
+        waiting.go_on(status(Phase::Training, &[]));
+        assert_eq!(waiting.take(at(10)), []);
+    }
+}
