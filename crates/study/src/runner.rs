@@ -178,8 +178,8 @@ fn left(done: &[Finished], open: &[&RunSpec]) -> Option<Duration> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
     use std::path::{Path, PathBuf};
+    use std::process::Command;
     use std::time::Duration;
 
     use super::{Runner, RunnerEnd};
@@ -206,8 +206,9 @@ mod tests {
             esac
         "#;
         let path = place.join("program");
-        std::fs::write(&path, script).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // A shell writes it: if this process had it open, another test's child could hold it open, and it could not be run.
+        let write = r#"printf '%s' "$1" > "$0"; chmod +x "$0""#;
+        assert!(Command::new("sh").args(["-c", write]).arg(&path).arg(script).status().unwrap().success());
         path
     }
 
