@@ -1,0 +1,325 @@
+//! What a study found: plain data, from which reports are made.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use nettorrent_swarm::PeerId;
+use serde::{Deserialize, Serialize};
+
+/// All that a study found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// What was asked.
+    pub study: StudyHead,
+    /// The command that was given.
+    pub command: String,
+    /// The program that ran: its commit, or its version where that is not known.
+    pub commit: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// When it began, in UTC: `2026-11-15 02:45:00`.
+    pub date: String,
+    /// What was varied, in the order of the study's file.
+    pub axes: Vec<Axis>,
+    /// One a setting and trial, in the order in which they ran.
+    pub runs: Vec<RunResult>,
+    /// What others found.
+    pub published: Vec<Published>,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StudyHead {
+    /// The study's name.
+    pub name: String,
+    /// The question.
+    pub about: String,
+    /// What the runs were made with.
+    pub host: Host,
+    /// Whether it was the short form.
+    pub is_quick: bool,
+    /// The accuracy whose time is taken, as a share.
+    pub target_accuracy: Option<f64>,
+    /// How often each setting was to be run.
+    pub trials: u32,
+}
+
+/// What runs a swarm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Host {
+    /// Processes on this machine, with sockets between them.
+    #[default]
+    Processes,
+    /// The simulator: all times are simulated.
+    Sim,
+}
+
+/// Where a study ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// How many threads it runs at a time.
+    pub n_cores: usize,
+    /// Its memory, where it is known.
+    pub memory_bytes: Option<u64>,
+    /// The operating system.
+    pub system: String,
+}
+
+/// Something that was varied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Its name: `strategy`, `peers`, `link`, or a field of the job.
+    pub name: String,
+    /// Its values as they are shown, in the order of the study's file.
+    pub values: Vec<String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// The name of its folder.
+    pub id: String,
+    /// Each axis and its value in this run, as it is shown.
+    pub setting: BTreeMap<String, String>,
+    /// What was run, whether it was varied or not.
+    pub facts: Facts,
+    /// Which trial, counted from 1.
+    pub trial: u32,
+    /// Where its randomness came from.
+    pub seed: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Its folder, within that of the study.
+    pub folder: PathBuf,
+}
+
+/// What was run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// How peers exchanged what they learnt; none where one trained alone.
+    pub strategy: Option<String>,
+    /// How many peers.
+    pub n_peers: usize,
+    /// The model.
+    pub model: String,
+    /// The data.
+    pub data: String,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Every peer's link; none where it was as fast as the machine.
+    pub link: Option<String>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It ended as it should.
+    Done(Box<Measurement>),
+    /// It did not, and why.
+    Failed(String),
+}
+
+/// What was measured in a run. In the simulator all seconds are simulated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// How many numbers were trained.
+    pub n_params: usize,
+    /// Training samples.
+    pub n_train: usize,
+    /// After each epoch.
+    pub epochs: Vec<EpochPoint>,
+    /// The best accuracy on the test samples after any epoch.
+    pub best_accuracy: f64,
+    /// That after the last.
+    pub final_accuracy: f64,
+    /// How long it took to the target accuracy, without the time of tests; none if it was not reached.
+    pub convergence_s: Option<f64>,
+    /// The accuracy that was reached at fixed times.
+    pub accuracy_at: Vec<TimedAccuracy>,
+    /// How long training took, without the time of tests.
+    pub total_s: f64,
+    /// How long everything took.
+    pub wall_s: f64,
+    /// Samples a second of training, all peers together.
+    pub samples_per_s: f64,
+    /// Each peer's part, sorted by peer; empty where one trained alone.
+    pub peers: Vec<PeerMeasurement>,
+    /// Bytes of bodies that all peers sent.
+    pub payload_bytes: u64,
+    /// Bytes that all peers wrote to their sockets; none where they were not counted.
+    pub socket_bytes: Option<u64>,
+    /// The classes' names.
+    pub classes: Vec<String>,
+    /// Rows are what test samples are, columns what the trained model took them for; empty where it was not tested.
+    pub confusion: Vec<Vec<u64>>,
+    /// How far replicas were apart at the ends of epochs.
+    pub replica_distances: Vec<ReplicaDistance>,
+    /// The most memory that any of the processes took.
+    pub peak_rss_bytes: Option<u64>,
+    /// What was foretold, if something was.
+    pub prediction: Option<Prediction>,
+}
+
+/// How things stood after an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochPoint {
+    /// Which, counted from 1.
+    pub epoch: u64,
+    /// The time since training began, without that of tests.
+    pub seconds: f64,
+    /// Share of the test samples that were classified rightly.
+    pub test_accuracy: f64,
+    /// Mean loss of the test samples.
+    pub test_loss: f64,
+    /// Mean loss of the training samples, each when it was trained.
+    pub train_loss: f64,
+    /// Bytes of bodies that all peers had sent.
+    pub sent_bytes: u64,
+}
+
+/// The accuracy that was reached by some time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedAccuracy {
+    /// The time of training, without tests.
+    pub seconds: f64,
+    /// The best that had been tested by then; none before the first test.
+    pub accuracy: Option<f64>,
+}
+
+/// How far replicas were apart.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplicaDistance {
+    /// At the end of which epoch, counted from 1.
+    pub epoch: u64,
+    /// Of a replica from the mean of all, as a share of that mean's length.
+    pub distance: f64,
+}
+
+/// What one peer did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerMeasurement {
+    /// Who.
+    pub peer: PeerId,
+    /// The time that its times are about.
+    pub elapsed_s: f64,
+    /// How long it computed gradients.
+    pub compute_s: f64,
+    /// How long it worked on what it had computed.
+    pub encode_s: f64,
+    /// How long it worked on what others had sent.
+    pub decode_s: f64,
+    /// How long its links wrote, added up.
+    pub send_s: f64,
+    /// How long it waited for others.
+    pub wait_s: f64,
+    /// For whom it waited, as far as is known; sorted by peer.
+    pub waits: Vec<WaitedFor>,
+    /// Bytes of bodies that it sent.
+    pub payload_sent_bytes: u64,
+    /// Bytes of bodies that it received.
+    pub payload_received_bytes: u64,
+    /// What its process took of its machine; none where nobody looked.
+    pub resources: Option<ResourceUse>,
+}
+
+/// For whom a peer waited.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitedFor {
+    /// Whom.
+    pub peer: PeerId,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// What a process took of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ResourceUse {
+    /// Of one processor, in percent, over its time.
+    pub cpu_percent_mean: f64,
+    /// The most in one interval.
+    pub cpu_percent_max: f64,
+    /// The most memory.
+    pub rss_bytes_max: u64,
+    /// What went to its sockets: with framing and encryption.
+    pub socket_sent_bytes: u64,
+    /// What came from them.
+    pub socket_received_bytes: u64,
+    /// What was read from disks.
+    pub disk_read_bytes: u64,
+    /// What was written to disks.
+    pub disk_written_bytes: u64,
+    /// All that in its course, about once a second.
+    pub series: Vec<ResourcePoint>,
+}
+
+/// What a process took of its machine in one interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResourcePoint {
+    /// The interval's end: seconds since training began, with tests.
+    pub at_s: f64,
+    /// How long the interval was.
+    pub elapsed_s: f64,
+    /// Of one processor, in percent.
+    pub cpu_percent: f64,
+    /// Memory at its end.
+    pub rss_bytes: u64,
+    /// Bytes to sockets.
+    pub socket_sent_bytes: u64,
+    /// Bytes from sockets.
+    pub socket_received_bytes: u64,
+    /// Bytes from disks.
+    pub disk_read_bytes: u64,
+    /// Bytes to disks.
+    pub disk_written_bytes: u64,
+}
+
+/// What was foretold of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Samples a second of training, all peers together.
+    pub samples_per_s: f64,
+}
+
+/// What others found, to be shown beside what we found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// What was measured: `training time`.
+    pub name: String,
+    /// In which setting; the axes that it names are those of the study, where they are.
+    #[serde(default)]
+    pub setting: BTreeMap<String, String>,
+    /// What came out.
+    pub value: f64,
+    /// In what it is given: `s`, `%`, `x`.
+    #[serde(default)]
+    pub unit: String,
+    /// Where it was published.
+    pub source: String,
+}
+
+impl Measurement {
+    /// Bytes of bodies that a peer sent, in the mean over all.
+    pub fn payload_bytes_per_peer(&self) -> f64 {
+        self.payload_bytes as f64 / self.peers.len().max(1) as f64
+    }
+
+    /// Bytes that a peer wrote to its sockets, in the mean over all.
+    pub fn socket_bytes_per_peer(&self) -> Option<f64> {
+        self.socket_bytes.map(|bytes| bytes as f64 / self.peers.len().max(1) as f64)
+    }
+}
+
+impl RunResult {
+    /// What was measured, if the run ended as it should.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match &self.outcome {
+            Outcome::Done(measurement) => Some(measurement),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
