@@ -1,5 +1,6 @@
 //! From a question to runs, and from runs to measurements that can be compared.
 
+pub mod report;
 mod results;
 
 pub use results::{
