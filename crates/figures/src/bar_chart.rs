@@ -116,7 +116,7 @@ impl BarChart {
             entries.push((Key::Line(ideal_pen()), ideal.name.clone()));
         }
         if self.series.iter().flat_map(|series| series.bars.iter().flatten()).any(|bar| bar.deviation > 0.0) {
-            entries.push((Key::Line(Pen::plain(INK, 1.4)), "± deviation of trials".to_owned()));
+            entries.push((Key::Line(Pen::plain(INK, 1.4)), "± standard deviation".to_owned()));
         }
         Legend::new(entries)
     }

@@ -6,11 +6,11 @@ use plotters::style::{FontFamily, FontStyle, RGBAColor, ShapeStyle, TextStyle};
 
 use crate::palette::{Colour, Look, Marker};
 
-/// How wide every figure is, in its own units. A phone shows one of these units on about 0.7 of its pixels, so text of 14
-/// units is still read there.
-pub(crate) const WIDTH: f64 = 520.0;
+/// How wide every figure is, in its own units. A phone shows one of these units on about three quarters of a pixel, so
+/// text of 14.5 units is still read there.
+pub(crate) const WIDTH: f64 = 480.0;
 /// The size of most text.
-pub(crate) const TEXT: f64 = 14.0;
+pub(crate) const TEXT: f64 = 14.5;
 /// The size of titles.
 pub(crate) const TITLE: f64 = 16.0;
 /// The height of a line of text.

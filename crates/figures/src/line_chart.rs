@@ -101,7 +101,7 @@ impl LineChart {
             entries.push((Key::Line(reference_pen()), format!("{} ({value})", reference.name)));
         }
         if self.series.iter().take(MOST_NAMED).flat_map(|series| &series.points).any(|point| point.deviation > 0.0) {
-            entries.push((Key::Area(INK, 0.15), "± deviation of trials".to_owned()));
+            entries.push((Key::Area(INK, 0.15), "± standard deviation".to_owned()));
         }
         Legend::new(entries)
     }

@@ -58,7 +58,10 @@ impl Unit {
         let step = self.step(mean.abs());
         let (mean, deviation) = (mean / step.size, deviation / step.size);
         let places = decimals(mean).max(if deviation < 0.1 { 2 } else { 1 }).min(3);
-        let number = format!("{} ± {}", fixed(mean, places), fixed(deviation, places));
+        let (mean, deviation) = (fixed(mean, places), fixed(deviation, places));
+        // A deviation that is too small to be seen would only pretend to be none.
+        let is_seen = deviation.contains(|character: char| ('1'..='9').contains(&character));
+        let number = if is_seen { format!("{mean} ± {deviation}") } else { mean };
         if step.symbol.is_empty() { number } else { format!("{number} {}", step.symbol) }
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn look(index: usize) -> Look {
 /// It finds colours by the attributes that figures carry, so it needs nothing from the page around it. On paper it is
 /// always light.
 pub const STYLE: &str = r##"
-svg.figure { display: block; width: 100%; height: auto; max-width: 720px; margin: 0 auto; }
+svg.figure { display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }
 @media screen and (prefers-color-scheme: dark) {
   svg.figure [fill="#1A1A1A"] { fill: #E9E9E6; }
   svg.figure [stroke="#1A1A1A"] { stroke: #E9E9E6; }
@@ -78,8 +78,10 @@ svg.figure { display: block; width: 100%; height: auto; max-width: 720px; margin
   svg.figure [stroke="#FFFFFF"] { stroke: #16181C; }
   svg.figure [fill="#B3003C"] { fill: #FF6B8E; }
   svg.figure [stroke="#B3003C"] { stroke: #FF6B8E; }
-  svg.figure [fill="#0072B2"] { fill: #4FA8E0; }
-  svg.figure [stroke="#0072B2"] { stroke: #4FA8E0; }
+  svg.figure [fill="#0072B2"] { fill: #3B8EDB; }
+  svg.figure [stroke="#0072B2"] { stroke: #3B8EDB; }
+  svg.figure [fill="#56B4E9"] { fill: #A9E0FF; }
+  svg.figure [stroke="#56B4E9"] { stroke: #A9E0FF; }
   svg.figure [fill="#D55E00"] { fill: #F07F2E; }
   svg.figure [stroke="#D55E00"] { stroke: #F07F2E; }
   svg.figure [fill="#009E73"] { fill: #22BF94; }

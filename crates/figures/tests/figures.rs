@@ -65,7 +65,7 @@ fn series(name: &str, values: &[f64]) -> Series {
 fn a_line_chart_names_its_axes_and_series() {
     let chart = line_chart(vec![series("ring", &[0.5, 0.9]), series("step-wise", &[0.4, 0.8])]);
     let axes = ["Accuracy against time", "training time (s)", "test accuracy (%)"];
-    let legend = ["ring", "step-wise", "target (97.0 %)", "± deviation of trials"];
+    let legend = ["ring", "step-wise", "target (97.0 %)", "± standard deviation"];
     assert_says(&chart.svg(), &[&axes[..], &legend[..]].concat());
 }
 
@@ -131,7 +131,7 @@ fn bars_have_names_numbers_and_an_ideal() {
     let svg = bar_chart(&[1.0, 3.0]).svg();
     let wanted = ["Speed-up", "speed-up (×)", "0 peers", "1 peers", "slowest", "median", "ideal", "1.5 ×", "3 ×"];
     assert_says(&svg, &wanted);
-    assert_says(&svg, &["± deviation of trials"]);
+    assert_says(&svg, &["± standard deviation"]);
 }
 
 #[test]

@@ -55,14 +55,16 @@ impl Against {
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let panels = panels(groups);
     let mut blocks = vec![Block::Paragraph(introduction(groups))];
-    for against in Against::ALL {
+    let kind = |against: Against| -> Vec<Figure> {
         let shown = panels.iter().take(MOST_PANELS).enumerate();
-        let figures: Vec<Figure> =
-            shown.filter_map(|(index, panel)| figure(results, panel, (against, index))).collect();
-        if !figures.is_empty() {
-            blocks.push(Block::Figures(figures));
-        }
+        shown.filter_map(|(index, panel)| figure(results, panel, (against, index))).collect()
+    };
+    let mut rows: Vec<Vec<Figure>> = Against::ALL.map(kind).to_vec();
+    if panels.len() == 1 {
+        // One of each kind: they belong in one row.
+        rows = vec![rows.concat()];
     }
+    blocks.extend(rows.into_iter().filter(|figures| !figures.is_empty()).map(Block::Figures));
     if panels.len() > MOST_PANELS {
         let n_more = panels.len() - MOST_PANELS;
         blocks.push(Block::Paragraph(format!(

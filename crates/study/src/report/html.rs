@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use nettorrent_figures::STYLE;
 
-use crate::report::document::{Block, Document, Figure, Section, Table};
+use crate::report::document::{Block, Document, Figure, NOTHING, Section, Table};
 
 /// The page's own style; that of figures comes from their crate.
 const PAGE_STYLE: &str = "
@@ -25,15 +25,17 @@ nav { background: var(--shade); border-radius: .5rem; padding: .6rem 1rem; max-w
 nav ol { margin: .3rem 0; padding-left: 1.4rem; columns: 2 15rem; }
 nav li { margin: .1rem 0; break-inside: avoid; }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 1.6rem; margin: 1.2rem 0; }
-.figures.single { grid-template-columns: minmax(0, 46rem); }
+.figures.single { grid-template-columns: minmax(0, 37rem); }
 figure { margin: 0; min-width: 0; }
-figcaption, caption { color: var(--muted); font-size: .92rem; text-align: left; }
+figcaption, .caption { color: var(--muted); font-size: .92rem; }
+.caption { margin: 1.2rem 0 .3rem; }
 figcaption { margin-top: .4rem; }
-.scroll { overflow-x: auto; max-width: 100%; margin: 1.2rem 0; border: 1px solid var(--line); border-radius: .5rem; }
+.scroll { overflow-x: auto; max-width: 100%; margin: 0 0 1.2rem; border: 1px solid var(--line); border-radius: .5rem; }
 table { border-collapse: collapse; min-width: 100%; font-variant-numeric: tabular-nums; font-size: .95rem; }
-caption { padding: .5rem .7rem; position: sticky; left: 0; }
-th, td { padding: .35rem .7rem; border-top: 1px solid var(--line); text-align: right; white-space: nowrap; vertical-align: top; }
-td.words { white-space: normal; min-width: 16rem; text-align: left; }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; vertical-align: top; }
+tr:last-child td { border-bottom: 0; }
+.words { text-align: left; }
+.long { white-space: normal; min-width: 16rem; text-align: left; }
 th { background: var(--shade); font-weight: 600; }
 th:first-child, td:first-child { text-align: left; }
 pre { background: var(--shade); padding: .7rem 1rem; border-radius: .5rem; overflow-x: auto; }
@@ -49,7 +51,7 @@ pre { background: var(--shade); padding: .7rem 1rem; border-radius: .5rem; overf
 }
 ";
 
-/// Words that are longer than this get lines of their own in a cell.
+/// Cells with more characters than this are broken into lines.
 const LONGEST_CELL: usize = 40;
 
 /// The page.
@@ -109,22 +111,36 @@ fn push_figures(page: &mut String, figures: &[Figure]) {
 }
 
 fn push_table(page: &mut String, table: &Table) {
+    let caption = escape(&table.caption);
+    push(page, format_args!("<p class=\"caption\">{caption}</p>\n"));
     // A box that scrolls must be reached by the keyboard too.
-    page.push_str("<div class=\"scroll\" tabindex=\"0\"><table>\n");
-    push(page, format_args!("<caption>{}</caption>\n<thead><tr>", escape(&table.caption)));
-    for name in &table.head {
-        push(page, format_args!("<th scope=\"col\">{}</th>", escape(name)));
+    push(page, format_args!("<div class=\"scroll\" tabindex=\"0\"><table aria-label=\"{caption}\">\n<thead><tr>"));
+    let classes: Vec<&str> = (0..table.head.len()).map(|column| class(table, column)).collect();
+    for (name, class) in table.head.iter().zip(&classes) {
+        push(page, format_args!("<th scope=\"col\"{class}>{}</th>", escape(name)));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in &table.rows {
         page.push_str("<tr>");
-        for cell in row {
-            let class = if cell.chars().count() > LONGEST_CELL { " class=\"words\"" } else { "" };
+        for (cell, class) in row.iter().zip(&classes) {
             push(page, format_args!("<td{class}>{}</td>", escape(cell)));
         }
         page.push_str("</tr>\n");
     }
     page.push_str("</tbody></table></div>\n");
+}
+
+/// Words begin at the left, numbers end at the right, and long words get lines of their own.
+fn class(table: &Table, column: usize) -> &'static str {
+    let cells = || table.rows.iter().filter_map(|row| row.get(column)).filter(|cell| *cell != NOTHING);
+    let is_word = |cell: &String| cell.starts_with(|first: char| first.is_alphabetic());
+    if cells().any(|cell| cell.chars().count() > LONGEST_CELL) {
+        " class=\"long\""
+    } else if cells().all(is_word) {
+        " class=\"words\""
+    } else {
+        ""
+    }
 }
 
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {

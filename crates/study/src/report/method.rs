@@ -34,8 +34,8 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut seeds: Vec<u64> = results.runs.iter().map(|run| run.seed).collect();
     seeds.sort_unstable();
     seeds.dedup();
-    let mut facts = Table::new("Where these numbers come from", &["what", ""]);
-    let mut say = |what: &str, value: String| facts.rows.push(vec![what.to_owned(), value]);
+    let mut facts = Vec::new();
+    let mut say = |what: &str, value: String| facts.push(format!("{what}: {value}"));
     say("program", results.commit.clone());
     say("date", format!("{} UTC", results.date));
     say("processor", format!("{}, {} threads{memory}", machine.cpu, machine.n_cores));
@@ -52,7 +52,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
                 epochs.csv (a line an epoch), resources.csv (a line a worker and second) and results.json (everything).";
     let blocks = vec![
         Block::Code(results.command.clone()),
-        Block::Table(facts),
+        Block::List(facts),
         Block::Paragraph(text.to_owned()),
         Block::Paragraph(terms()),
     ];

@@ -34,6 +34,7 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
     let n_failed = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed(_))).count();
     let failed = match n_failed {
         0 => "all ended as they should".to_owned(),
+        1 => "one failed and counts nowhere below".to_owned(),
         n => format!("{n} failed and count nowhere below"),
     };
     let host = match results.study.host {
@@ -205,8 +206,11 @@ fn told_bytes(comparison: &Comparison<'_, '_>, winner: &str) -> Option<String> {
         return Some(format!("{winner} also sent the least: {own_text} a peer."));
     }
     let factor = own.1.mean / fewest.mean;
-    let times = if fewest.mean > 0.0 { format!(", {} as much", Unit::Times.format(factor)) } else { String::new() };
-    Some(format!("{winner} sent {own_text} a peer{times}; {least} sent the least: {}.", fewest.text(&bytes)))
+    let least_text = fewest.text(&bytes);
+    if fewest.mean == 0.0 {
+        return Some(format!("{winner} sent {own_text} a peer; {least} sent nothing."));
+    }
+    Some(format!("{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."))
 }
 
 /// Where peers waited the most.
@@ -222,15 +226,13 @@ fn waiting(groups: &Groups<'_>) -> Option<String> {
     let mut shares: Vec<(String, Spread)> = shares.collect();
     shares.sort_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
     let (most, least) = (shares.last()?, shares.first()?);
-    if shares.len() == 1 {
-        return Some(format!("Peers spent {} of their time waiting for others.", Unit::Share.format(most.1.mean)));
+    let (most_text, least_text) = (Unit::Share.format(most.1.mean), Unit::Share.format(least.1.mean));
+    if most_text == least_text {
+        return Some(format!("Peers spent {most_text} of their time waiting for others."));
     }
     Some(format!(
-        "Peers waited most for others in {} ({} of their time), and least in {} ({}).",
-        most.0,
-        Unit::Share.format(most.1.mean),
-        least.0,
-        Unit::Share.format(least.1.mean)
+        "Peers waited most for others in {} ({most_text} of their time), and least in {} ({least_text}).",
+        most.0, least.0
     ))
 }
 
