@@ -11,4 +11,5 @@ pub(crate) mod simulate;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod strategies;
+pub(crate) mod study;
 pub(crate) mod train;

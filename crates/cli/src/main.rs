@@ -1,6 +1,7 @@
 //! The one binary: parses, wires together, prints.
 
 mod commands;
+mod date;
 mod events;
 mod interrupt;
 mod job_arguments;
@@ -9,6 +10,7 @@ mod open;
 mod progress;
 mod recorder;
 mod run_folder;
+mod study_table;
 mod swarm;
 
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ enum Command {
     Status(commands::status::StatusArguments),
     /// Simulate a swarm of any size on a network that need not exist.
     Simulate(commands::simulate::SimulateArguments),
+    /// Compare strategies, numbers of peers and links: from a question to a report.
+    Study(commands::study::StudyArguments),
     /// List how peers can exchange what they learnt.
     Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Command::Join(arguments) => commands::join::join(&arguments),
         Command::Status(arguments) => commands::status::status(&arguments),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
+        Command::Study(arguments) => commands::study::study(&arguments),
         Command::Strategies(arguments) => commands::strategies::strategies(&arguments),
         Command::Eval(arguments) => commands::eval::eval(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, bail};
 use nettorrent_engine::checkpoint::{self, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
+
+use crate::date::Date;
 
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
@@ -209,37 +210,8 @@ fn checkpoint_name(step: u64) -> String {
 /// A name that is not taken: the model and the time, and a number if need be.
 fn free_name(model: &str) -> PathBuf {
     let stem = Path::new(model).file_stem().unwrap_or_default().to_string_lossy().replace([':', ','], "-");
-    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let plain = format!("{stem}-{}", date_and_time(seconds));
+    let plain = format!("{stem}-{}", Date::now().stamp());
     let names = (1_u32..).map(|n| if n == 1 { plain.clone() } else { format!("{plain}-{n}") });
     let mut paths = names.map(|name| Path::new("runs").join(name));
     paths.find(|path| !path.exists()).expect("there are names enough")
-}
-
-/// `20261115-024500`, in UTC.
-fn date_and_time(unix_seconds: u64) -> String {
-    let (days, rest) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // The civil calendar in years that begin in March, so that the leap day comes last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3_600, rest / 60 % 60, rest % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::date_and_time;
-
-    #[test]
-    fn dates_are_right() {
-        assert_eq!(date_and_time(0), "19700101-000000");
-        assert_eq!(date_and_time(951_782_399), "20000228-235959");
-        assert_eq!(date_and_time(951_782_400), "20000229-000000");
-        assert_eq!(date_and_time(1_794_710_700), "20261115-024500");
-    }
 }

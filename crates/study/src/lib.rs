@@ -1,9 +1,32 @@
 //! From a question to runs, and from runs to measurements that can be compared.
+//!
+//! A [`Study`] is a file: what is asked, what is varied, and what is the same in all runs. A [`Plan`] is the list of its runs, a
+//! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
+//! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 
 pub mod report;
-mod results;
 
+mod axis;
+mod compare;
+mod folder;
+mod machine;
+mod measure;
+mod plan;
+mod process;
+mod ready;
+mod results;
+mod runner;
+mod study;
+
+pub use axis::{AxisError, AxisSpec};
+pub use compare::{Group, SpeedUp, Spread, groups};
+pub use folder::{FolderError, Origin, StudyFolder};
+pub use measure::{Evaluation, MeasureError, measure};
+pub use plan::{Plan, RunSpec, text};
+pub use ready::{READY, Ready, ready};
 pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,
     ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy, WaitedFor,
 };
+pub use runner::{Progress, Runner, RunnerEnd, RunnerError};
+pub use study::{Form, Study, StudyError};

@@ -24,8 +24,9 @@ use nettorrent_engine::checkpoint::{CheckpointError, write_file};
 use nettorrent_history::History;
 use thiserror::Error;
 
+use crate::compare::Group;
 use crate::report::document::{Block, Document, Figure};
-use crate::report::group::{Group, Groups};
+use crate::report::group::Groups;
 use crate::results::{Results, RunResult};
 
 /// Why there is no report. What was there before is still there.
@@ -91,7 +92,7 @@ fn document(results: &Results, folder: &Path) -> Document {
         Some(summary::section(results, &groups)),
         Some(overview::section(results, &groups)),
         Some(accuracy::section(results, &groups)),
-        speed::section(results, &groups),
+        speed::section(&groups),
         waits::section(&groups, featured, history.as_ref()),
         resources::section(&groups, featured),
         replicas::section(&groups),
@@ -111,7 +112,7 @@ fn document(results: &Results, folder: &Path) -> Document {
 /// something to find.
 fn featured<'a>(groups: &Groups<'a>) -> Option<&'a RunResult> {
     let waited = |group: &Group<'a>| {
-        group.spread(|measured| {
+        group.spread_of_some(|measured| {
             let waited: f64 = measured.peers.iter().map(|peer| peer.wait_s).sum();
             (!measured.peers.is_empty()).then_some(waited / measured.peers.len() as f64)
         })

@@ -19,7 +19,7 @@ pub struct Results {
     pub machine: Machine,
     /// When it began, in UTC: `2026-11-15 02:45:00`.
     pub date: String,
-    /// What was varied, in the order of the study's file.
+    /// What was varied; the last varied fastest.
     pub axes: Vec<Axis>,
     /// One a setting and trial, in the order in which they ran.
     pub runs: Vec<RunResult>,
@@ -82,7 +82,8 @@ pub struct Axis {
 pub struct RunResult {
     /// The name of its folder.
     pub id: String,
-    /// Each axis and its value in this run, as it is shown.
+    /// Each axis and its value in this run, as it is shown. What means nothing to one who trains alone is left out, and its
+    /// strategy is shown as `alone`.
     pub setting: BTreeMap<String, String>,
     /// What was run, whether it was varied or not.
     pub facts: Facts,
@@ -318,6 +319,13 @@ impl RunResult {
     /// What was measured, if the run ended as it should.
     pub fn measurement(&self) -> Option<&Measurement> {
         match &self.outcome {
+            Outcome::Done(measurement) => Some(measurement),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    pub(crate) fn measurement_mut(&mut self) -> Option<&mut Measurement> {
+        match &mut self.outcome {
             Outcome::Done(measurement) => Some(measurement),
             Outcome::Failed(_) => None,
         }

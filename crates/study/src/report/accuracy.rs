@@ -2,8 +2,9 @@
 
 use nettorrent_figures::{Axis, LineChart, Point, Reference, Series, Unit};
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, NOTHING, Section, Table};
-use crate::report::group::{Group, Groups, Spread, cell};
+use crate::report::group::{Groups, cell};
 use crate::report::panel::{MOST_PANELS, Panel, panels};
 use crate::results::{EpochPoint, Measurement, Results};
 
@@ -76,7 +77,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
 }
 
 fn introduction(groups: &Groups<'_>) -> String {
-    let most = groups.all.iter().map(|group| group.measured().len()).max().unwrap_or(0);
+    let most = groups.all.iter().map(|group| group.measurements.len()).max().unwrap_or(0);
     let trials = if most > 1 {
         "Lines are means over trials, as far as all trials went; bands are one standard deviation."
     } else {
@@ -117,12 +118,12 @@ fn without_zeros(series: Series) -> Series {
 
 /// The mean over trials, as far as all of them went: a mean over fewer would jump where one ends.
 fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
-    let trials: Vec<&[EpochPoint]> = group.measured().iter().map(|measured| measured.epochs.as_slice()).collect();
+    let trials: Vec<&[EpochPoint]> = group.measurements.iter().map(|measured| measured.epochs.as_slice()).collect();
     let n_epochs = trials.iter().map(|epochs| epochs.len()).min().unwrap_or(0);
     let point = |index: usize| {
         let x = Spread::of(trials.iter().map(|epochs| against.of(&epochs[index])))?;
         let y = Spread::of(trials.iter().map(|epochs| epochs[index].test_accuracy))?;
-        Some(Point { x: x.mean, y: y.mean, deviation: y.deviation })
+        Some(Point { x: x.mean, y: y.mean, deviation: y.deviation.unwrap_or(0.0) })
     };
     (0..n_epochs).filter_map(point).collect()
 }
@@ -130,7 +131,8 @@ fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
 /// What had been reached at fixed times.
 fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     let times = |measured: &Measurement| measured.accuracy_at.iter().map(|at| at.seconds).collect::<Vec<f64>>();
-    let mut all: Vec<f64> = groups.all.iter().flat_map(Group::measured).flat_map(times).collect();
+    let mut all: Vec<f64> =
+        groups.all.iter().flat_map(|group| group.measurements.iter().copied()).flat_map(times).collect();
     all.sort_by(f64::total_cmp);
     all.dedup();
     if all.is_empty() {
@@ -139,7 +141,7 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     let mut head = vec!["setting".to_owned()];
     head.extend(all.iter().map(|seconds| format!("after {}", Unit::Seconds.format(*seconds))));
     let at = |group: &Group<'_>, seconds: f64| {
-        group.spread(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
+        group.spread_of_some(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
     };
     let row = |group: &Group<'_>| {
         let cells = all.iter().map(|seconds| cell(at(group, *seconds), &Unit::Share));

@@ -1,22 +1,12 @@
-//! The runs of one setting, taken together: what they have in common, and how far they lie apart.
+//! Settings as a report speaks of them: their names, what is compared with what, and their numbers in words.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use nettorrent_figures::{Bar, Unit};
 
+use crate::compare::{Group, Spread, groups};
 use crate::report::document::NOTHING;
-use crate::results::{Facts, Measurement, Results, RunResult};
-
-/// All trials of a setting.
-#[derive(Clone, Debug)]
-pub(crate) struct Group<'a> {
-    /// What was varied, and how it was here.
-    pub(crate) setting: &'a BTreeMap<String, String>,
-    /// What was run.
-    pub(crate) facts: &'a Facts,
-    /// The trials, in their order.
-    pub(crate) runs: Vec<&'a RunResult>,
-}
+use crate::results::{Measurement, Results};
 
 /// All groups, and what tells them apart.
 #[derive(Clone, Debug)]
@@ -30,20 +20,14 @@ pub(crate) struct Groups<'a> {
 impl<'a> Groups<'a> {
     /// The runs, by their setting.
     pub(crate) fn new(results: &'a Results) -> Self {
-        let mut all: Vec<Group<'a>> = Vec::new();
-        for run in &results.runs {
-            match all.iter_mut().find(|group| *group.setting == run.setting) {
-                Some(group) => group.runs.push(run),
-                None => all.push(Group { setting: &run.setting, facts: &run.facts, runs: vec![run] }),
-            }
-        }
-        let varies = |name: &str| {
-            let mut values: Vec<&str> = all.iter().filter_map(|group| group.value(name)).collect();
-            values.sort_unstable();
-            values.dedup();
-            values.len() > 1
-        };
-        let varied = results.axes.iter().map(|axis| axis.name.as_str()).filter(|name| varies(name)).collect();
+        let all = groups(results);
+        // One who trains alone differs from all swarms in many things, which would then stand in every name.
+        let swarms: Vec<&Group<'a>> = all.iter().filter(|group| group.facts.strategy.is_some()).collect();
+        let told_apart = if swarms.len() > 1 { swarms } else { all.iter().collect() };
+        let mut varied: Vec<&str> = results.axes.iter().map(|axis| axis.name.as_str()).collect();
+        varied.retain(|axis| n_values(told_apart.iter().copied(), axis) > 1);
+        // What one asks for first is said first.
+        varied.sort_by_key(|axis| *axis != "strategy");
         Self { all, varied }
     }
 
@@ -58,51 +42,43 @@ impl<'a> Groups<'a> {
         if self.varied.contains(&"strategy") {
             return Some("strategy");
         }
-        let n_values = |name: &str| {
-            let mut values: Vec<&str> = self.all.iter().filter_map(|group| group.value(name)).collect();
-            values.sort_unstable();
-            values.dedup();
-            values.len()
-        };
         // The first of those with the most.
-        self.varied.iter().rev().copied().max_by_key(|name| n_values(name))
+        self.varied.iter().rev().copied().max_by_key(|axis| n_values(self.all.iter(), axis))
     }
 }
 
+fn n_values<'a, 'b: 'a>(groups: impl Iterator<Item = &'a Group<'b>>, axis: &str) -> usize {
+    groups.filter_map(|group| group.value(axis)).collect::<BTreeSet<&str>>().len()
+}
+
 impl<'a> Group<'a> {
+    /// Its value on an axis.
     pub(crate) fn value(&self, axis: &str) -> Option<&'a str> {
         self.setting.get(axis).map(String::as_str)
     }
 
     /// What it is by these axes, in words: `ring-all-reduce, 3 peers`.
     pub(crate) fn name_by(&self, axes: &[&str]) -> String {
-        let parts: Vec<String> = axes.iter().filter_map(|axis| Some(part(axis, self.value(axis)?))).collect();
-        if !parts.is_empty() {
-            return parts.join(", ");
+        let is_alone = self.facts.strategy.is_none();
+        // Who is called alone need not be called one peer.
+        let is_said = |axis: &&&str| !(is_alone && axes.contains(&"strategy") && ["peers", "strategy"].contains(*axis));
+        let mut parts: Vec<String> =
+            axes.iter().filter(is_said).filter_map(|axis| Some(part(axis, self.value(axis)?))).collect();
+        if is_alone && (parts.is_empty() || axes.contains(&"strategy")) {
+            parts.insert(0, "alone".to_owned());
         }
-        self.facts.strategy.clone().unwrap_or_else(|| "alone".to_owned())
+        if parts.is_empty() { self.facts.strategy.clone().unwrap_or_default() } else { parts.join(", ") }
     }
 
-    /// What was measured in the trials that ended as they should.
-    pub(crate) fn measured(&self) -> Vec<&'a Measurement> {
-        self.runs.iter().filter_map(|run| run.measurement()).collect()
+    /// A number that some trials have, put together; none where no trial has it.
+    pub(crate) fn spread_of_some(&self, number: impl Fn(&Measurement) -> Option<f64>) -> Option<Spread> {
+        let numbers = self.measurements.iter().filter_map(|measurement| number(measurement));
+        Spread::of(numbers.filter(|number| number.is_finite()))
     }
 
-    /// A number of each trial, put together; none where no trial has it.
-    pub(crate) fn spread(&self, number: impl Fn(&Measurement) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.measured().into_iter().filter_map(number))
-    }
-
-    /// Time to the target. Trials that did not reach it would make it look shorter than it is, so all must have.
-    pub(crate) fn convergence(&self) -> Option<Spread> {
-        let all = self.measured();
-        let reached = Spread::of(all.iter().filter_map(|measurement| measurement.convergence_s))?;
-        (reached.n == all.len()).then_some(reached)
-    }
-
-    /// Bytes of bodies that a peer sent.
+    /// Bytes of bodies that a peer sent; none where one trained alone.
     pub(crate) fn sent(&self) -> Option<Spread> {
-        self.spread(|measurement| (!measurement.peers.is_empty()).then(|| measurement.payload_bytes_per_peer()))
+        self.spread_if_all(|measured| (!measured.peers.is_empty()).then(|| measured.payload_bytes_per_peer()))
     }
 }
 
@@ -117,47 +93,22 @@ fn part(axis: &str, value: &str) -> String {
     }
 }
 
-/// A number in several trials.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    /// Their mean.
-    pub(crate) mean: f64,
-    /// Their standard deviation, as a sample's; 0 where there is one only.
-    pub(crate) deviation: f64,
-    /// How many.
-    pub(crate) n: usize,
-}
-
 impl Spread {
-    /// None of no numbers; what is no number is left out.
-    pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let numbers: Vec<f64> = numbers.into_iter().filter(|number| number.is_finite()).collect();
-        if numbers.is_empty() {
-            return None;
-        }
-        let n = numbers.len();
-        let mean = numbers.iter().sum::<f64>() / n as f64;
-        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
-        let deviation = if n > 1 { (squares / (n - 1) as f64).sqrt() } else { 0.0 };
-        Some(Self { mean, deviation, n })
-    }
-
     /// How it is to be read against another.
     pub(crate) fn compare(&self, other: &Self) -> Difference {
-        if self.n < 2 || other.n < 2 {
-            return Difference::Unknown;
-        }
-        let noise = self.deviation.hypot(other.deviation);
+        let (Some(own), Some(others)) = (self.deviation, other.deviation) else { return Difference::Unknown };
+        let noise = own.hypot(others);
         if (self.mean - other.mean).abs() <= noise { Difference::Noise } else { Difference::Clear }
     }
 
     /// With its deviation, if it has one.
     pub(crate) fn text(&self, unit: &Unit) -> String {
-        unit.format_with_deviation(self.mean, self.deviation)
+        unit.format_with_deviation(self.mean, self.deviation.unwrap_or(0.0))
     }
 
+    /// As a bar with a whisker.
     pub(crate) fn bar(&self) -> Bar {
-        Bar { mean: self.mean, deviation: self.deviation }
+        Bar { mean: self.mean, deviation: self.deviation.unwrap_or(0.0) }
     }
 }
 
@@ -179,25 +130,17 @@ pub(crate) fn cell(spread: Option<Spread>, unit: &Unit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Difference, Spread, part};
-
-    #[test]
-    fn the_deviation_is_that_of_a_sample() {
-        let spread = Spread::of([2.0, 4.0, 4.0, 6.0, f64::NAN]).expect("there are numbers");
-        assert_eq!((spread.mean, spread.n), (4.0, 4));
-        assert!((spread.deviation - (8.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Spread::of([]), None);
-        assert_eq!(Spread::of([3.0]).map(|spread| spread.deviation), Some(0.0));
-    }
+    use super::{Difference, part};
+    use crate::compare::Spread;
 
     #[test]
     fn a_difference_is_clear_only_beyond_both_deviations() {
-        let near = Spread { mean: 10.0, deviation: 0.6, n: 3 };
-        let same = Spread { mean: 10.9, deviation: 0.8, n: 3 };
-        let far = Spread { mean: 11.1, deviation: 0.8, n: 3 };
+        let near = Spread { mean: 10.0, deviation: Some(0.6), n: 3 };
+        let same = Spread { mean: 10.9, deviation: Some(0.8), n: 3 };
+        let far = Spread { mean: 11.1, deviation: Some(0.8), n: 3 };
         assert_eq!(near.compare(&same), Difference::Noise);
         assert_eq!(near.compare(&far), Difference::Clear);
-        assert_eq!(near.compare(&Spread { n: 1, ..far }), Difference::Unknown);
+        assert_eq!(near.compare(&Spread { deviation: None, n: 1, ..far }), Difference::Unknown);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use nettorrent_figures::{Axis, BarChart, BarSeries, Unit};
 
+use crate::compare::Group;
 use crate::report::document::{Block, Figure, NOTHING, Section, Table};
-use crate::report::group::{Group, Groups, cell};
+use crate::report::group::{Groups, cell};
 use crate::results::{Measurement, Results};
 
 /// The section.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut blocks = Vec::new();
-    if groups.all.iter().any(|group| group.convergence().is_some()) {
+    if groups.all.iter().any(|group| group.spread_if_all(|measured| measured.convergence_s).is_some()) {
         blocks.push(Block::Figures(vec![convergence(results, groups)]));
     }
     blocks.push(Block::Table(table(results, groups)));
@@ -29,12 +30,20 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
         groups: groups.all.iter().map(|group| groups.name(group)).collect(),
         series: vec![BarSeries {
             name: format!("time to {target}"),
-            bars: groups.all.iter().map(|group| group.convergence().map(|spread| spread.bar())).collect(),
+            bars: groups
+                .all
+                .iter()
+                .map(|group| group.spread_if_all(|measured| measured.convergence_s).map(|spread| spread.bar()))
+                .collect(),
         }],
         ideal: None,
     };
-    let missing: Vec<String> =
-        groups.all.iter().filter(|group| group.convergence().is_none()).map(|group| groups.name(group)).collect();
+    let missing: Vec<String> = groups
+        .all
+        .iter()
+        .filter(|group| group.spread_if_all(|measured| measured.convergence_s).is_none())
+        .map(|group| groups.name(group))
+        .collect();
     let caption = if missing.is_empty() {
         String::new()
     } else {
@@ -63,30 +72,30 @@ fn table(results: &Results, groups: &Groups<'_>) -> Table {
 }
 
 fn row(groups: &Groups<'_>, group: &Group<'_>) -> Vec<String> {
-    let n_done = group.measured().len();
+    let n_done = group.measurements.len();
     let trials =
         if n_done == group.runs.len() { n_done.to_string() } else { format!("{n_done} of {}", group.runs.len()) };
     let rate = Unit::Count;
     vec![
         groups.name(group),
         trials,
-        cell(group.spread(|measured| Some(measured.best_accuracy)), &Unit::Share),
-        cell(group.spread(|measured| Some(measured.final_accuracy)), &Unit::Share),
+        cell(group.spread(|measured| measured.best_accuracy), &Unit::Share),
+        cell(group.spread(|measured| measured.final_accuracy), &Unit::Share),
         convergence_cell(group),
-        cell(group.spread(|measured| Some(measured.total_s)), &Unit::Seconds),
-        cell(group.spread(|measured| Some(measured.samples_per_s)), &rate),
+        cell(group.spread(|measured| measured.total_s), &Unit::Seconds),
+        cell(group.spread(|measured| measured.samples_per_s), &rate),
         cell(group.sent(), &Unit::Bytes),
-        cell(group.spread(Measurement::socket_bytes_per_peer), &Unit::Bytes),
-        cell(group.spread(|measured| measured.peak_rss_bytes.map(|bytes| bytes as f64)), &Unit::Bytes),
+        cell(group.spread_of_some(Measurement::socket_bytes_per_peer), &Unit::Bytes),
+        cell(group.spread_of_some(|measured| measured.peak_rss_bytes.map(|bytes| bytes as f64)), &Unit::Bytes),
     ]
 }
 
 /// Where only some trials reached the target, a mean of those would be too good.
 fn convergence_cell(group: &Group<'_>) -> String {
-    let n_reached = group.measured().iter().filter(|measured| measured.convergence_s.is_some()).count();
-    match group.convergence() {
+    let n_reached = group.measurements.iter().filter(|measured| measured.convergence_s.is_some()).count();
+    match group.spread_if_all(|measured| measured.convergence_s) {
         Some(spread) => spread.text(&Unit::Seconds),
-        None if n_reached > 0 => format!("reached in {n_reached} of {}", group.measured().len()),
+        None if n_reached > 0 => format!("reached in {n_reached} of {}", group.measurements.len()),
         None => NOTHING.to_owned(),
     }
 }

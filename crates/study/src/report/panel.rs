@@ -1,6 +1,7 @@
 //! Many settings as small figures side by side: each with few enough curves to be told apart.
 
-use crate::report::group::{Group, Groups};
+use crate::compare::Group;
+use crate::report::group::Groups;
 
 /// The settings of one figure.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use nettorrent_figures::Unit;
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, NOTHING, Section, Table};
-use crate::report::group::{Group, Groups, Spread, cell};
-use crate::report::speed::speed_up;
+use crate::report::group::{Groups, cell};
 use crate::results::{Published, Results};
 
 /// The section; none where nothing was published.
@@ -13,21 +13,21 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Option<Section>
         return None;
     }
     let mut table = Table::new("Published and ours", &["what", "setting", "published", "ours", "source"]);
-    table.rows = results.published.iter().map(|published| row(results, groups, published)).collect();
+    table.rows = results.published.iter().map(|published| row(groups, published)).collect();
     let text = "Other machines, other programs and often other faults: the courses may be compared, the numbers only with care. \
                 Ours are means ± standard deviation over trials; a dash is what this study did not measure.";
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Table(table)];
     Some(Section { id: "published", title: "What others published", blocks })
 }
 
-fn row(results: &Results, groups: &Groups<'_>, published: &Published) -> Vec<String> {
+fn row(groups: &Groups<'_>, published: &Published) -> Vec<String> {
     let (unit, size) = unit(&published.unit);
     let setting: Vec<String> = published.setting.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
     let is_same = |group: &&Group<'_>| published.setting.iter().all(|(axis, value)| group.value(axis) == Some(value));
     // Where several settings fit, none of them is the one.
     let mut fitting = groups.all.iter().filter(is_same);
     let ours = match (fitting.next(), fitting.next()) {
-        (Some(group), None) => ours(results, group, &published.name),
+        (Some(group), None) => ours(group, &published.name),
         _ => None,
     };
     vec![
@@ -52,19 +52,19 @@ fn unit(symbol: &str) -> (Unit, f64) {
 }
 
 /// What we measured of the same; none if that is not known.
-fn ours(results: &Results, group: &Group<'_>, name: &str) -> Option<Spread> {
+fn ours(group: &Group<'_>, name: &str) -> Option<Spread> {
     let name = name.to_lowercase();
     if name.contains("accuracy") {
-        return group.spread(|measured| Some(measured.final_accuracy));
+        return group.spread(|measured| measured.final_accuracy);
     }
     if name.contains("speed") {
-        return speed_up(results, group);
+        return group.speed_up.map(|speed_up| speed_up.slowest);
     }
     if name.contains("convergence") {
-        return group.convergence();
+        return group.spread_if_all(|measured| measured.convergence_s);
     }
     if name.contains("time") {
-        return group.spread(|measured| Some(measured.total_s));
+        return group.spread(|measured| measured.total_s);
     }
     None
 }

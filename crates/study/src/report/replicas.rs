@@ -2,8 +2,9 @@
 
 use nettorrent_figures::{Axis, Heatmap, LineChart, Point, Series, Unit};
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, Section};
-use crate::report::group::{Group, Groups, Spread};
+use crate::report::group::Groups;
 use crate::report::panel::{MOST_PANELS, Panel, panels};
 use crate::results::{Measurement, Results, RunResult};
 
@@ -41,7 +42,7 @@ fn figure((index, panel): (usize, &Panel<'_, '_>)) -> Option<Figure> {
 }
 
 fn curve(group: &Group<'_>) -> Vec<Point> {
-    let measured = group.measured();
+    let measured = &group.measurements;
     let mut epochs: Vec<u64> =
         measured.iter().flat_map(|measured| measured.replica_distances.iter().map(|distance| distance.epoch)).collect();
     epochs.sort_unstable();
@@ -51,7 +52,7 @@ fn curve(group: &Group<'_>) -> Vec<Point> {
     };
     let point = |epoch: u64| {
         let spread = Spread::of(measured.iter().filter_map(|measured| at(measured, epoch)))?;
-        Some(Point { x: epoch as f64, y: spread.mean, deviation: spread.deviation })
+        Some(Point { x: epoch as f64, y: spread.mean, deviation: spread.deviation.unwrap_or(0.0) })
     };
     epochs.into_iter().filter_map(point).collect()
 }

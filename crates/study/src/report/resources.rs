@@ -1,25 +1,28 @@
 //! What each worker took of its machine: processor, memory, network and disk.
 
-use nettorrent_figures::{Axis, Bar, BarChart, BarSeries, LineChart, Point, Series, Unit};
+use nettorrent_figures::{Axis, BarChart, BarSeries, LineChart, Point, Series, Unit};
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, Section, Table};
-use crate::report::group::{Group, Groups, Spread, cell};
+use crate::report::group::{Groups, cell};
 use crate::results::{Measurement, ResourcePoint, ResourceUse, RunResult};
 
 /// The section; none where nobody looked. The course over time is that of `featured`.
 pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>) -> Option<Section> {
-    let is_measured = |group: &Group<'_>| group.measured().iter().any(|measured| uses(measured).next().is_some());
-    if !groups.all.iter().any(is_measured) {
+    let is_measured = |group: &&Group<'_>| group.measurements.iter().any(|measured| uses(measured).next().is_some());
+    let measured: Vec<&Group<'_>> = groups.all.iter().filter(is_measured).collect();
+    if measured.is_empty() {
         return None;
     }
+    let named: Vec<Named<'_, '_>> = measured.into_iter().map(|group| (groups.name(group), group)).collect();
     let mut blocks = vec![
         Block::Paragraph(
             "Measured by the workers themselves, about once a second. Of one processor: 200 % are two that are busy all the \
              time. Whiskers are the deviation between workers."
                 .to_owned(),
         ),
-        Block::Figures(KINDS.iter().map(|kind| bars(groups, kind)).collect()),
-        Block::Table(table(groups)),
+        Block::Figures(KINDS.iter().map(|kind| bars(&named, kind)).collect()),
+        Block::Table(table(&named)),
     ];
     if let Some((run, measured)) = featured.and_then(|run| Some((run, run.measurement()?))) {
         let courses: Vec<Figure> = COURSES.iter().filter_map(|course| over_time(measured, course)).collect();
@@ -30,6 +33,9 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>) -> Opti
     }
     Some(Section { id: "resources", title: "Processor, memory, network and disk", blocks })
 }
+
+/// A setting and its name.
+type Named<'a, 'b> = (String, &'b Group<'a>);
 
 /// A number of a worker, and its name.
 type Quantity = (&'static str, fn(&ResourceUse) -> f64);
@@ -78,36 +84,36 @@ fn uses(measured: &Measurement) -> impl Iterator<Item = &ResourceUse> {
 
 /// Over all workers of all trials.
 fn spread(group: &Group<'_>, number: fn(&ResourceUse) -> f64) -> Option<Spread> {
-    Spread::of(group.measured().into_iter().flat_map(uses).map(number))
+    Spread::of(group.measurements.iter().flat_map(|measured| uses(measured)).map(number))
 }
 
-fn bars(groups: &Groups<'_>, kind: &Kind) -> Figure {
-    let bar = |group: &Group<'_>, number| spread(group, number).map(|spread| Bar { ..spread.bar() });
+fn bars(named: &[Named<'_, '_>], kind: &Kind) -> Figure {
+    let bar = |group: &Group<'_>, number| spread(group, number).map(|spread| spread.bar());
     let series = kind.series.iter().map(|(name, number)| BarSeries {
         name: (*name).to_owned(),
-        bars: groups.all.iter().map(|group| bar(group, *number)).collect(),
+        bars: named.iter().map(|(_, group)| bar(group, *number)).collect(),
     });
     let chart = BarChart {
         title: kind.title.to_owned(),
         axis: Axis::linear(kind.name, (kind.unit)()),
-        groups: groups.all.iter().map(|group| groups.name(group)).collect(),
+        groups: named.iter().map(|(name, _)| name.clone()).collect(),
         series: series.collect(),
         ideal: None,
     };
     Figure { name: format!("resources-{}", kind.name), caption: String::new(), svg: chart.svg() }
 }
 
-fn table(groups: &Groups<'_>) -> Table {
+fn table(named: &[Named<'_, '_>]) -> Table {
     let head = KINDS.iter().flat_map(|kind| kind.series.iter().map(move |(name, _)| format!("{}: {name}", kind.name)));
     let head: Vec<String> = ["setting".to_owned()].into_iter().chain(head).collect();
-    let row = |group: &Group<'_>| {
+    let row = |(name, group): &Named<'_, '_>| {
         let cells = KINDS.iter().flat_map(|kind| {
             kind.series.iter().map(move |(_, number)| cell(spread(group, *number), &(kind.unit)())).collect::<Vec<_>>()
         });
-        [groups.name(group)].into_iter().chain(cells).collect()
+        [name.clone()].into_iter().chain(cells).collect()
     };
     let caption = "What a worker took: mean ± standard deviation over all workers of all trials".to_owned();
-    Table { caption, head, rows: groups.all.iter().map(row).collect() }
+    Table { caption, head, rows: named.iter().map(row).collect() }
 }
 
 /// Something that a worker took, over time.

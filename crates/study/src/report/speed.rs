@@ -2,56 +2,68 @@
 
 use nettorrent_figures::{Axis, BarChart, BarSeries, Ideal, Unit};
 
+use crate::compare::{Group, SpeedUp, Spread};
 use crate::report::document::{Block, Figure, Section, Table};
-use crate::report::group::{Group, Groups, Spread, cell};
-use crate::results::Results;
+use crate::report::group::{Groups, cell};
 
 /// The section; none where nothing can be compared.
-pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Option<Section> {
-    let blocks: Vec<Block> = speed_ups(results, groups).into_iter().chain(predictions(groups)).flatten().collect();
+pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
+    let blocks: Vec<Block> = speed_ups(groups).into_iter().chain(predictions(groups)).flatten().collect();
     (!blocks.is_empty()).then_some(Section { id: "speed", title: "Speed", blocks })
 }
 
-/// Samples a second against those of one who trains alone; none where nobody did.
-pub(crate) fn speed_up(results: &Results, group: &Group<'_>) -> Option<Spread> {
-    let is_baseline = |run: &&crate::results::RunResult| run.facts.n_peers <= 1 && run.facts.model == group.facts.model;
-    let alone =
-        Spread::of(results.runs.iter().filter(is_baseline).filter_map(|run| Some(run.measurement()?.samples_per_s)))?;
-    group.spread(|measured| Some(measured.samples_per_s / alone.mean))
-}
+/// The four ways to look at a speed-up.
+const VIEWS: [(&str, fn(&SpeedUp) -> Spread); 4] = [
+    ("slowest worker", |speed_up| speed_up.slowest),
+    ("median worker", |speed_up| speed_up.median),
+    ("slowest, without encoding", |speed_up| speed_up.slowest_without_encoding),
+    ("median, without encoding", |speed_up| speed_up.median_without_encoding),
+];
 
-fn speed_ups(results: &Results, groups: &Groups<'_>) -> Option<Vec<Block>> {
-    let swarms: Vec<&Group<'_>> = groups.all.iter().filter(|group| group.facts.n_peers > 1).collect();
-    let all: Vec<Option<Spread>> = swarms.iter().map(|group| speed_up(results, group)).collect();
-    if all.iter().all(Option::is_none) {
+fn speed_ups(groups: &Groups<'_>) -> Option<Vec<Block>> {
+    let is_swarm = |group: &&Group<'_>| group.facts.n_peers > 1;
+    let known: Vec<(&Group<'_>, SpeedUp)> =
+        groups.all.iter().filter(is_swarm).filter_map(|group| Some((group, group.speed_up?))).collect();
+    if known.is_empty() {
         return None;
     }
+    let series = VIEWS.iter().map(|(name, view)| BarSeries {
+        name: (*name).to_owned(),
+        bars: known.iter().map(|(_, speed_up)| Some(view(speed_up).bar())).collect(),
+    });
     let chart = BarChart {
         title: "Speed-up against one who trains alone".to_owned(),
         axis: Axis::linear("speed-up in samples a second", Unit::Times),
-        groups: swarms.iter().map(|group| groups.name(group)).collect(),
-        series: vec![BarSeries {
-            name: "all".to_owned(),
-            bars: all.iter().map(|spread| spread.map(|spread| spread.bar())).collect(),
-        }],
+        groups: known.iter().map(|(group, _)| groups.name(group)).collect(),
+        series: series.collect(),
         ideal: Some(Ideal {
             name: "ideal: as many times as there are peers".to_owned(),
-            values: swarms.iter().map(|group| Some(group.facts.n_peers as f64)).collect(),
+            values: known.iter().map(|(group, _)| Some(group.facts.n_peers as f64)).collect(),
         }),
     };
+    let head: Vec<&str> = ["setting", "peers"].into_iter().chain(VIEWS.iter().map(|(name, _)| *name)).collect();
+    let mut table = Table::new("Speed-up in samples a second, means ± standard deviation over trials", &head);
+    for (group, speed_up) in &known {
+        let cells = VIEWS.iter().map(|(_, view)| view(speed_up).text(&Unit::Times));
+        let names = [groups.name(group), group.facts.n_peers.to_string()];
+        table.rows.push(names.into_iter().chain(cells).collect());
+    }
+    let text = "How many times more samples a second were trained than by one alone with the same model, data and batch. Workers \
+                end an epoch together: the slowest worker's time is that of the run, and another's is shorter by what it waited \
+                longer. Without encoding: as if working on messages took no time.";
     let figure = Figure { name: "speed-up".to_owned(), caption: String::new(), svg: chart.svg() };
-    Some(vec![Block::Figures(vec![figure])])
+    Some(vec![Block::Paragraph(text.to_owned()), Block::Figures(vec![figure]), Block::Table(table)])
 }
 
 /// What was foretold beside what was measured.
 fn predictions(groups: &Groups<'_>) -> Option<Vec<Block>> {
-    let foretold = |group: &Group<'_>| group.spread(|measured| Some(measured.prediction?.samples_per_s));
+    let foretold = |group: &Group<'_>| group.spread_of_some(|measured| Some(measured.prediction?.samples_per_s));
     let known: Vec<(&Group<'_>, Spread)> =
         groups.all.iter().filter_map(|group| Some((group, foretold(group)?))).collect();
     if known.is_empty() {
         return None;
     }
-    let measured = |group: &Group<'_>| group.spread(|measured| Some(measured.samples_per_s));
+    let measured = |group: &Group<'_>| group.spread(|measured| measured.samples_per_s);
     let unit = Unit::Other("samples/s".to_owned());
     let series = |name: &str, bars| BarSeries { name: name.to_owned(), bars };
     let chart = BarChart {
@@ -67,7 +79,7 @@ fn predictions(groups: &Groups<'_>) -> Option<Vec<Block>> {
     let mut table =
         Table::new("Foretold and measured speed", &["setting", "foretold", "measured", "measured / foretold"]);
     for (group, foretold) in &known {
-        let ratio = group.spread(|measured| Some(measured.samples_per_s / measured.prediction?.samples_per_s));
+        let ratio = group.spread_of_some(|measured| Some(measured.samples_per_s / measured.prediction?.samples_per_s));
         let cells = [foretold.text(&unit), cell(measured(group), &unit), cell(ratio, &Unit::Times)];
         table.rows.push([groups.name(group)].into_iter().chain(cells).collect());
     }

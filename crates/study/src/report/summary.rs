@@ -2,8 +2,9 @@
 
 use nettorrent_figures::Unit;
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Section};
-use crate::report::group::{Difference, Group, Groups, Spread};
+use crate::report::group::{Difference, Groups};
 use crate::report::overview::target;
 use crate::results::{Host, Outcome, Results};
 
@@ -68,7 +69,7 @@ fn comparisons<'a, 'b>(groups: &'b Groups<'a>) -> Vec<Comparison<'a, 'b>> {
     for group in &groups.all {
         // One who trains alone is what strategies are measured by, not one of them.
         let is_baseline = compared == "strategy" && group.facts.strategy.is_none();
-        if group.value(compared).is_none() || is_baseline || group.measured().is_empty() {
+        if group.value(compared).is_none() || is_baseline || group.measurements.is_empty() {
             continue;
         }
         let key: Vec<Option<&str>> = rest.iter().map(|axis| group.value(axis)).collect();
@@ -85,8 +86,12 @@ fn comparisons<'a, 'b>(groups: &'b Groups<'a>) -> Vec<Comparison<'a, 'b>> {
 }
 
 fn tell(results: &Results, comparison: &Comparison<'_, '_>, is_long: bool) -> Vec<String> {
-    let times = ranked(comparison, Group::convergence, |a, b| a.mean.total_cmp(&b.mean));
-    let final_accuracy = |group: &Group<'_>| group.spread(|measured| Some(measured.final_accuracy));
+    let times = ranked(
+        comparison,
+        |group| group.spread_if_all(|measured| measured.convergence_s),
+        |a, b| a.mean.total_cmp(&b.mean),
+    );
+    let final_accuracy = |group: &Group<'_>| group.spread(|measured| measured.final_accuracy);
     let accuracies = ranked(comparison, final_accuracy, |a, b| b.mean.total_cmp(&a.mean));
     let mut told = Vec::new();
     let winner = match times.first() {
@@ -210,13 +215,15 @@ fn told_bytes(comparison: &Comparison<'_, '_>, winner: &str) -> Option<String> {
     if fewest.mean == 0.0 {
         return Some(format!("{winner} sent {own_text} a peer; {least} sent nothing."));
     }
-    Some(format!("{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."))
+    Some(format!(
+        "{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."
+    ))
 }
 
 /// Where peers waited the most.
 fn waiting(groups: &Groups<'_>) -> Option<String> {
     let share = |group: &Group<'_>| {
-        group.spread(|measured| {
+        group.spread_of_some(|measured| {
             let elapsed: f64 = measured.peers.iter().map(|peer| peer.elapsed_s).sum();
             let waited: f64 = measured.peers.iter().map(|peer| peer.wait_s).sum();
             (elapsed > 0.0).then(|| waited / elapsed)

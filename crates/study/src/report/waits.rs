@@ -4,8 +4,9 @@ use nettorrent_figures::{Axis, Heatmap, Span, StackedBar, StackedBars, Timeline,
 use nettorrent_history::{History, Times};
 use nettorrent_swarm::PeerId;
 
+use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, Section};
-use crate::report::group::{Group, Groups, Spread};
+use crate::report::group::Groups;
 use crate::results::{Measurement, PeerMeasurement, RunResult};
 
 const PARTS: [&str; 5] = ["computing", "working on own results", "working on others' results", "waiting", "other"];
@@ -42,8 +43,7 @@ fn parts(peer: &PeerMeasurement) -> [f64; 5] {
 /// A bar for each setting: the mean over its peers and trials.
 fn settings(groups: &Groups<'_>) -> Option<Figure> {
     let bar = |group: &Group<'_>| {
-        let peers: Vec<[f64; 5]> =
-            group.measured().into_iter().flat_map(|measured| &measured.peers).map(parts).collect();
+        let peers: Vec<[f64; 5]> = group.measurements.iter().flat_map(|measured| &measured.peers).map(parts).collect();
         let mean = |index: usize| Spread::of(peers.iter().map(|parts| parts[index])).map_or(0.0, |spread| spread.mean);
         let bar = StackedBar { name: groups.name(group), lengths: (0..PARTS.len()).map(mean).collect() };
         (!peers.is_empty()).then_some(bar)

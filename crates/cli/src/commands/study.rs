@@ -1,0 +1,209 @@
+//! `study`: from a question to runs, and from runs to a report.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use nettorrent_study::{
+    Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, Study, StudyFolder, ready, text,
+};
+use serde_json::json;
+
+use crate::date::Date;
+use crate::interrupt::{self, Interrupt};
+use crate::open::data_path;
+use crate::progress::clock;
+use crate::study_table;
+
+/// Arguments of `study`.
+#[derive(Args)]
+pub(crate) struct StudyArguments {
+    /// The study: a file, or the name of one that comes with the program; without it, those are listed.
+    study: Option<String>,
+    /// Its short form: two minutes, and data that come with the program.
+    #[arg(long)]
+    quick: bool,
+    /// The folder for its runs and results [default: runs/study-NAME, or runs/study-NAME-quick].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Make only the runs with this value, for example `--only strategy=gossip`; may be given several times.
+    #[arg(long, value_name = "AXIS=VALUE")]
+    only: Vec<String>,
+    /// How often each setting is run, instead of as often as the study says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    trials: Option<u32>,
+    /// List the runs and make none.
+    #[arg(long)]
+    list: bool,
+    /// Make the report again from the runs that are done in this folder.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "list"])]
+    report: Option<PathBuf>,
+    /// Print the results as one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `study`.
+pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = &arguments.report {
+        report(&StudyFolder::results(folder)?, folder, arguments.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(name) = &arguments.study else { return list_studies(arguments.json) };
+    let study = open(name, arguments)?;
+    let all = Plan::new(&study)?;
+    let mut plan = all.clone();
+    arguments.only.iter().try_for_each(|wanted| plan.keep_only(wanted))?;
+    if arguments.list {
+        return list_runs(&plan, arguments.json);
+    }
+    check_data(&plan)?;
+    let origin = Origin {
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        commit: env!("NETTORRENT_COMMIT").to_owned(),
+        date: Date::now().text(),
+    };
+    let path = arguments.out.clone().unwrap_or_else(|| default_folder(&study));
+    let folder = StudyFolder::open(&path, &study, &all, &origin)?;
+    let (program, interrupt) = (std::env::current_exe().context("cannot find this program")?, Interrupt::listen()?);
+    let is_stopped = || interrupt.is_set();
+    let runner = Runner { program: &program, folder: &folder, timeout: study.timeout, is_stopped: &is_stopped };
+    let display = Display::new(&plan, arguments.json);
+    display.say(&format!("{}: {} runs; all is in {}", study.head.name, plan.runs.len(), path.display()));
+    let end = runner.run(&plan, &mut |progress| display.show(progress));
+    display.bar.finish_and_clear();
+    let end = end?;
+    let results = folder.collect()?;
+    report(&results, folder.path(), arguments.json)?;
+    if end == RunnerEnd::Stopped {
+        eprintln!("Stopped; what is done is kept. The same command goes on.");
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    let failed = results.runs.iter().filter(|run| run.measurement().is_none()).count();
+    Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A file if there is one, or else a study that comes with the program.
+fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
+    let form = if arguments.quick { Form::Quick } else { Form::Full };
+    let path = Path::new(name);
+    let is_file = path.is_file() || path.extension().is_some();
+    let mut study = if is_file { Study::open(path, form)? } else { ready(name)?.open(form)? };
+    study.head.trials = arguments.trials.unwrap_or(study.head.trials);
+    Ok(study)
+}
+
+fn default_folder(study: &Study) -> PathBuf {
+    let quick = if study.head.is_quick { "-quick" } else { "" };
+    Path::new("runs").join(format!("study-{}{quick}", study.head.name))
+}
+
+/// Data that are not there are better missed now than after hours.
+fn check_data(plan: &Plan) -> anyhow::Result<()> {
+    for run in &plan.runs {
+        data_path(&run.job.data)?;
+        if let Some(path) = run.job.data.path.as_deref().filter(|path| !path.exists()) {
+            bail!("there are no data at {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn list_studies(json: bool) -> anyhow::Result<ExitCode> {
+    let mut list = Vec::new();
+    for ready in READY {
+        let study = ready.open(Form::Full)?;
+        list.push((ready.name, study.head.about, Plan::new(&study)?.runs.len()));
+    }
+    if json {
+        let list: Vec<_> =
+            list.iter().map(|(name, about, n)| json!({ "name": name, "about": about, "n_runs": n })).collect();
+        println!("{}", serde_json::to_string(&list)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("Studies that come with the program:\n");
+    for (name, about, n_runs) in list {
+        println!("{name} ({n_runs} runs)\n    {}\n", about.trim());
+    }
+    println!("Try one: nettorrent study averaging --quick");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
+    for run in &plan.runs {
+        let RunSpec { id, setting, trial, seed, command, arguments, .. } = run;
+        if json {
+            println!(
+                "{}",
+                json!({
+                    "id": id, "setting": setting, "trial": trial, "seed": seed, "command": command,
+                    "arguments": arguments,
+                })
+            );
+        } else {
+            println!("{}, trial {trial}", text(setting));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes what people read.
+fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
+    let table = study_table::table(results);
+    let path = folder.join("table.txt");
+    nettorrent_engine::checkpoint::write_file(&path, table.as_bytes())?;
+    if json {
+        println!("{}", serde_json::to_string(results)?);
+    } else {
+        println!("\n{table}");
+    }
+    Ok(())
+}
+
+/// A bar over all runs, and a line for each that is done.
+struct Display {
+    bar: ProgressBar,
+    quiet: bool,
+}
+
+impl Display {
+    fn new(plan: &Plan, quiet: bool) -> Self {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(plan.runs.len() as u64) };
+        let style = ProgressStyle::with_template("{pos}/{len} {bar:24.cyan/dim} {msg}");
+        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        Self { bar, quiet }
+    }
+
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            self.bar.suspend(|| println!("{line}"));
+        }
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        self.bar.set_position(progress.n_done as u64);
+        let left = progress.left.map_or(String::new(), |left| format!("  {} left", clock(round_up(left))));
+        let failed = if progress.n_failed > 0 { format!("  {} failed", progress.n_failed) } else { String::new() };
+        self.bar.set_message(format!("{}, trial {}{failed}{left}", text(&progress.run.setting), progress.run.trial));
+        let Some(result) = progress.result else { return };
+        let what = match &result.outcome {
+            Outcome::Done(found) => format!(
+                "accuracy {:.2} %  {:.1} s  {:.0} samples/s",
+                100.0 * found.final_accuracy,
+                found.total_s,
+                found.samples_per_s
+            ),
+            Outcome::Failed(problem) => format!("failed: {problem}"),
+        };
+        let (n_done, n_runs) = (progress.n_done, progress.n_runs);
+        self.say(&format!("{n_done}/{n_runs}  {}, trial {}: {what}", text(&result.setting), result.trial));
+    }
+}
+
+/// `0:00 left` while something still goes on would be a lie.
+fn round_up(left: Duration) -> Duration {
+    Duration::from_secs(left.as_secs() + 1)
+}

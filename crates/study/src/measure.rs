@@ -1,0 +1,245 @@
+//! From a run's history to what was measured in it.
+
+use std::path::{Path, PathBuf};
+
+use nettorrent_history::{Epoch, History, HistoryError, PeerHistory, Reason, Times};
+use nettorrent_swarm::PeerId;
+use serde::Deserialize;
+
+use crate::results::{
+    EpochPoint, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint, ResourceUse, TimedAccuracy, WaitedFor,
+};
+
+/// Why a run cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// Its events cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// It did not come to its end.
+    #[error("the run in {} has no end: {problem}", folder.display())]
+    Unfinished {
+        /// The run's folder.
+        folder: PathBuf,
+        /// What is known.
+        problem: String,
+    },
+}
+
+/// What `eval --json` says of a trained model.
+#[derive(Debug, Deserialize)]
+pub struct Evaluation {
+    /// The classes' names.
+    pub classes: Vec<String>,
+    /// Rows are what samples are, columns what the model took them for.
+    pub confusion: Vec<Vec<u64>>,
+}
+
+/// Measures a run that ended as it should, by what its folder tells.
+pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
+    let history = History::read(&folder.join("events.jsonl"))?;
+    let unfinished = |problem: String| MeasureError::Unfinished { folder: folder.to_owned(), problem };
+    let start = history.start.as_ref().ok_or_else(|| unfinished("it did not begin".into()))?;
+    let (wall_s, stop) = history.stop.as_ref().ok_or_else(|| unfinished("it was cut off".into()))?;
+    match &stop.reason {
+        Reason::Finished => {}
+        Reason::Interrupted => return Err(unfinished("it was interrupted".into())),
+        Reason::Failed(problem) => return Err(unfinished(problem.clone())),
+    }
+    let epochs = epochs(&history);
+    let last = epochs.last().ok_or_else(|| unfinished("no epoch was tested".into()))?;
+    let (total_s, final_accuracy) = (last.seconds, last.test_accuracy);
+    let best_accuracy = epochs.iter().map(|epoch| epoch.test_accuracy).fold(0.0, f64::max);
+    let n_samples: f64 = history.epochs.iter().map(|(_, epoch)| epoch.samples_per_s * epoch.seconds).sum();
+    let peers: Vec<PeerMeasurement> = history.peers.iter().map(|(&id, peer)| measure_peer(id, peer)).collect();
+    let is_counted = !peers.is_empty() && peers.iter().all(|peer| peer.resources.is_some());
+    let on_sockets = || peers.iter().flat_map(|peer| &peer.resources).map(|used| used.socket_sent_bytes).sum();
+    Ok(Measurement {
+        n_params: start.n_params,
+        n_train: start.n_train,
+        best_accuracy,
+        final_accuracy,
+        total_s,
+        wall_s: *wall_s,
+        samples_per_s: n_samples / total_s.max(1e-9),
+        payload_bytes: peers.iter().map(|peer| peer.payload_sent_bytes).sum(),
+        socket_bytes: is_counted.then(on_sockets),
+        replica_distances: history.replicas.iter().map(|(_, replicas)| distance(replicas)).collect(),
+        peak_rss_bytes: stop.peak_rss_bytes,
+        epochs,
+        peers,
+        ..Measurement::default()
+    })
+}
+
+impl Measurement {
+    /// Compares it with a target, and looks how far it was at these times.
+    pub fn judge(&mut self, target_accuracy: Option<f64>, at_s: &[f64]) {
+        let reached = |target: f64| self.epochs.iter().find(|epoch| epoch.test_accuracy >= target);
+        self.convergence_s = target_accuracy.and_then(reached).map(|epoch| epoch.seconds);
+        let best_by = |seconds: f64| {
+            let tested = self.epochs.iter().take_while(|epoch| epoch.seconds <= seconds);
+            tested.map(|epoch| epoch.test_accuracy).reduce(f64::max)
+        };
+        self.accuracy_at = at_s.iter().map(|&seconds| TimedAccuracy { seconds, accuracy: best_by(seconds) }).collect();
+    }
+
+    /// Takes in how the trained model does.
+    pub fn add_evaluation(&mut self, evaluation: Evaluation) {
+        (self.classes, self.confusion) = (evaluation.classes, evaluation.confusion);
+    }
+}
+
+/// The epochs in time without tests. Until the peers of a swarm have agreed on whose parameters go on, nobody trains; that time
+/// does not count either.
+fn epochs(history: &History) -> Vec<EpochPoint> {
+    let began_s = history.views.first().map_or(0.0, |(at_s, _)| *at_s);
+    let mut testing_s = began_s;
+    let point = |(at_s, epoch): &(f64, Epoch)| {
+        testing_s += epoch.test_seconds;
+        EpochPoint {
+            epoch: epoch.epoch,
+            seconds: (at_s - testing_s).max(0.0),
+            test_accuracy: epoch.test_accuracy,
+            test_loss: epoch.test_loss,
+            train_loss: epoch.train_loss,
+            sent_bytes: epoch.sent_bytes,
+        }
+    };
+    history.epochs.iter().map(point).collect()
+}
+
+fn distance(replicas: &nettorrent_history::Replicas) -> ReplicaDistance {
+    ReplicaDistance { epoch: replicas.epoch, distance: replicas.distance }
+}
+
+fn measure_peer(peer: PeerId, history: &PeerHistory) -> PeerMeasurement {
+    let mut sum = Times::of(peer);
+    history.times.iter().for_each(|(_, times)| sum += times);
+    sum.waits.sort_by_key(|wait| wait.peer);
+    PeerMeasurement {
+        peer,
+        elapsed_s: sum.elapsed_s,
+        compute_s: sum.compute_s,
+        encode_s: sum.encode_s,
+        decode_s: sum.decode_s,
+        send_s: sum.send_s,
+        wait_s: sum.wait_s,
+        waits: sum.waits.iter().map(|wait| WaitedFor { peer: wait.peer, seconds: wait.seconds }).collect(),
+        payload_sent_bytes: sum.sent_bytes,
+        payload_received_bytes: sum.received_bytes,
+        resources: (!history.resources.is_empty()).then(|| resources(history)),
+    }
+}
+
+fn resources(history: &PeerHistory) -> ResourceUse {
+    let mut used = ResourceUse::default();
+    let (mut cpu_s, mut elapsed_s) = (0.0, 0.0);
+    for (at_s, told) in &history.resources {
+        cpu_s += told.cpu_percent * told.elapsed_s;
+        elapsed_s += told.elapsed_s;
+        used.cpu_percent_max = used.cpu_percent_max.max(told.cpu_percent);
+        used.rss_bytes_max = used.rss_bytes_max.max(told.rss_bytes);
+        used.socket_sent_bytes += told.net_sent_bytes;
+        used.socket_received_bytes += told.net_received_bytes;
+        used.disk_read_bytes += told.disk_read_bytes;
+        used.disk_written_bytes += told.disk_written_bytes;
+        used.series.push(ResourcePoint {
+            at_s: *at_s,
+            elapsed_s: told.elapsed_s,
+            cpu_percent: told.cpu_percent,
+            rss_bytes: told.rss_bytes,
+            socket_sent_bytes: told.net_sent_bytes,
+            socket_received_bytes: told.net_received_bytes,
+            disk_read_bytes: told.disk_read_bytes,
+            disk_written_bytes: told.disk_written_bytes,
+        });
+    }
+    used.cpu_percent_mean = cpu_s / elapsed_s.max(1e-9);
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nettorrent_swarm::PeerId;
+
+    use super::{MeasureError, measure};
+    use crate::results::WaitedFor;
+
+    const BEGINNING: &str = r#"{"at_s":0,"event":"start","run":"a","model":"mlp","n_params":10,"n_train":100,"n_test":10,"threads":1,"seed":1,"strategy":"gossip","n_peers":2,"epochs":2,"epoch":0,"step":0,"version":"0"}
+{"at_s":1,"event":"view","peer":0,"view":1,"members":[0,1],"donor":0,"was_behind":false,"round":0}
+{"at_s":3.5,"event":"replicas","epoch":1,"distance":0.25,"n_peers":2}
+{"at_s":4,"event":"epoch","epoch":1,"step":5,"train_loss":1.5,"train_accuracy":0.5,"test_loss":1.0,"test_accuracy":0.9,"lr":0.1,"samples_per_s":40,"seconds":2.5,"test_seconds":0.5,"sent_bytes":70}
+{"at_s":4.1,"event":"times","peer":0,"elapsed_s":3,"compute_s":1,"wait_s":1,"encode_s":0.25,"decode_s":0.5,"send_s":0.1,"sent_bytes":40,"received_bytes":30,"waits":[{"peer":1,"seconds":0.5}]}
+{"at_s":4.1,"event":"times","peer":1,"elapsed_s":3,"compute_s":2,"wait_s":0,"encode_s":0,"decode_s":0,"send_s":0,"sent_bytes":30,"received_bytes":40}
+{"at_s":4.2,"event":"resources","peer":0,"elapsed_s":1,"cpu_percent":100,"rss_bytes":7,"net_received_bytes":35,"net_sent_bytes":45,"payload_received_bytes":30,"payload_sent_bytes":40,"disk_read_bytes":1,"disk_written_bytes":2}
+{"at_s":5.2,"event":"resources","peer":0,"elapsed_s":3,"cpu_percent":20,"rss_bytes":6,"net_received_bytes":35,"net_sent_bytes":45,"payload_received_bytes":30,"payload_sent_bytes":40,"disk_read_bytes":1,"disk_written_bytes":2}
+{"at_s":7,"event":"epoch","epoch":2,"step":10,"train_loss":1.0,"train_accuracy":0.6,"test_loss":0.8,"test_accuracy":0.8,"lr":0.1,"samples_per_s":50,"seconds":2,"test_seconds":0.5,"sent_bytes":140}
+{"at_s":7.1,"event":"times","peer":0,"elapsed_s":3,"compute_s":1,"wait_s":1,"encode_s":0.25,"decode_s":0.5,"send_s":0.1,"sent_bytes":40,"received_bytes":30,"waits":[{"peer":1,"seconds":0.5}]}
+"#;
+    const RESOURCES_OF_1: &str = r#"{"at_s":7.1,"event":"resources","peer":1,"elapsed_s":1,"cpu_percent":1,"rss_bytes":1,"net_received_bytes":1,"net_sent_bytes":10,"payload_received_bytes":1,"payload_sent_bytes":1,"disk_read_bytes":1,"disk_written_bytes":1}
+"#;
+    const FINISHED: &str = r#"{"at_s":8,"event":"stop","reason":"finished","epoch":2,"step":10,"seconds":8,"peak_rss_bytes":99}
+"#;
+
+    fn measured(parts: &[&str]) -> Result<crate::Measurement, MeasureError> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("events.jsonl"), parts.concat()).unwrap();
+        measure(folder.path())
+    }
+
+    #[test]
+    fn a_run_is_measured_without_its_tests_and_its_beginning() {
+        let mut measured = measured(&[BEGINNING, FINISHED]).unwrap();
+        let seconds: Vec<f64> = measured.epochs.iter().map(|epoch| epoch.seconds).collect();
+        assert_eq!(seconds, [2.5, 5.0]);
+        assert_eq!((measured.best_accuracy, measured.final_accuracy), (0.9, 0.8));
+        assert_eq!((measured.total_s, measured.wall_s, measured.samples_per_s), (5.0, 8.0, 40.0));
+        assert_eq!((measured.n_params, measured.peak_rss_bytes), (10, Some(99)));
+        assert_eq!((measured.payload_bytes, measured.payload_bytes_per_peer()), (110, 55.0));
+        assert_eq!(measured.replica_distances[0].distance, 0.25);
+        measured.judge(Some(0.85), &[1.0, 3.0, 9.0]);
+        assert_eq!(measured.convergence_s, Some(2.5));
+        let accuracies: Vec<_> = measured.accuracy_at.iter().map(|at| at.accuracy).collect();
+        assert_eq!(accuracies, [None, Some(0.9), Some(0.9)]);
+        measured.judge(Some(0.95), &[]);
+        assert_eq!(measured.convergence_s, None);
+    }
+
+    #[test]
+    fn peers_are_measured_one_by_one() {
+        let measured = measured(&[BEGINNING, FINISHED]).unwrap();
+        let [first, second] = measured.peers.as_slice() else { panic!("two peers") };
+        assert_eq!((first.compute_s, first.wait_s, first.encode_s, first.decode_s), (2.0, 2.0, 0.5, 1.0));
+        assert_eq!(first.waits, [WaitedFor { peer: PeerId(1), seconds: 1.0 }]);
+        assert_eq!((first.payload_sent_bytes, first.payload_received_bytes), (80, 60));
+        let used = first.resources.as_ref().unwrap();
+        assert_eq!((used.cpu_percent_mean, used.cpu_percent_max, used.rss_bytes_max), (40.0, 100.0, 7));
+        assert_eq!((used.socket_sent_bytes, used.series.len()), (90, 2));
+        assert_eq!(second.resources, None);
+    }
+
+    #[test]
+    fn bytes_on_sockets_are_known_only_if_every_peer_tells() {
+        assert_eq!(measured(&[BEGINNING, FINISHED]).unwrap().socket_bytes, None);
+        assert_eq!(measured(&[BEGINNING, RESOURCES_OF_1, FINISHED]).unwrap().socket_bytes, Some(100));
+    }
+
+    #[test]
+    fn a_run_without_its_end_is_no_result() {
+        let interrupted = FINISHED.replace("finished", "interrupted");
+        let failed = FINISHED.replace("\"finished\"", "{\"failed\":\"no luck\"}");
+        for (parts, answer) in [
+            ([BEGINNING, ""], "cut off"),
+            ([BEGINNING, interrupted.as_str()], "interrupted"),
+            ([BEGINNING, failed.as_str()], "no luck"),
+            ([BEGINNING.split_inclusive('\n').next().unwrap(), FINISHED], "no epoch"),
+        ] {
+            let message = measured(&parts).unwrap_err().to_string();
+            assert!(message.contains(answer), "{message}");
+        }
+        assert!(matches!(measure(Path::new("nowhere")), Err(MeasureError::History(_))));
+    }
+}

@@ -1,0 +1,350 @@
+//! From a study to the runs that answer it, each with a name that stays the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::nearest::nearest;
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::strategy::find;
+use toml::{Table, Value};
+
+use crate::axis::{ALONE, AxisSpec, Choice, Effect, is_for_swarms};
+use crate::results::{Axis, Facts, Host};
+use crate::study::{Study, StudyError};
+
+/// All runs of a study, in their order.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The job that all runs' arguments start from, as TOML.
+    pub job: String,
+    /// What is varied.
+    pub axes: Vec<Axis>,
+    /// The runs: the first trial of every setting, then the second.
+    pub runs: Vec<RunSpec>,
+}
+
+/// A run that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSpec {
+    /// Its name, and that of its folder.
+    pub id: String,
+    /// Each axis and its value, as it is shown. What means nothing to one who trains alone is left out.
+    pub setting: BTreeMap<String, String>,
+    /// What is run.
+    pub facts: Facts,
+    /// Which trial, counted from 1.
+    pub trial: u32,
+    /// Where its randomness comes from.
+    pub seed: u64,
+    /// The job as it will be run.
+    pub job: Job,
+    /// The command of the program, such as `train`.
+    pub command: &'static str,
+    /// Its arguments, but for the job's file and the run's folder.
+    pub arguments: Vec<String>,
+}
+
+/// Names of folders may not be longer than 255 bytes; the trial comes after this.
+const LONGEST_NAME: usize = 200;
+
+/// As many as `train` starts.
+const MOST_PROCESSES: usize = 1024;
+
+impl Plan {
+    /// The runs of a study. Whatever cannot be run is refused here, before anything runs.
+    pub fn new(study: &Study) -> Result<Self, StudyError> {
+        let mut base = study.job.clone();
+        let n_peers = take_peers(&mut base);
+        let job = toml::to_string(&base).expect("what was read from TOML can be written as such");
+        let mut runs = Vec::new();
+        for trial in 1..=study.head.trials {
+            let mut seen = BTreeSet::new();
+            for choices in combinations(&study.axes) {
+                let draft = Draft::new(&choices, n_peers);
+                // Trained alone, settings that differ in what a swarm does are the same.
+                if seen.insert(draft.setting.clone()) {
+                    runs.push(draft.into_run(study, &job, trial)?);
+                }
+            }
+        }
+        let mut names = BTreeMap::new();
+        for run in &runs {
+            if let Some(other) = names.insert(&run.id, run) {
+                let problem = format!("its folder would be that of {}; give them other labels", text(&other.setting));
+                return Err(StudyError::Setting { setting: text(&run.setting), problem });
+            }
+        }
+        let axes = axes(&study.axes, &runs);
+        Ok(Self { job, axes, runs })
+    }
+
+    /// Keeps only runs with this value, given as `axis=value`.
+    pub fn keep_only(&mut self, wanted: &str) -> Result<(), StudyError> {
+        let wrong = |problem: String| StudyError::Setting { setting: wanted.to_owned(), problem };
+        let (name, value) = wanted.split_once('=').ok_or_else(|| wrong("write it as axis=value".into()))?;
+        let names: Vec<&str> = self.axes.iter().map(|axis| axis.name.as_str()).collect();
+        let axis = self.axes.iter().find(|axis| axis.name == name);
+        let axis = axis.ok_or_else(|| wrong(format!("there is no axis `{name}`; {}", choose(name, &names))))?;
+        let values: Vec<&str> = axis.values.iter().map(String::as_str).collect();
+        if !values.contains(&value) {
+            return Err(wrong(format!("{name} has no `{value}`; {}", choose(value, &values))));
+        }
+        self.runs.retain(|run| run.setting.get(name).is_some_and(|own| own == value));
+        Ok(())
+    }
+}
+
+/// `there are a, b; did you mean a?`
+fn choose(name: &str, known: &[&str]) -> String {
+    let hint = nearest(name, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    format!("there are {}{hint}", known.join(", "))
+}
+
+/// A setting for people: `peers = 4, strategy = gossip`.
+pub fn text(setting: &BTreeMap<String, String>) -> String {
+    setting.iter().map(|(axis, value)| format!("{axis} = {value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// The number of peers is an argument of each run, so it is taken out of the job that they share.
+fn take_peers(job: &mut Table) -> usize {
+    let peers = job.get_mut("swarm").and_then(Value::as_table_mut).and_then(|swarm| swarm.remove("peers"));
+    peers.and_then(|peers| peers.as_integer()).and_then(|peers| usize::try_from(peers).ok()).unwrap_or(0)
+}
+
+/// All combinations of values; the last axis varies fastest.
+fn combinations(axes: &[AxisSpec]) -> Vec<Vec<(&str, &Choice)>> {
+    let mut all = vec![Vec::new()];
+    for axis in axes {
+        let mut longer = Vec::new();
+        for start in &all {
+            for choice in &axis.choices {
+                let mut combination: Vec<(&str, &Choice)> = start.clone();
+                combination.push((axis.name.as_str(), choice));
+                longer.push(combination);
+            }
+        }
+        all = longer;
+    }
+    all
+}
+
+/// The axes as they are shown, with only those values that a run has.
+fn axes(specs: &[AxisSpec], runs: &[RunSpec]) -> Vec<Axis> {
+    let shown = |spec: &AxisSpec| {
+        let mut values = spec.shown();
+        for value in runs.iter().filter_map(|run| run.setting.get(&spec.name)) {
+            if !values.contains(value) {
+                values.insert(0, value.clone());
+            }
+        }
+        values.retain(|value| runs.iter().any(|run| run.setting.get(&spec.name) == Some(value)));
+        Axis { name: spec.name.clone(), values }
+    };
+    specs.iter().map(shown).collect()
+}
+
+/// A setting on its way to being a run.
+struct Draft {
+    setting: BTreeMap<String, String>,
+    fields: Vec<(String, Value)>,
+    n_peers: usize,
+    link: Option<Shape>,
+    folder: String,
+}
+
+impl Draft {
+    fn new(choices: &[(&str, &Choice)], n_peers: usize) -> Self {
+        let mut n_peers = n_peers.max(1);
+        for (_, choice) in choices {
+            if let Effect::Peers(n) = choice.effect {
+                n_peers = n;
+            }
+        }
+        if choices.iter().any(|(_, choice)| choice.effect == Effect::Alone) {
+            n_peers = 1;
+        }
+        let mut draft =
+            Self { setting: BTreeMap::new(), fields: Vec::new(), n_peers, link: None, folder: String::new() };
+        for (axis, choice) in choices {
+            draft.add(axis, choice);
+        }
+        draft
+    }
+
+    fn add(&mut self, axis: &str, choice: &Choice) {
+        let is_alone = self.n_peers == 1;
+        let shown = match axis {
+            "peers" => self.n_peers.to_string(),
+            "strategy" if is_alone => ALONE.to_owned(),
+            _ if is_alone && is_for_swarms(axis) => return,
+            _ => choice.shown.clone(),
+        };
+        let last_word = axis.rsplit('.').next().unwrap_or(axis);
+        self.folder += &format!("{last_word}-{}_", plain(&shown));
+        self.setting.insert(axis.to_owned(), shown);
+        match &choice.effect {
+            Effect::Link(link) => self.link = *link,
+            // Options of a strategy mean nothing where there is none.
+            Effect::Fields(_) if is_alone && is_for_swarms(axis) => {}
+            Effect::Fields(fields) => self.fields.extend(fields.iter().cloned()),
+            Effect::Alone | Effect::Peers(_) => {}
+        }
+    }
+
+    fn into_run(self, study: &Study, base: &str, trial: u32) -> Result<RunSpec, StudyError> {
+        let Self { setting, fields, n_peers, link, folder } = self;
+        let refuse = |problem: String| StudyError::Setting { setting: text(&setting), problem };
+        let seed = study.seed + u64::from(trial - 1);
+        let seed_value = i64::try_from(seed).map_err(|_| refuse(format!("the seed {seed} is too large")))?;
+        let fields = fields.into_iter().chain([("seed".to_owned(), Value::Integer(seed_value))]);
+        let settings: Vec<String> = fields.map(|(name, value)| format!("{name}={value}")).collect();
+        let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
+        let is_alone = n_peers == 1;
+        if job.swarm.peers > 0 {
+            return Err(refuse("the number of peers is the axis `peers`, not a field of the job".into()));
+        }
+        if study.head.host == Host::Processes && n_peers > MOST_PROCESSES {
+            return Err(refuse(format!(
+                "at most {MOST_PROCESSES} processes can be started; simulate more (host = \"sim\")"
+            )));
+        }
+        if !is_alone {
+            let strategy = find(&job.swarm.strategy).map_err(|error| refuse(error.to_string()))?;
+            (strategy.build)(&job.swarm.options).map_err(|error| refuse(error.to_string()))?;
+        }
+        let mut arguments: Vec<String> = settings.into_iter().flat_map(|text| ["--set".to_owned(), text]).collect();
+        let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        let command = match study.head.host {
+            Host::Processes => "train",
+            Host::Sim => "simulate",
+        };
+        if !is_alone || study.head.host == Host::Sim {
+            add("--peers", n_peers.to_string());
+        }
+        if let Some(link) = link {
+            add("--link", link.to_string());
+        }
+        if let (Some(milliseconds), Host::Sim) = (study.sample_ms, study.head.host) {
+            add("--sample-ms", milliseconds.to_string());
+        }
+        let folder: String = folder.chars().take(LONGEST_NAME).collect();
+        let facts = Facts {
+            strategy: (!is_alone).then(|| job.swarm.strategy.clone()),
+            n_peers,
+            model: job.model.clone(),
+            data: data_name(&job),
+            batch: job.batch,
+            link: link.map(|link| link.to_string()),
+        };
+        Ok(RunSpec { id: format!("{folder}trial-{trial}"), setting, facts, trial, seed, job, command, arguments })
+    }
+}
+
+fn data_name(job: &Job) -> String {
+    let path = job.data.path.as_ref().map(|path| path.display().to_string());
+    path.or_else(|| job.data.name.clone()).unwrap_or_default()
+}
+
+/// Text that may be a part of a folder's name.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    text.chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Plan, text};
+    use crate::study::{Form, Study};
+
+    fn plan(text: &str) -> Result<Plan, String> {
+        let study = Study::parse("study.toml", text, Path::new(""), Form::Full).unwrap();
+        Plan::new(&study).map_err(|error| error.to_string())
+    }
+
+    const GRID: &str = r#"
+        name = "grid"
+        trials = 2
+        seed = 7
+        [job]
+        batch = 16
+        [matrix]
+        peers = [1, 3]
+        strategy = ["gossip", { name = "threshold", label = "one %", options = { density = 0.01 } }]
+        link = ["100mbit/20ms"]
+        "optimizer.lr" = [0.1, 0.2]
+    "#;
+
+    #[test]
+    fn who_trains_alone_does_so_once_whatever_swarms_do() {
+        let plan = plan(GRID).unwrap();
+        let first: Vec<&str> = plan.runs.iter().filter(|run| run.trial == 1).map(|run| run.id.as_str()).collect();
+        assert_eq!(
+            first,
+            [
+                "peers-1_strategy-alone_lr-0.1_trial-1",
+                "peers-1_strategy-alone_lr-0.2_trial-1",
+                "link-100mbit-20ms_peers-3_strategy-gossip_lr-0.1_trial-1",
+                "link-100mbit-20ms_peers-3_strategy-gossip_lr-0.2_trial-1",
+                "link-100mbit-20ms_peers-3_strategy-one--_lr-0.1_trial-1",
+                "link-100mbit-20ms_peers-3_strategy-one--_lr-0.2_trial-1",
+            ]
+        );
+        assert_eq!(plan.runs.len(), 12);
+        let (alone, last) = (&plan.runs[0], &plan.runs[11]);
+        assert_eq!((alone.facts.strategy.as_deref(), alone.facts.n_peers, alone.seed), (None, 1, 7));
+        assert_eq!(alone.arguments, ["--set", "optimizer.lr=0.1", "--set", "seed=7"]);
+        assert_eq!((last.trial, last.seed, last.job.batch), (2, 8, 16));
+        let expected = "--set swarm.strategy=\"threshold\" --set swarm.options={ density = 0.01 } --set optimizer.lr=0.2 \
+                        --set seed=8 --peers 3 --link 100mbit/20ms";
+        assert_eq!(last.arguments.join(" "), expected);
+        assert_eq!(plan.axes[2].values, ["alone", "gossip", "one %"]);
+    }
+
+    #[test]
+    fn the_simulator_is_told_how_many_even_if_it_is_one() {
+        let plan = plan("name = \"a\"\nhost = \"sim\"\nsample_ms = 0.5\n[matrix]\npeers = [1]").unwrap();
+        assert_eq!(plan.runs[0].command, "simulate");
+        assert_eq!(plan.runs[0].arguments.join(" "), "--set seed=1 --peers 1 --sample-ms 0.5");
+    }
+
+    #[test]
+    fn a_study_without_axes_is_one_run() {
+        let plan = plan("name = \"a\"\n[job]\nswarm.peers = 4").unwrap();
+        assert_eq!((plan.runs.len(), plan.runs[0].facts.n_peers), (1, 4));
+        assert_eq!(plan.runs[0].id, "trial-1");
+        assert!(!plan.job.contains("peers"), "{}", plan.job);
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_with_its_setting() {
+        for (matrix, answer) in [
+            ("\"optimizer.lrr\" = [0.1]", "the setting optimizer.lrr = 0.1 cannot be run"),
+            ("\"optimizer.lrr\" = [0.1]", "Did you mean `lr`?"),
+            ("batch = [0]", "batch = 0: must be at least 1"),
+            ("split = [\"clas\"]\npeers = [2]", "class"),
+            ("tau = [0.1]\npeers = [2]\nstrategy = [\"gossip\"]", "there is no option `tau`"),
+            ("\"swarm.peers\" = [3]\npeers = [2]", "the axis `peers`"),
+            ("peers = [2000]", "at most 1024 processes"),
+            (
+                "peers = [2]\nstrategy = [{ name = \"gossip\", label = \"a b\" }, { name = \"gossip\", label = \"a/b\" }]",
+                "labels",
+            ),
+        ] {
+            let message = plan(&format!("name = \"a\"\n[matrix]\n{matrix}")).unwrap_err();
+            assert!(message.contains(answer), "{matrix}: {message}");
+        }
+    }
+
+    #[test]
+    fn only_some_runs_can_be_wanted() {
+        let mut plan = plan(GRID).unwrap();
+        plan.keep_only("strategy=one %").unwrap();
+        assert_eq!(plan.runs.len(), 4);
+        assert!(plan.runs.iter().all(|run| text(&run.setting).contains("strategy = one %")));
+        for (wanted, answer) in [("strategy", "axis=value"), ("peer=3", "`peers`?"), ("peers=4", "there are 1, 3")] {
+            assert!(plan.keep_only(wanted).unwrap_err().to_string().contains(answer));
+        }
+    }
+}
