@@ -116,7 +116,8 @@ fn list_studies(json: bool) -> anyhow::Result<ExitCode> {
     let mut list = Vec::new();
     for ready in READY {
         let study = ready.open(Form::Full)?;
-        list.push((ready.name, study.head.about, Plan::new(&study)?.runs.len()));
+        let n_runs = Plan::new(&study)?.runs.len();
+        list.push((ready.name, study.head.about, n_runs));
     }
     if json {
         let list: Vec<_> =

@@ -11,5 +11,7 @@ mod program;
 mod resume;
 mod samples;
 #[cfg(unix)]
+mod study;
+#[cfg(unix)]
 mod swarm;
 mod train;

@@ -1,0 +1,134 @@
+//! Studies: from a file to runs and results, stopped and taken up again.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use crate::program::{Place, text};
+
+const STUDY: &str = r#"
+    name = "tiny"
+    about = "Do two learn what one learns?"
+    target_accuracy = 0.1
+    [job]
+    model = "mlp:16"
+    epochs = 1
+    threads = 1
+    [matrix]
+    peers = [1, 2]
+    strategy = ["ring-all-reduce"]
+    [quick]
+    [quick.matrix]
+    peers = [2]
+"#;
+
+fn results(stdout: &str) -> Value {
+    serde_json::from_str(stdout.trim()).expect("one JSON object")
+}
+
+fn run<'a>(results: &'a Value, id: &str) -> &'a Value {
+    let runs = results["runs"].as_array().expect("a list");
+    runs.iter().find(|run| run["id"] == id).unwrap_or_else(|| panic!("no {id} in {runs:?}"))
+}
+
+/// When each run's result was written.
+fn written(place: &Place, out: &str) -> Vec<(PathBuf, SystemTime)> {
+    let entries = fs::read_dir(place.path(out).join("runs")).expect("the runs");
+    let mut all: Vec<(PathBuf, SystemTime)> = Vec::new();
+    for entry in entries {
+        let path = entry.expect("a folder").path().join("result.json");
+        if let Ok(metadata) = fs::metadata(&path) {
+            all.push((path, metadata.modified().expect("a time")));
+        }
+    }
+    all.sort();
+    all
+}
+
+const ALONE: &str = "peers-1_strategy-alone_trial-1";
+const TWO: &str = "peers-2_strategy-ring-all-reduce_trial-1";
+
+#[test]
+fn a_study_is_run_measured_and_never_run_twice() {
+    let place = Place::new();
+    place.write("tiny.toml", STUDY);
+    // One of two runs first, as if it had been stopped; and half of the other is left.
+    place.succeed(&["study", "tiny.toml", "--out", "out", "--only", "peers=1"]);
+    place.write(&format!("out/runs/{TWO}/job.toml"), "half");
+    let first = written(&place, "out");
+    assert_eq!(first.len(), 1);
+    let outcome = place.succeed(&["study", "tiny.toml", "--out", "out", "--json"]);
+    let found = results(&outcome.stdout);
+    let (alone, two) = (&run(&found, ALONE)["outcome"]["done"], &run(&found, TWO)["outcome"]["done"]);
+    for measured in [alone, two] {
+        assert_eq!(measured["epochs"].as_array().map(Vec::len), Some(1));
+        assert!(measured["convergence_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{measured}");
+        assert!(measured["samples_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{measured}");
+        let confusion = measured["confusion"].as_array().expect("a table");
+        let n: u64 = confusion.iter().flat_map(|row| row.as_array().expect("a row")).filter_map(Value::as_u64).sum();
+        assert_eq!(n, 1797);
+    }
+    assert_eq!(two["peers"].as_array().map(Vec::len), Some(2));
+    let n_params = two["n_params"].as_u64().expect("a number");
+    // A peer sends 2(N-1)/N of the vector in each of 60 rounds.
+    assert_eq!(two["payload_bytes"].as_u64(), Some(60 * 2 * 4 * n_params));
+    let second = written(&place, "out");
+    assert_eq!((second.len(), &second[0]), (2, &first[0]), "what was done is not done again");
+    place.succeed(&["study", "tiny.toml", "--out", "out"]);
+    assert_eq!(written(&place, "out"), second);
+    let kept = results(&fs::read_to_string(place.path("out/results.json")).expect("results"));
+    assert_eq!(kept["runs"], found["runs"]);
+    let again = place.succeed(&["study", "--report", "out", "--json"]);
+    assert_eq!(results(&again.stdout)["runs"], found["runs"]);
+    // A job that has changed is another one.
+    place.write("tiny.toml", STUDY.replace("mlp:16", "mlp:8"));
+    place.succeed(&["study", "tiny.toml", "--out", "out", "--only", "peers=1"]);
+    assert_ne!(written(&place, "out")[0], first[0]);
+}
+
+#[test]
+fn a_run_that_fails_is_written_down_and_the_study_goes_on() {
+    let place = Place::new();
+    // There are ten classes, so twelve peers cannot have one each.
+    let text = STUDY.replace("peers = [1, 2]", "peers = [1, 12]").replace("[matrix]", "[matrix]\nsplit = [\"class\"]");
+    place.write("tiny.toml", text.replace("name =", "host = \"sim\"\nname ="));
+    let outcome = place.run(&["study", "tiny.toml", "--out", "out", "--json"]);
+    assert_eq!(outcome.code, Some(1), "{}", outcome.stderr);
+    let found = results(&outcome.stdout);
+    let failed = &run(&found, "split-class_peers-12_strategy-ring-all-reduce_trial-1")["outcome"]["failed"];
+    assert!(failed.as_str().is_some_and(|problem| problem.contains("class")), "{failed}");
+    assert!(run(&found, ALONE)["outcome"]["done"].is_object());
+}
+
+#[test]
+fn a_stopped_study_goes_on() {
+    let place = Place::new();
+    // The second run takes as long as nobody waits for.
+    place.write("tiny.toml", STUDY.replace("[matrix]", "[matrix]\nepochs = [1, 1000000]"));
+    let mut running = place.start(&["study", "tiny.toml", "--out", "out", "--only", "peers=1"]);
+    running.wait_for_line(|line| line.starts_with("1/2"));
+    running.signal(&["TERM"]);
+    let outcome = running.finish();
+    assert_eq!(outcome.code, Some(130), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(outcome.stderr.contains("The same command goes on"), "{}", outcome.stderr);
+    assert_eq!(written(&place, "out").len(), 1);
+    let found = results(&place.succeed(&["study", "--report", "out", "--json"]).stdout);
+    assert_eq!(found["runs"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn what_cannot_be_run_is_told_before_anything_runs() {
+    let place = Place::new();
+    let study = text(&place.write("tiny.toml", STUDY)).to_owned();
+    let listed = place.succeed(&["study", &study, "--quick", "--list", "--json", "--trials", "2"]).json();
+    assert_eq!(listed.iter().filter_map(|run| run["trial"].as_u64()).collect::<Vec<_>>(), [1, 2]);
+    assert!(place.fail(&["study", "avereging"]).contains("did you mean `averaging`?"));
+    assert!(place.fail(&["study", &study, "--only", "peers=3"]).contains("there are 1, 2"));
+    assert!(place.fail(&["study", "averaging"]).contains("nettorrent data fetch mnist"));
+    assert!(place.succeed(&["study"]).stdout.contains("averaging"));
+    place.write("wrong.toml", STUDY.replace("ring-all-reduce", "ring-al-reduce"));
+    assert!(place.fail(&["study", "wrong.toml"]).contains("did you mean `ring-all-reduce`?"));
+    assert!(!place.path("runs").exists(), "nothing ran");
+}
