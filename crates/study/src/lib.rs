@@ -4,6 +4,8 @@
 //! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 
+pub mod report;
+
 mod axis;
 mod compare;
 mod folder;
