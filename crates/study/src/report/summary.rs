@@ -210,7 +210,9 @@ fn told_bytes(comparison: &Comparison<'_, '_>, winner: &str) -> Option<String> {
     if fewest.mean == 0.0 {
         return Some(format!("{winner} sent {own_text} a peer; {least} sent nothing."));
     }
-    Some(format!("{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."))
+    Some(format!(
+        "{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."
+    ))
 }
 
 /// Where peers waited the most.
