@@ -30,6 +30,7 @@ mod line_chart;
 mod number;
 mod palette;
 mod peer_graph;
+mod run;
 mod stacked_bars;
 mod timeline;
 
@@ -40,5 +41,6 @@ pub use line_chart::{LineChart, Point, Reference, Series};
 pub use number::Unit;
 pub use palette::STYLE;
 pub use peer_graph::{PeerGraph, PeerLink, PeerNode};
+pub use run::timeline;
 pub use stacked_bars::{StackedBar, StackedBars};
 pub use timeline::{Span, Timeline, TimelineRow};
