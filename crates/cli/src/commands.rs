@@ -1,6 +1,7 @@
 //! The commands, one a file.
 
 pub(crate) mod bench;
+pub(crate) mod dashboard;
 pub(crate) mod data;
 pub(crate) mod eval;
 pub(crate) mod join;

@@ -153,13 +153,12 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
 
 /// Makes what people read.
 fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
-    let table = study_table::table(results);
-    let path = folder.join("table.txt");
-    nettorrent_engine::checkpoint::write_file(&path, table.as_bytes())?;
+    nettorrent_study::report::write(results, folder)?;
     if json {
         println!("{}", serde_json::to_string(results)?);
     } else {
-        println!("\n{table}");
+        println!("\n{}", study_table::table(results));
+        println!("The report: {}", folder.join("report.html").display());
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Where time went: in all settings, and in one run peer by peer, with who waited for whom and when.
 
-use nettorrent_figures::{Axis, Heatmap, Span, StackedBar, StackedBars, Timeline, TimelineRow, Unit};
-use nettorrent_history::{History, Times};
+use nettorrent_figures::{Axis, Heatmap, StackedBar, StackedBars, Unit, timeline};
+use nettorrent_history::History;
 use nettorrent_swarm::PeerId;
 
 use crate::compare::{Group, Spread};
@@ -29,7 +29,7 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history
         && !measured.peers.is_empty()
     {
         blocks.push(Block::Paragraph(format!("In the run {}, peer by peer:", run.id)));
-        let figures = [Some(peers(measured)), whom(measured), history.and_then(timeline)];
+        let figures = [Some(peers(measured)), whom(measured), history.and_then(when)];
         blocks.push(Block::Figures(figures.into_iter().flatten().collect()));
     }
     Some(Section { id: "waits", title: "Where time went, and who waited for whom", blocks })
@@ -103,50 +103,12 @@ fn whom(measured: &Measurement) -> Option<Figure> {
     Some(Figure { name: "waits".to_owned(), caption: "Seconds over the whole run.".to_owned(), svg: map.svg() })
 }
 
-/// What each peer did when. Peers tell about once a second how much of it they did what; within that second the order is not
-/// known, so it is shown in the order of the work.
-fn timeline(history: &History) -> Option<Figure> {
-    let ids: Vec<PeerId> = history.peers.keys().copied().collect();
-    let mut kinds: Vec<String> = ["computing", "encoding and decoding"].map(str::to_owned).to_vec();
-    let n_own = kinds.len();
-    let is_few = ids.len() <= 8;
-    if is_few {
-        kinds.extend(ids.iter().map(|id| format!("waiting for {id}")));
-    }
-    kinds.push(if is_few { "waiting, for whom is not known" } else { "waiting" }.to_owned());
-    let unknown = kinds.len() - 1;
-    let row = |(id, peer): (&PeerId, &nettorrent_history::PeerHistory)| {
-        let kind_of =
-            |whom: PeerId| ids.iter().position(|id| *id == whom && is_few).map_or(unknown, |index| n_own + index);
-        let spans = peer.times.iter().flat_map(|(at_s, times)| spans(*at_s, times, kind_of, unknown)).collect();
-        TimelineRow { name: id.to_string(), spans }
-    };
-    let rows: Vec<TimelineRow> = history.peers.iter().map(row).collect();
-    if rows.iter().all(|row| row.spans.is_empty()) {
-        return None;
-    }
-    let timeline = Timeline { title: "Who waited for whom, and when".to_owned(), kinds, rows };
+/// What each peer did when.
+fn when(history: &History) -> Option<Figure> {
     let caption =
         "Peers tell about once a second what they did since; within each such time the order is not known, and \
                    computing is shown first."
             .to_owned();
-    Some(Figure { name: "timeline".to_owned(), caption, svg: timeline.svg() })
-}
-
-fn spans(at_s: f64, times: &Times, kind_of: impl Fn(PeerId) -> usize, unknown: usize) -> Vec<Span> {
-    let named: f64 = times.waits.iter().map(|wait| wait.seconds).sum();
-    let mut parts = vec![(0, times.compute_s), (1, times.encode_s + times.decode_s)];
-    parts.extend(times.waits.iter().map(|wait| (kind_of(wait.peer), wait.seconds)));
-    parts.push((unknown, (times.wait_s - named).max(0.0)));
-    let whole: f64 = parts.iter().map(|(_, seconds)| seconds).sum();
-    // Work that went on at the same time must not run into the next second.
-    let scale = if whole > times.elapsed_s { times.elapsed_s / whole } else { 1.0 };
-    let mut from_s = at_s - times.elapsed_s;
-    let span = |(kind, seconds): (usize, f64)| {
-        let to_s = from_s + seconds * scale;
-        let span = Span { from_s, to_s, kind };
-        from_s = to_s;
-        span
-    };
-    parts.into_iter().filter(|(_, seconds)| *seconds > 0.0).map(span).collect()
+    let svg = timeline(history, 0.0)?.svg();
+    Some(Figure { name: "timeline".to_owned(), caption, svg })
 }
