@@ -176,7 +176,8 @@ fn left(done: &[Finished], open: &[&RunSpec]) -> Option<Duration> {
     Some(Duration::from_secs_f64(seconds))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::path::{Path, PathBuf};
     use std::process::Command;
