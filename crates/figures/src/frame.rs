@@ -74,7 +74,7 @@ pub(crate) fn with_rows(
 ) -> String {
     let title_lines = title_lines(title);
     let widest = rows.iter().map(|row| text_width(&row.name, TEXT)).fold(20.0, f64::max);
-    let label_width = widest.min(WIDTH * 0.36);
+    let label_width = widest.min(WIDTH * 0.44);
     let top = title_height(&title_lines) + 6.0;
     let mut tops = Vec::new();
     let mut bottom = top;

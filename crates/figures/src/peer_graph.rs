@@ -102,7 +102,7 @@ impl PeerGraph {
             let share = link.traffic / most;
             let pen = Pen {
                 colour: look(0).colour,
-                width: (WIDEST * share).max(1.0) * ring.scale,
+                width: (WIDEST * share * ring.scale).max(0.7),
                 dash: None,
                 opacity: 0.25 + 0.5 * share,
             };
@@ -146,12 +146,17 @@ struct Ring {
 
 impl Ring {
     fn new(n: usize, top: f64) -> Self {
-        let height = if n <= 3 { 220.0 } else { 360.0 };
-        let node = if n <= 12 { 20.0 } else { (300.0 / n as f64).clamp(2.0, 16.0) };
+        let height = if n <= 3 { 280.0 } else { 420.0 };
+        let node = if n <= 6 { 20.0 } else { (300.0 / n as f64).clamp(2.0, 15.0) };
         let scale = if n <= 12 { 1.0 } else { (12.0 / n as f64).max(0.12) };
         let centre = (WIDTH / 2.0, top + height / 2.0);
         // A single peer lies in the middle.
-        let (across, down) = if n <= 1 { (0.0, 0.0) } else { (WIDTH / 2.0 - 95.0, height / 2.0 - 36.0) };
+        let (across, down) = match n {
+            0 | 1 => (0.0, 0.0),
+            // Names need room at all sides.
+            n if n <= MOST_LABELLED => (WIDTH / 2.0 - 100.0, height / 2.0 - node - 2.2 * LINE),
+            _ => (WIDTH / 2.0 - 30.0, height / 2.0 - 12.0),
+        };
         Self { n, centre, across, down, height, node, scale }
     }
 
@@ -191,9 +196,9 @@ impl Ring {
         let reach = self.node + 7.0;
         // Above and below, text needs more room than at the sides, since it is written across.
         let (label_x, label_y) = if align == Align::Middle {
-            (at.0, at.1 + if y > 0.0 { reach + 6.0 } else { -reach - 6.0 - LINE * 0.4 })
+            (at.0, at.1 + if y > 0.0 { reach + 6.0 } else { -reach - LINE * 1.2 })
         } else {
-            (at.0 + x * reach, at.1 + y * reach * 0.6 - LINE * 0.4)
+            (at.0 + x.signum() * reach, at.1 - LINE * 0.4)
         };
         let room = if align == Align::End { label_x } else { WIDTH - label_x };
         let lettering = Lettering { align, ..small(INK) };

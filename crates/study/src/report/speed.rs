@@ -12,8 +12,11 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
     (!blocks.is_empty()).then_some(Section { id: "speed", title: "Speed", blocks })
 }
 
-/// The four ways to look at a speed-up.
-const VIEWS: [(&str, fn(&SpeedUp) -> Spread); 4] = [
+/// A way to look at a speed-up, and its name.
+type View = (&'static str, fn(&SpeedUp) -> Spread);
+
+/// The four ways.
+const VIEWS: [View; 4] = [
     ("slowest worker", |speed_up| speed_up.slowest),
     ("median worker", |speed_up| speed_up.median),
     ("slowest, without encoding", |speed_up| speed_up.slowest_without_encoding),

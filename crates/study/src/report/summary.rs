@@ -20,8 +20,14 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let is_long = comparisons.len() <= MOST_AT_LENGTH;
     for comparison in comparisons.iter().take(MOST_COMPARISONS) {
         let told = tell(results, comparison, is_long);
-        let place = if comparison.context.is_empty() { String::new() } else { format!("{}: ", comparison.context) };
-        sentences.extend(told.into_iter().map(|sentence| format!("{place}{sentence}")));
+        if comparison.context.is_empty() {
+            sentences.extend(told.iter().map(|sentence| capital(sentence)));
+        } else {
+            let first = told.first().cloned().unwrap_or_default();
+            let rest = told.iter().skip(1).map(|sentence| capital(sentence));
+            let all: Vec<String> = [first].into_iter().chain(rest).collect();
+            sentences.push(format!("{}: {}", comparison.context, all.join(" ")));
+        }
     }
     if comparisons.len() > MOST_COMPARISONS {
         let n_more = comparisons.len() - MOST_COMPARISONS;
@@ -112,7 +118,7 @@ fn tell(results: &Results, comparison: &Comparison<'_, '_>, is_long: bool) -> Ve
     if is_long {
         told.extend(winner.and_then(|winner| told_bytes(comparison, winner)));
     }
-    told.into_iter().map(|sentence| capital(&sentence)).collect()
+    told
 }
 
 type Ranked<'b> = Vec<(&'b str, Spread)>;
@@ -140,6 +146,9 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
         return format!("only {winner} reached {target}, after {}.{missing}", best.text(&seconds));
     };
     let percent = (next.mean / best.mean - 1.0) * 100.0;
+    if best.mean == next.mean {
+        return format!("{winner} and {second} reached {target} first, both after {}.{missing}", best.text(&seconds));
+    }
     match best.compare(next) {
         Difference::Clear => format!(
             "{winner} was the first to reach {target}: after {}. {} took {}, {percent:.0} % longer.{missing}",
@@ -190,8 +199,8 @@ fn told_accuracies(ranked: &Ranked<'_>) -> Option<String> {
             tied(ranked, &share)
         ),
         Difference::Unknown => format!(
-            "{winner} ended with the highest accuracy, {}, and {second} came next with {}; with one trial each, a difference \
-             of {points:.2} points may be chance.",
+            "{winner} ended with the highest accuracy, {}, and {second} came next with {}; with one trial each, how much \
+             of the {points:.2} points is chance is not known.",
             best.text(&share),
             next.text(&share)
         ),
@@ -226,7 +235,7 @@ fn waiting(groups: &Groups<'_>) -> Option<String> {
         group.spread_of_some(|measured| {
             let elapsed: f64 = measured.peers.iter().map(|peer| peer.elapsed_s).sum();
             let waited: f64 = measured.peers.iter().map(|peer| peer.wait_s).sum();
-            (elapsed > 0.0).then(|| waited / elapsed)
+            (elapsed > 0.0 && measured.peers.len() > 1).then(|| waited / elapsed)
         })
     };
     let shares = groups.all.iter().filter_map(|group| Some((groups.name(group), share(group)?)));
