@@ -9,23 +9,27 @@ use nettorrent_history::{Event, EventLog, Note, Progress};
 use nettorrent_swarm::PeerId;
 
 fn serve(events: &Path, address: &str, shows: Shows) -> Server {
-    let settings =
-        Settings { events: events.to_owned(), name: "runs/a".to_owned(), address: address.parse().unwrap(), shows };
-    Server::start(settings).unwrap()
+    let settings = Settings {
+        events: events.to_owned(),
+        name: "runs/a".to_owned(),
+        address: address.parse().expect("an address"),
+        shows,
+    };
+    Server::start(settings).expect("a free port")
 }
 
 /// Where a server is, and what its address asks for.
 fn place(server: &Server) -> (SocketAddr, String) {
     let url = server.url();
-    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-    (host.replace("0.0.0.0", "127.0.0.1").parse().unwrap(), format!("/{path}"))
+    let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a whole address");
+    (host.replace("0.0.0.0", "127.0.0.1").parse().expect("an address"), format!("/{path}"))
 }
 
 fn get(address: SocketAddr, host: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut stream = TcpStream::connect(address).expect("a server");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it listens");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    stream.read_to_string(&mut answer).expect("it answers");
     answer
 }
 
