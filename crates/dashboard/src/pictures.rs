@@ -134,7 +134,7 @@ fn graph(history: &History) -> PeerGraph {
         let waits = times.wait_s > times.compute_s;
         PeerNode {
             label: id.to_string(),
-            detail: format!("sends {}", Unit::BytesPerSecond.format(rate(times))),
+            detail: Unit::BytesPerSecond.format(rate(times)),
             state: usize::from(waits),
         }
     });
@@ -153,7 +153,7 @@ fn graph(history: &History) -> PeerGraph {
         longest.and_then(|wait| place(wait.peer)).map(|to| (from, to))
     });
     PeerGraph {
-        title: "Peers, and who waits for whom".to_owned(),
+        title: "Peers, what each sends, and who waits for whom".to_owned(),
         states: vec!["mostly computing".to_owned(), "mostly waiting".to_owned()],
         peers: peers.collect(),
         links: pairs.map(link).collect(),
