@@ -16,6 +16,7 @@ const MOST_COMPARISONS: usize = 24;
 /// The section.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut sentences = vec![runs(results, groups)];
+    sentences.extend(alone(results, groups));
     let comparisons = comparisons(groups);
     let is_long = comparisons.len() <= MOST_AT_LENGTH;
     for comparison in comparisons.iter().take(MOST_COMPARISONS) {
@@ -54,6 +55,18 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
         counted(results.runs.len(), "run"),
         counted(groups.all.len(), "setting")
     )
+}
+
+/// How one who trained alone did: what all others are to be compared with. Where there are several of these, the tables tell.
+fn alone(results: &Results, groups: &Groups<'_>) -> Option<String> {
+    let mut baselines = groups.all.iter().filter(|group| group.facts.strategy.is_none());
+    let (Some(baseline), None) = (baselines.next(), baselines.next()) else { return None };
+    let accuracy = baseline.spread(|measured| measured.final_accuracy)?;
+    let reached = match baseline.spread_if_all(|measured| measured.convergence_s) {
+        Some(time) => format!("reached {} after {} and ", target(results), time.text(&Unit::Seconds)),
+        None => String::new(),
+    };
+    Some(format!("One who trained alone {reached}ended with an accuracy of {}.", accuracy.text(&Unit::Share)))
 }
 
 fn counted(n: usize, thing: &str) -> String {
