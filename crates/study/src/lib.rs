@@ -10,6 +10,7 @@ mod folder;
 mod machine;
 mod measure;
 mod plan;
+mod predict;
 mod process;
 mod ready;
 mod results;
@@ -21,6 +22,7 @@ pub use compare::{Group, SpeedUp, Spread, groups};
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
 pub use plan::{Plan, RunSpec, text};
+pub use predict::{Forecast, Situation, predict};
 pub use ready::{READY, Ready, ready};
 pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,
