@@ -4,11 +4,14 @@
 //! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 
+mod advice;
 mod axis;
 mod compare;
 mod folder;
+mod foretell;
 mod machine;
 mod measure;
+mod pilot;
 mod plan;
 mod predict;
 mod process;
@@ -17,10 +20,12 @@ mod results;
 mod runner;
 mod study;
 
+pub use advice::{Advice, Judged, advise};
 pub use axis::{AxisError, AxisSpec};
 pub use compare::{Group, SpeedUp, Spread, groups};
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
+pub use pilot::{Goal, Pilot, PilotError, fly};
 pub use plan::{Plan, RunSpec, text};
 pub use predict::{Forecast, Situation, predict};
 pub use ready::{READY, Ready, ready};

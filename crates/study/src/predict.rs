@@ -65,6 +65,21 @@ pub struct Forecast {
     pub is_bound: bool,
 }
 
+impl Forecast {
+    /// The same of rounds that take so long, if that is longer.
+    #[must_use]
+    pub fn no_faster_than(self, round_s: f64) -> Self {
+        let factor = (round_s / self.round_s.max(1e-12)).max(1.0);
+        Self {
+            round_s: factor * self.round_s,
+            epoch_s: factor * self.epoch_s,
+            samples_per_s: self.samples_per_s / factor,
+            wait_share: 1.0 - (1.0 - self.wait_share) / factor,
+            ..self
+        }
+    }
+}
+
 /// What is foretold of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
     let Situation { n_peers, buckets, n_params, n_train, batch, .. } = *situation;
@@ -84,9 +99,7 @@ pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Opt
     let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
     let round_s = match turn.payload {
         Payload::Updates => compute_s.max(link.busiest_s()),
-        payload @ Payload::Gradients => {
-            compute_s + (link.exchange_s(payload) - link.hidden_s(batch_s)).max(0.0)
-        }
+        payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(batch_s)).max(0.0),
         payload @ Payload::Weights => compute_s + link.exchange_s(payload),
     };
     let epoch_s = rounds_per_epoch as f64 * round_s;
@@ -158,7 +171,11 @@ impl Link {
             delay_s: shape.delay.as_secs_f64(),
             sending_s: seconds(cost.most_sent as f64),
             receiving_s: seconds(cost.most_received as f64),
-            message_s: seconds(if flow == Flow::Even { message.min(a_step) } else { message.min(cost.most_sent as f64) }),
+            message_s: seconds(if flow == Flow::Even {
+                message.min(a_step)
+            } else {
+                message.min(cost.most_sent as f64)
+            }),
             flow,
             n_steps: cost.n_steps,
             longest_bucket,
@@ -196,5 +213,54 @@ impl Link {
     fn hidden_s(&self, batch_s: f64) -> f64 {
         let early_s = batch_s / 2.0 * (1.0 - 1.0 / self.n_buckets.max(1) as f64);
         early_s.min(self.busiest_s() * (1.0 - self.longest_bucket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flow, Situation, predict};
+    use nettorrent_swarm::strategies::STRATEGIES;
+    use nettorrent_swarm::strategy::Cost;
+    use std::time::Duration;
+
+    #[test]
+    fn flows_are_told_apart() {
+        let cost = |total, most_sent, most_received, n_steps| Cost { total, most_sent, most_received, n_steps };
+        for (cost, n_peers, flow) in [
+            (cost(600, 150, 150, 6), 4, Flow::Even),
+            (cost(300, 100, 100, 3), 4, Flow::Relay),
+            (cost(600, 300, 300, 2), 4, Flow::Hub),
+            (cost(600, 300, 200, 4), 4, Flow::Uneven),
+        ] {
+            assert_eq!(Flow::of(&cost, n_peers), flow, "{cost:?}");
+        }
+    }
+
+    #[test]
+    fn a_slower_link_is_never_faster_and_nobody_waits_alone() {
+        let whole = 0..100_000;
+        for spec in STRATEGIES {
+            let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
+            let told = |n_peers, link: &str| {
+                let situation = Situation {
+                    n_peers,
+                    buckets: std::slice::from_ref(&whole),
+                    n_params: whole.end,
+                    n_train: 1000,
+                    batch: 10,
+                    batch_time: Duration::from_millis(10),
+                    link: link.parse().expect("a link"),
+                };
+                predict(&*strategy, &situation, None)
+            };
+            let links = ["1gbit/100us", "100mbit/1ms", "100mbit/20ms", "1mbit/20ms"];
+            let epochs: Vec<f64> = links.iter().map(|link| told(4, link).epoch_s).collect();
+            assert!(epochs.is_sorted() && epochs[0] < epochs[3], "{}: {epochs:?}", spec.name);
+            let alone = told(1, links[3]);
+            assert_eq!((alone.bytes_per_peer, alone.wait_share < 1e-9), (0.0, true), "{}: {alone:?}", spec.name);
+            let slower = alone.no_faster_than(2.0 * alone.round_s);
+            assert!((slower.epoch_s - 2.0 * alone.epoch_s).abs() < 1e-9 && (slower.wait_share - 0.5).abs() < 1e-9);
+            assert_eq!(alone.no_faster_than(0.0), alone, "{}", spec.name);
+        }
     }
 }

@@ -40,9 +40,10 @@ fn toy(n_peers: usize) -> Toy {
 fn simulate(spec: &Spec, n_peers: usize, link: Shape) -> Outcome {
     let swarm = SwarmSpec { strategy: spec.name.to_owned(), ..SwarmSpec::default() };
     let job = Job { swarm, epochs: 1, batch: BATCH, ..Job::default() };
-    let setup = Arc::new(Setup::new(&job, Arc::new(toy(n_peers))).unwrap());
+    let setup = Arc::new(Setup::new(&job, Arc::new(toy(n_peers))).expect("a job for swarms"));
     let scenario = Scenario { link, sample_time: SAMPLE_TIME, deadline: Duration::MAX, ..Scenario::lan() };
-    Simulation::new(setup, n_peers, scenario).unwrap().run().unwrap()
+    let simulation = Simulation::new(setup, n_peers, scenario).expect("a scenario that makes sense");
+    simulation.run().expect("it comes to an end")
 }
 
 /// How long the slowest peer was in its rounds: without tests, and without what comes before and after.
@@ -70,7 +71,7 @@ fn observed(outcome: &Outcome) -> Cost {
 
 fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
     let (toy, outcome) = (toy(n_peers), simulate(spec, n_peers, link));
-    let strategy = (spec.build)(&(spec.defaults)()).unwrap();
+    let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
     let situation = Situation {
         n_peers,
         buckets: toy.buckets(),
@@ -94,7 +95,8 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
 fn strategies_take_as_long_as_was_foretold() {
     for n_peers in [2, 4, 8] {
         for link in ["1gbit/200us", "100mbit/10ms", "5mbit/1ms"] {
-            let pairs: Vec<Pair> = STRATEGIES.iter().map(|spec| compare(spec, n_peers, link.parse().unwrap())).collect();
+            let shape: Shape = link.parse().expect("a link");
+            let pairs: Vec<Pair> = STRATEGIES.iter().map(|spec| compare(spec, n_peers, shape)).collect();
             let mut largest: f64 = 1.0;
             for Pair { name, trains_freely, foretold_s, simulated_s } in &pairs {
                 let factor = match (trains_freely, n_peers) {
@@ -103,10 +105,13 @@ fn strategies_take_as_long_as_was_foretold() {
                     (false, _) => FACTOR,
                 };
                 largest = largest.max(factor);
-                let what = format!("{name}, {n_peers} peers, {link}: foretold {foretold_s} s, simulated {simulated_s} s");
+                let what =
+                    format!("{name}, {n_peers} peers, {link}: foretold {foretold_s} s, simulated {simulated_s} s");
                 assert!(*foretold_s < factor * simulated_s && *simulated_s < factor * foretold_s, "{what}");
             }
-            let best = |of: fn(&Pair) -> f64| pairs.iter().min_by(|a, b| of(a).total_cmp(&of(b))).unwrap();
+            let best = |of: fn(&Pair) -> f64| {
+                pairs.iter().min_by(|a, b| of(a).total_cmp(&of(b))).expect("there are strategies")
+            };
             let (chosen, truly) = (best(|pair| pair.foretold_s), best(|pair| pair.simulated_s));
             assert!(
                 chosen.simulated_s < largest * truly.simulated_s,
