@@ -74,7 +74,7 @@ fn what_makes_no_sense_is_refused() {
     assert!(place.fail(&["advise"]).contains("--link 100mbit/20ms"));
     let link = ["advise", "--link", "1gbit"];
     assert!(place.fail(&[&link[..], &["--target", "97"]].concat()).contains("must be a share"));
-    assert!(place.fail(&[&link[..], &["--pilot-seconds", "-1"]].concat()).contains("--pilot-seconds"));
+    assert!(place.fail(&[&link[..], &["--pilot-seconds=-1"]].concat()).contains("--pilot-seconds"));
     for wrong in [&["--link", "fast"][..], &["--peers", "1", "--link", "1gbit"], &["--link", "1gbit", "--plain"]] {
         let outcome = place.run(&[&["advise"], wrong].concat());
         assert_eq!(outcome.code, Some(2), "{wrong:?}: {}{}", outcome.stdout, outcome.stderr);
