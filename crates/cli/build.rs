@@ -13,7 +13,8 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rerun-if-changed=build.rs");
+    // Whether anything is changed that no commit has.
+    println!("cargo::rerun-if-changed=..");
 }
 
 /// What git says, if it is there and this is one of its folders.

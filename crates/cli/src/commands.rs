@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod bench;
+pub(crate) mod dashboard;
 pub(crate) mod data;
 pub(crate) mod eval;
 pub(crate) mod join;

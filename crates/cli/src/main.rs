@@ -16,6 +16,7 @@ mod run_folder;
 mod step_time;
 mod study_table;
 mod swarm;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -70,6 +71,8 @@ enum Command {
     /// List, fetch and describe data sets.
     #[command(subcommand)]
     Data(commands::data::DataCommand),
+    /// Show a run on a page, while it goes and afterwards.
+    Dashboard(commands::dashboard::DashboardArguments),
     /// Measure how fast this machine trains a model.
     Bench(commands::bench::BenchArguments),
     /// One process of a swarm on this machine; `train --peers` starts these.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Predict(arguments) => commands::predict::predict(&arguments),
         Command::Model(command) => commands::model::model(&command),
         Command::Data(command) => commands::data::data(&command),
+        Command::Dashboard(arguments) => commands::dashboard::dashboard(&arguments),
         Command::Bench(arguments) => commands::bench::bench(&arguments),
         Command::Peer => commands::peer::peer(),
     };

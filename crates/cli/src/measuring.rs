@@ -7,6 +7,7 @@ use nettorrent_swarm::PeerId;
 
 use crate::events::EventLog;
 use crate::run_folder::RunFolder;
+use crate::watching::WatchingArguments;
 
 /// What to measure and write.
 #[derive(Args)]
@@ -18,6 +19,8 @@ pub(crate) struct MeasuringArguments {
     /// Measure neither what peers take of their machines nor for whom they wait: for experiments, to see what measuring costs.
     #[arg(long)]
     no_measuring: bool,
+    #[command(flatten)]
+    watching: WatchingArguments,
 }
 
 impl MeasuringArguments {
@@ -26,10 +29,12 @@ impl MeasuringArguments {
         !self.no_measuring
     }
 
-    /// Where a run's events go; `to_stdout` also prints them.
-    pub(crate) fn open_events(&self, run: &RunFolder, to_stdout: bool) -> Result<EventLog, HistoryError> {
+    /// Where a run's events go, and who watches them from now on; `to_stdout` also prints them.
+    pub(crate) fn open_events(&self, run: &RunFolder, to_stdout: bool) -> anyhow::Result<EventLog> {
         let folder = self.tensorboard.then(|| run.path().join("tensorboard"));
-        EventLog::append(&run.events(), to_stdout, folder)
+        let events = EventLog::append(&run.events(), to_stdout, folder)?;
+        self.watching.start(run)?;
+        Ok(events)
     }
 
     /// What looks at this process, if it is to train alone.

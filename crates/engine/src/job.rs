@@ -15,7 +15,7 @@ use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
-pub use read::{ReadError, read_toml};
+pub use read::{ReadError, read_toml, set_field};
 pub use swarm::{SwarmError, SwarmSpec};
 
 /// What to train, on what, and how.

@@ -3,6 +3,11 @@
 //! A [`Study`] is a file: what is asked, what is varied, and what is the same in all runs. A [`Plan`] is the list of its runs, a
 //! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
+//!
+//! What was found is shown beside what [`predict`] foretells; [`fly`] finds out what cannot be foretold, and [`advise`] which
+//! strategy to take.
+
+pub mod report;
 
 mod advice;
 mod axis;

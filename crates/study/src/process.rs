@@ -118,7 +118,8 @@ impl Ended {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::process::Command;
     use std::time::Duration;
@@ -147,11 +148,15 @@ mod tests {
 
     #[test]
     fn a_process_is_asked_to_stop_when_somebody_wants_it_or_its_time_is_over() {
-        let patient = "trap 'echo stopped; exit 0' INT; while :; do sleep 0.05; done";
-        let ended = run(&mut shell(patient), None, &mut || Wish::Stop).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let ready = folder.path().join("ready");
+        let patient = "trap 'echo stopped; exit 0' INT; touch \"$0\"; while :; do sleep 0.05; done";
+        let mut command = shell(patient);
+        let mut look = || if ready.exists() { Wish::Stop } else { Wish::GoOn };
+        let ended = run(command.arg(&ready), None, &mut look).unwrap();
         assert!(matches!(ended.ending, Ending::Stopped));
-        let ended = run(&mut shell(patient), Some(Duration::from_millis(300)), &mut || Wish::GoOn).unwrap();
+        assert_eq!((ended.stdout.as_str(), ended.problem()), ("stopped\n", None));
+        let ended = run(command.arg(&ready), Some(Duration::ZERO), &mut || Wish::GoOn).unwrap();
         assert!(matches!(ended.ending, Ending::TimedOut));
-        assert_eq!(ended.stdout, "stopped\n");
     }
 }

@@ -175,3 +175,90 @@ fn left(done: &[Finished], open: &[&RunSpec]) -> Option<Duration> {
     let seconds: f64 = open.iter().map(|run| of_setting(run).unwrap_or(usual)).sum();
     Some(Duration::from_secs_f64(seconds))
 }
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::{Runner, RunnerEnd};
+    use crate::folder::{Origin, StudyFolder};
+    use crate::plan::Plan;
+    use crate::results::Outcome;
+    use crate::study::{Form, Study};
+
+    const EVENTS: &str = r#"{"at_s":0,"event":"start","run":"a","model":"mlp","n_params":10,"n_train":100,"n_test":10,"threads":1,"seed":1,"epochs":1,"epoch":0,"step":0,"version":"0"}
+{"at_s":2,"event":"epoch","epoch":1,"step":5,"train_loss":1,"train_accuracy":0.5,"test_loss":1,"test_accuracy":0.75,"lr":0.1,"samples_per_s":50,"seconds":2,"test_seconds":0,"sent_bytes":0}
+{"at_s":3,"event":"stop","reason":"finished","epoch":1,"step":5,"seconds":3,"peak_rss_bytes":null}
+"#;
+
+    /// A program that notes what it is asked for, and cannot train with batches of 16.
+    fn program(place: &Path) -> PathBuf {
+        std::fs::write(place.join("events.jsonl"), EVENTS).unwrap();
+        let script = r#"#!/bin/sh
+            here=$(dirname "$0")
+            echo "$1" >> "$here/asked"
+            case "$*" in
+                eval*) echo '{"classes": ["a"], "confusion": [[7]]}' ;;
+                *batch=16*) echo 'error: too large' >&2; exit 1 ;;
+                *) cp "$here/events.jsonl" "$4" ;;
+            esac
+        "#;
+        let path = place.join("program");
+        // A shell writes it: if this process had it open, another test's child could hold it open, and it could not be run.
+        let write = r#"printf '%s' "$1" > "$0"; chmod +x "$0""#;
+        assert!(Command::new("sh").args(["-c", write]).arg(&path).arg(script).status().unwrap().success());
+        path
+    }
+
+    fn opened(place: &Path) -> (StudyFolder, Plan) {
+        let text = "name = \"a\"\n[matrix]\nbatch = [8, 16, 32]";
+        let study = Study::parse("a.toml", text, Path::new(""), Form::Full).unwrap();
+        let plan = Plan::new(&study).unwrap();
+        let origin = Origin { command: String::new(), commit: "abc".into(), date: String::new() };
+        (StudyFolder::open(&place.join("out"), &study, &plan, &origin).unwrap(), plan)
+    }
+
+    #[test]
+    fn what_fails_is_written_down_and_tried_again_and_what_is_done_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let (program, (folder, plan)) = (program(place.path()), opened(place.path()));
+        let runner = Runner { program: &program, folder: &folder, timeout: None, is_stopped: &|| false };
+        let mut told = Vec::new();
+        let mut tell = |progress: &super::Progress<'_>| {
+            if progress.result.is_some() {
+                told.push((progress.n_done, progress.n_failed, progress.n_runs, progress.left.is_some()));
+            }
+        };
+        assert_eq!(runner.run(&plan, &mut tell).unwrap(), RunnerEnd::Complete);
+        assert_eq!(told, [(1, 0, 3, true), (2, 1, 3, true), (3, 1, 3, true)]);
+        let results = folder.collect().unwrap();
+        assert_eq!(results.runs[1].outcome, Outcome::Failed("too large".into()));
+        let found = results.runs[0].measurement().unwrap();
+        assert_eq!((found.final_accuracy, &found.confusion), (0.75, &vec![vec![7]]));
+        runner.run(&plan, &mut |_| {}).unwrap();
+        let asked = std::fs::read_to_string(place.path().join("asked")).unwrap();
+        assert_eq!(asked.lines().collect::<Vec<_>>(), ["train", "eval", "train", "train", "eval", "train"]);
+    }
+
+    #[test]
+    fn who_wants_to_stop_is_heard_and_nothing_is_written_down() {
+        let place = tempfile::tempdir().unwrap();
+        let (program, (folder, plan)) = (program(place.path()), opened(place.path()));
+        let timeout = Some(Duration::from_secs(60));
+        let runner = Runner { program: &program, folder: &folder, timeout, is_stopped: &|| true };
+        assert_eq!(runner.run(&plan, &mut |_| {}).unwrap(), RunnerEnd::Stopped);
+        assert!(folder.collect().unwrap().runs.is_empty());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_an_error_and_no_result() {
+        let place = tempfile::tempdir().unwrap();
+        let (folder, plan) = opened(place.path());
+        let program = place.path().join("nothing");
+        let runner = Runner { program: &program, folder: &folder, timeout: None, is_stopped: &|| false };
+        assert!(runner.run(&plan, &mut |_| {}).unwrap_err().to_string().starts_with("cannot start"));
+    }
+}

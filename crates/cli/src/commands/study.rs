@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use nettorrent_engine::job::set_field;
 use nettorrent_study::{
     Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, Study, StudyFolder, ready, text,
 };
@@ -35,11 +36,14 @@ pub(crate) struct StudyArguments {
     /// How often each setting is run, instead of as often as the study says.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     trials: Option<u32>,
+    /// Set any field of the job that all runs share, for example `--set epochs=2`; may be given several times.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    settings: Vec<String>,
     /// List the runs and make none.
     #[arg(long)]
     list: bool,
     /// Make the report again from the runs that are done in this folder.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "list"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "list"])]
     report: Option<PathBuf>,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
@@ -93,6 +97,7 @@ fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
     let is_file = path.is_file() || path.extension().is_some();
     let mut study = if is_file { Study::open(path, form)? } else { ready(name)?.open(form)? };
     study.head.trials = arguments.trials.unwrap_or(study.head.trials);
+    arguments.settings.iter().try_for_each(|setting| set_field(&mut study.job, setting))?;
     Ok(study)
 }
 
@@ -153,13 +158,12 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
 
 /// Makes what people read.
 fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
-    let table = study_table::table(results);
-    let path = folder.join("table.txt");
-    nettorrent_engine::checkpoint::write_file(&path, table.as_bytes())?;
+    nettorrent_study::report::write(results, folder)?;
     if json {
         println!("{}", serde_json::to_string(results)?);
     } else {
-        println!("\n{table}");
+        println!("\n{}", study_table::table(results));
+        println!("The report: {}", folder.join("report.html").display());
     }
     Ok(())
 }

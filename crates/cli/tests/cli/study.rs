@@ -78,7 +78,8 @@ fn a_study_is_run_measured_and_never_run_twice() {
     assert_eq!((second.len(), &second[0]), (2, &first[0]), "what was done is not done again");
     place.succeed(&["study", "tiny.toml", "--out", "out"]);
     assert_eq!(written(&place, "out"), second);
-    assert_eq!(results(&fs::read_to_string(place.path("out/results.json")).expect("results")), found);
+    let kept = results(&fs::read_to_string(place.path("out/results.json")).expect("results"));
+    assert_eq!(kept["runs"], found["runs"]);
     let again = place.succeed(&["study", "--report", "out", "--json"]);
     assert_eq!(results(&again.stdout)["runs"], found["runs"]);
     // A job that has changed is another one.

@@ -51,14 +51,19 @@ pub(super) fn read_with<T: DeserializeOwned>(name: &str, text: &str, settings: &
     let mut table: Table = read_toml(name, text)?;
     let mut latest = plain;
     for setting in settings {
-        let error = |problem: String| ReadError::Setting { setting: setting.clone(), problem };
-        let (path, value) = setting
-            .split_once('=')
-            .ok_or_else(|| error("write it as field=value, for example optimizer.lr=0.1".into()))?;
-        set(&mut table, path.trim(), parse_value(value.trim())).map_err(error)?;
-        latest = Value::Table(table.clone()).try_into().map_err(|e: toml::de::Error| error(helped(e.message())))?;
+        set_field(&mut table, setting)?;
+        let error = |e: toml::de::Error| ReadError::Setting { setting: setting.clone(), problem: helped(e.message()) };
+        latest = Value::Table(table.clone()).try_into().map_err(error)?;
     }
     Ok(latest)
+}
+
+/// Sets a field, as `optimizer.lr=0.1` says it. Whether there is such a field is not looked after here.
+pub fn set_field(table: &mut Table, setting: &str) -> Result<(), ReadError> {
+    let error = |problem: String| ReadError::Setting { setting: setting.to_owned(), problem };
+    let (path, value) =
+        setting.split_once('=').ok_or_else(|| error("write it as field=value, for example optimizer.lr=0.1".into()))?;
+    set(table, path.trim(), parse_value(value.trim())).map_err(error)
 }
 
 /// A TOML value; what is none is taken as text, so that `model=mlp` needs no quotes within quotes.

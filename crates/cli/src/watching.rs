@@ -1,0 +1,43 @@
+//! Watching a run from elsewhere: its page in a browser, its numbers for Prometheus.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use nettorrent_dashboard::{DashboardError, Server, Settings, Shows};
+
+use crate::run_folder::RunFolder;
+
+/// Where the page is, unless somebody wants it elsewhere.
+pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7700";
+
+/// Who watches.
+#[derive(Args)]
+#[command(next_help_heading = "Watching")]
+pub(crate) struct WatchingArguments {
+    /// Show the run on a page while it goes [default address: 127.0.0.1:7700].
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
+    dashboard: Option<SocketAddr>,
+    /// Serve the run's numbers for Prometheus at this address.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+}
+
+impl WatchingArguments {
+    /// Begins to serve what is asked for, until the process ends; says where.
+    pub(crate) fn start(&self, run: &RunFolder) -> Result<(), DashboardError> {
+        // On standard error, since another program may be reading the events on standard output.
+        if let Some(address) = self.dashboard {
+            eprintln!("The run is shown at {}", serve(run, address, Shows::Page)?.url());
+        }
+        if let Some(address) = self.metrics {
+            eprintln!("Prometheus finds the run's numbers at {}", serve(run, address, Shows::Metrics)?.url());
+        }
+        Ok(())
+    }
+}
+
+/// Serves a run.
+pub(crate) fn serve(run: &RunFolder, address: SocketAddr, shows: Shows) -> Result<Server, DashboardError> {
+    let name = run.path().display().to_string();
+    Server::start(Settings { events: run.events(), name, address, shows })
+}

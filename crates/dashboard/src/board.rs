@@ -1,0 +1,160 @@
+//! The board: all that the page shows of a run, as pieces of HTML.
+
+use nettorrent_figures::Unit;
+use nettorrent_history::{History, PeerHistory, Reason, Start, Times};
+use nettorrent_swarm::PeerId;
+use serde_json::{Value, json};
+
+use crate::pictures::pictures;
+
+/// Only so much of what happened is shown, the newest first.
+const MOST_LINES: usize = 100;
+/// More peers than this have no line of their own.
+const MOST_PEERS: usize = 64;
+
+/// What the page shows of a run.
+pub(crate) fn board(name: &str, history: &History) -> Value {
+    let (state, class) = state(history);
+    let figures: Vec<Value> =
+        pictures(history).into_iter().map(|picture| json!({ "id": picture.id, "svg": picture.svg })).collect();
+    json!({
+        "title": format!("{name} – NetTorrent"),
+        "name": escaped(name),
+        "state": escaped(&state),
+        "class": class,
+        "is_over": history.stop.is_some(),
+        "numbers": numbers(history),
+        "figures": figures,
+        "peers": peers(history),
+        "happened": happened(history),
+    })
+}
+
+fn state(history: &History) -> (String, &'static str) {
+    let Some(start) = &history.start else { return ("Waiting for the run to begin …".to_owned(), "") };
+    match &history.stop {
+        Some((_, stop)) => match &stop.reason {
+            Reason::Finished => (format!("Finished after {}.", Unit::Seconds.format(history.last_s)), "finished"),
+            Reason::Interrupted => (format!("Stopped at step {}; it can be resumed.", stop.step), ""),
+            Reason::Failed(problem) => (format!("Failed: {problem}"), "failed"),
+        },
+        None => (format!("{}, for {} so far", what(start), Unit::Seconds.format(history.last_s)), ""),
+    }
+}
+
+/// What is trained, by whom.
+fn what(start: &Start) -> String {
+    let peers = match (&start.strategy, start.n_peers) {
+        (Some(strategy), Some(n_peers)) => format!("{n_peers} peers by {strategy}"),
+        (Some(strategy), None) => format!("with others by {strategy}"),
+        (None, _) => "one process".to_owned(),
+    };
+    let link = start.link.as_ref().map_or_else(String::new, |link| format!(" over {link}"));
+    format!("Training {} with {peers}{link}", start.model)
+}
+
+fn numbers(history: &History) -> String {
+    let progress = history.progress.last().map(|(_, progress)| progress);
+    let epoch = history.epochs.last().map(|(_, epoch)| epoch);
+    let best = history.epochs.iter().map(|(_, epoch)| epoch.test_accuracy).fold(f64::NAN, f64::max);
+    let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
+    let sent: u64 = all_times(history).map(|times| times.sent_bytes).sum();
+    let cells = [
+        ("epochs done", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
+        ("test accuracy", Unit::Share.format(epoch.map_or(f64::NAN, |epoch| epoch.test_accuracy))),
+        ("best so far", Unit::Share.format(best)),
+        ("training loss", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.loss))),
+        ("samples a second", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
+        ("sent by all peers", Unit::Bytes.format(sent as f64)),
+    ];
+    cells.iter().map(|(name, value)| format!("<div><b>{}</b><span>{name}</span></div>", escaped(value))).collect()
+}
+
+fn all_times(history: &History) -> impl Iterator<Item = &Times> {
+    history.peers.values().flat_map(|peer| &peer.times).map(|(_, times)| times)
+}
+
+/// A line for each peer: what it did in the last seconds.
+fn peers(history: &History) -> String {
+    if history.peers.is_empty() {
+        return "<p>One process trains by itself.</p>".to_owned();
+    }
+    let head = ["peer", "computes", "waits", "sends", "processor", "memory", "waits for"];
+    let head: String = head.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let rows: String = history.peers.iter().take(MOST_PEERS).map(|(id, peer)| row(*id, peer)).collect();
+    let n_more = history.peers.len().saturating_sub(MOST_PEERS);
+    let more = if n_more == 0 { String::new() } else { format!("<p>And {n_more} more.</p>") };
+    format!("<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}")
+}
+
+fn row(id: PeerId, peer: &PeerHistory) -> String {
+    let times = peer.times.last().map(|(_, times)| times);
+    let share = |seconds: fn(&Times) -> f64| {
+        let share = times.map_or(f64::NAN, |times| (seconds(times) / times.elapsed_s.max(1e-9)).min(1.0));
+        Unit::Share.format((share * 100.0).round() / 100.0)
+    };
+    let rate = times.map_or(f64::NAN, |times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9));
+    let used = peer.resources.last().map(|(_, used)| used);
+    let waits = times.map_or(&[][..], |times| &times.waits);
+    let waits: Vec<String> = waits.iter().map(|wait| wait.peer.to_string()).collect();
+    let cells = [
+        id.to_string(),
+        share(|times| times.compute_s),
+        share(|times| times.wait_s),
+        Unit::BytesPerSecond.format(rate),
+        used.map_or("–".to_owned(), |used| format!("{:.0} %", used.cpu_percent)),
+        Unit::Bytes.format(used.map_or(f64::NAN, |used| used.rss_bytes as f64)),
+        waits.join(", "),
+    ];
+    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+    format!("<tr>{cells}</tr>")
+}
+
+/// What happened, the newest first.
+fn happened(history: &History) -> String {
+    let mut lines: Vec<(f64, String)> = Vec::new();
+    for (at_s, epoch) in &history.epochs {
+        let accuracy = Unit::Share.format(epoch.test_accuracy);
+        lines.push((*at_s, format!("epoch {}: test accuracy {accuracy}, loss {:.4}", epoch.epoch, epoch.test_loss)));
+    }
+    for (at_s, view) in &history.views {
+        // All members tell of it; once is enough.
+        if view.members.first() == Some(&view.peer) {
+            let members: Vec<String> = view.members.iter().take(12).map(ToString::to_string).collect();
+            let more = if view.members.len() > members.len() { ", …" } else { "" };
+            lines.push((*at_s, format!("{} take part: {}{more}", view.members.len(), members.join(", "))));
+        }
+    }
+    lines.extend(history.notes.iter().map(|(at_s, note)| (*at_s, format!("{}: {}", note.peer, note.text))));
+    let kept = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let checkpoints = history.checkpoints.iter();
+    lines.extend(checkpoints.map(|(at_s, checkpoint)| (*at_s, format!("checkpoint {}", kept(&checkpoint.path)))));
+    lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let line = |(at_s, text): &(f64, String)| format!("<li><time>{at_s:.1} s</time> {}</li>", escaped(text));
+    lines.iter().take(MOST_LINES).map(line).collect()
+}
+
+/// Text in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::board;
+    use nettorrent_history::{Event, History, Line, Note, Reason, Stop};
+    use nettorrent_swarm::PeerId;
+
+    #[test]
+    fn what_peers_say_is_text_and_nothing_else() {
+        let mut history = History::default();
+        let note = Note { peer: PeerId(1), text: "<script>alert(1)</script>".to_owned() };
+        history.add(Line { at_s: 1.0, event: Event::Note(note) });
+        let reason = Reason::Failed("a < b".to_owned());
+        let stop = Stop { reason, epoch: 0, step: 0, seconds: 1.0, peak_rss_bytes: None };
+        history.add(Line { at_s: 1.5, event: Event::Stop(stop) });
+        let shown = board("<b>", &history).to_string();
+        assert!(!shown.contains("<script>") && !shown.contains("\"<b>\""), "{shown}");
+        assert!(shown.contains("&lt;script&gt;"));
+    }
+}

@@ -1,0 +1,53 @@
+//! What the peers of a run did when, from what they told.
+
+use nettorrent_history::{History, PeerHistory, Times};
+use nettorrent_swarm::PeerId;
+
+use crate::timeline::{Span, Timeline, TimelineRow};
+
+/// For more peers than this it is not shown for whom they waited: there are not enough colours.
+const MOST_NAMED: usize = 8;
+
+/// What each peer did when, from a time on; nothing if nobody told. Peers tell about once a second how much of it they did
+/// what; within that second the order is not known, so it is shown in the order of the work.
+pub fn timeline(history: &History, from_s: f64) -> Option<Timeline> {
+    let ids: Vec<PeerId> = history.peers.keys().copied().collect();
+    let mut kinds: Vec<String> = ["computing", "encoding and decoding"].map(str::to_owned).to_vec();
+    let n_own = kinds.len();
+    let is_few = ids.len() <= MOST_NAMED;
+    if is_few {
+        kinds.extend(ids.iter().map(|id| format!("waiting for {id}")));
+    }
+    kinds.push(if is_few { "waiting, for whom is not known" } else { "waiting" }.to_owned());
+    let unknown = kinds.len() - 1;
+    let row = |(id, peer): (&PeerId, &PeerHistory)| {
+        let kind_of =
+            |whom: PeerId| ids.iter().position(|id| *id == whom && is_few).map_or(unknown, |index| n_own + index);
+        let told = peer.times.iter().filter(|(at_s, _)| *at_s >= from_s);
+        let spans = told.flat_map(|(at_s, times)| spans(*at_s, times, kind_of, unknown)).collect();
+        TimelineRow { name: id.to_string(), spans }
+    };
+    let rows: Vec<TimelineRow> = history.peers.iter().map(row).collect();
+    if rows.iter().all(|row| row.spans.is_empty()) {
+        return None;
+    }
+    Some(Timeline { title: "Who waited for whom, and when".to_owned(), kinds, rows })
+}
+
+fn spans(at_s: f64, times: &Times, kind_of: impl Fn(PeerId) -> usize, unknown: usize) -> Vec<Span> {
+    let named: f64 = times.waits.iter().map(|wait| wait.seconds).sum();
+    let mut parts = vec![(0, times.compute_s), (1, times.encode_s + times.decode_s)];
+    parts.extend(times.waits.iter().map(|wait| (kind_of(wait.peer), wait.seconds)));
+    parts.push((unknown, (times.wait_s - named).max(0.0)));
+    let whole: f64 = parts.iter().map(|(_, seconds)| seconds).sum();
+    // Work that went on at the same time must not run into the next second.
+    let scale = if whole > times.elapsed_s { times.elapsed_s / whole } else { 1.0 };
+    let mut from_s = at_s - times.elapsed_s;
+    let span = |(kind, seconds): (usize, f64)| {
+        let to_s = from_s + seconds * scale;
+        let span = Span { from_s, to_s, kind };
+        from_s = to_s;
+        span
+    };
+    parts.into_iter().filter(|(_, seconds)| *seconds > 0.0).map(span).collect()
+}

@@ -1,0 +1,155 @@
+//! How accuracy grew: against time, against bytes and against epochs.
+
+use nettorrent_figures::{Axis, LineChart, Point, Reference, Series, Unit};
+
+use crate::compare::{Group, Spread};
+use crate::report::document::{Block, Figure, NOTHING, Section, Table};
+use crate::report::group::{Groups, cell};
+use crate::report::panel::{MOST_PANELS, Panel, panels};
+use crate::results::{EpochPoint, Measurement, Results};
+
+/// What accuracy is shown against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Against {
+    Time,
+    Bytes,
+    Epochs,
+}
+
+impl Against {
+    const ALL: [Self; 3] = [Self::Time, Self::Bytes, Self::Epochs];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Bytes => "bytes",
+            Self::Epochs => "epochs",
+        }
+    }
+
+    fn of(self, point: &EpochPoint) -> f64 {
+        match self {
+            Self::Time => point.seconds,
+            Self::Bytes => point.sent_bytes as f64,
+            Self::Epochs => point.epoch as f64,
+        }
+    }
+
+    fn label(self) -> (&'static str, Unit) {
+        match self {
+            Self::Time => ("training time without tests", Unit::Seconds),
+            Self::Bytes => ("sent by all peers", Unit::Bytes),
+            Self::Epochs => ("epochs", Unit::Count),
+        }
+    }
+
+    /// Where settings differ by a large factor, equal steps would press all but one against the edge.
+    fn axis(self, last: &[f64]) -> Axis {
+        let (label, unit) = self.label();
+        let (low, high) =
+            last.iter().filter(|x| **x > 0.0).fold((f64::MAX, 0f64), |(low, high), x| (low.min(*x), high.max(*x)));
+        if self != Self::Epochs && high > 20.0 * low { Axis::log(label, unit) } else { Axis::linear(label, unit) }
+    }
+}
+
+/// The section.
+pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
+    let panels = panels(groups);
+    let mut blocks = vec![Block::Paragraph(introduction(groups))];
+    let kind = |against: Against| -> Vec<Figure> {
+        let shown = panels.iter().take(MOST_PANELS).enumerate();
+        shown.filter_map(|(index, panel)| figure(results, panel, (against, index))).collect()
+    };
+    let mut rows: Vec<Vec<Figure>> = Against::ALL.map(kind).to_vec();
+    if panels.len() == 1 {
+        // One of each kind: they belong in one row.
+        rows = vec![rows.concat()];
+    }
+    blocks.extend(rows.into_iter().filter(|figures| !figures.is_empty()).map(Block::Figures));
+    if panels.len() > MOST_PANELS {
+        let n_more = panels.len() - MOST_PANELS;
+        blocks.push(Block::Paragraph(format!(
+            "{n_more} more figures of each kind are left out; epochs.csv has all numbers."
+        )));
+    }
+    blocks.extend(at_fixed_times(groups).map(Block::Table));
+    Section { id: "accuracy", title: "Accuracy", blocks }
+}
+
+fn introduction(groups: &Groups<'_>) -> String {
+    let most = groups.all.iter().map(|group| group.measurements.len()).max().unwrap_or(0);
+    let trials = if most > 1 {
+        "Lines are means over trials, as far as all trials went; bands are one standard deviation."
+    } else {
+        "There was one trial of each setting, so nothing is known of how far others would lie from it."
+    };
+    format!("Share of the test samples that were classified rightly, tested after each epoch. {trials}")
+}
+
+fn figure(results: &Results, panel: &Panel<'_, '_>, (against, index): (Against, usize)) -> Option<Figure> {
+    let curves: Vec<Series> =
+        panel.groups.iter().map(|(name, group)| Series { name: name.clone(), points: curve(group, against) }).collect();
+    // Who trains alone sends nothing, so there it has no curve.
+    let curves: Vec<Series> =
+        if against == Against::Bytes { curves.into_iter().map(without_zeros).collect() } else { curves };
+    if curves.iter().all(|curve| curve.points.is_empty()) {
+        return None;
+    }
+    let last: Vec<f64> = curves.iter().filter_map(|curve| curve.points.last().map(|point| point.x)).collect();
+    let title = match panel.title.as_str() {
+        "" => format!("Accuracy against {}", against.name()),
+        common => format!("Accuracy against {}: {common}", against.name()),
+    };
+    let target = results.study.target_accuracy;
+    let chart = LineChart {
+        title,
+        x: against.axis(&last),
+        y: Axis::linear("test accuracy", Unit::Share),
+        series: curves,
+        references: target.map(|value| Reference { name: "target".to_owned(), value }).into_iter().collect(),
+    };
+    let name = format!("accuracy-{}-{}", against.name(), index + 1);
+    Some(Figure { name, caption: String::new(), svg: chart.svg() })
+}
+
+fn without_zeros(series: Series) -> Series {
+    Series { points: series.points.into_iter().filter(|point| point.x > 0.0).collect(), ..series }
+}
+
+/// The mean over trials, as far as all of them went: a mean over fewer would jump where one ends.
+fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
+    let trials: Vec<&[EpochPoint]> = group.measurements.iter().map(|measured| measured.epochs.as_slice()).collect();
+    let n_epochs = trials.iter().map(|epochs| epochs.len()).min().unwrap_or(0);
+    let point = |index: usize| {
+        let x = Spread::of(trials.iter().map(|epochs| against.of(&epochs[index])))?;
+        let y = Spread::of(trials.iter().map(|epochs| epochs[index].test_accuracy))?;
+        Some(Point { x: x.mean, y: y.mean, deviation: y.deviation.unwrap_or(0.0) })
+    };
+    (0..n_epochs).filter_map(point).collect()
+}
+
+/// What had been reached at fixed times.
+fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
+    let times = |measured: &Measurement| measured.accuracy_at.iter().map(|at| at.seconds).collect::<Vec<f64>>();
+    let mut all: Vec<f64> =
+        groups.all.iter().flat_map(|group| group.measurements.iter().copied()).flat_map(times).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    if all.is_empty() {
+        return None;
+    }
+    let mut head = vec!["setting".to_owned()];
+    head.extend(all.iter().map(|seconds| format!("after {}", Unit::Seconds.format(*seconds))));
+    let at = |group: &Group<'_>, seconds: f64| {
+        group.spread_of_some(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
+    };
+    let row = |group: &Group<'_>| {
+        let cells = all.iter().map(|seconds| cell(at(group, *seconds), &Unit::Share));
+        [groups.name(group)].into_iter().chain(cells).collect::<Vec<String>>()
+    };
+    let rows: Vec<Vec<String>> = groups.all.iter().map(row).collect();
+    if rows.iter().all(|row| row.iter().skip(1).all(|cell| cell == NOTHING)) {
+        return None;
+    }
+    Some(Table { caption: "Best accuracy that had been tested by fixed times of training".to_owned(), head, rows })
+}

@@ -1,0 +1,84 @@
+//! What went wrong, and how to repeat what went right.
+
+use nettorrent_figures::Unit;
+
+use crate::report::document::{Block, Section, Table};
+use crate::report::group::Groups;
+use crate::results::{Host, Outcome, Results};
+
+/// Runs that failed, with what they said; none if all went well.
+pub(crate) fn failures(results: &Results) -> Option<Section> {
+    let mut table = Table::new("Runs that failed", &["run", "trial", "message"]);
+    for run in &results.runs {
+        if let Outcome::Failed(message) = &run.outcome {
+            table.rows.push(vec![run.id.clone(), run.trial.to_string(), message.clone()]);
+        }
+    }
+    if table.rows.is_empty() {
+        return None;
+    }
+    let text = "These runs count in no mean above. They are run again when the study is.".to_owned();
+    Some(Section { id: "failures", title: "Failed runs", blocks: vec![Block::Paragraph(text), Block::Table(table)] })
+}
+
+/// How to repeat it.
+pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
+    let machine = &results.machine;
+    let memory = machine
+        .memory_bytes
+        .map_or_else(String::new, |bytes| format!(", {} of memory", Unit::Bytes.format(bytes as f64)));
+    let host = match results.study.host {
+        Host::Processes => "processes on this machine, with sockets between them",
+        Host::Sim => "the simulator; all times but that of the whole study are simulated",
+    };
+    let mut seeds: Vec<u64> = results.runs.iter().map(|run| run.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let mut facts = Vec::new();
+    let mut say = |what: &str, value: String| facts.push(format!("{what}: {value}"));
+    say("program", results.commit.clone());
+    say("date", format!("{} UTC", results.date));
+    say("processor", format!("{}, {} threads{memory}", machine.cpu, machine.n_cores));
+    say("system", machine.system.clone());
+    say("peers", host.to_owned());
+    say("trials of each setting", results.study.trials.to_string());
+    say("seeds", some(&seeds));
+    for axis in &results.axes {
+        say(&axis.name, some(&axis.values));
+    }
+    say("models", distinct(groups, |facts| facts.model.clone()));
+    say("data", distinct(groups, |facts| facts.data.clone()));
+    let text = "Each run's own folder holds its job, its events and its model. Beside this report lie runs.csv (a line a run), \
+                epochs.csv (a line an epoch), resources.csv (a line a worker and second) and results.json (everything).";
+    let blocks = vec![
+        Block::Code(results.command.clone()),
+        Block::List(facts),
+        Block::Paragraph(text.to_owned()),
+        Block::Paragraph(terms()),
+    ];
+    Section { id: "method", title: "How to repeat it", blocks }
+}
+
+fn terms() -> String {
+    "Training time leaves out the time of tests. Time to an accuracy is that of the first test that showed it. Payload is what \
+     strategies had to say; sockets count framing and encryption too. Deviations are standard deviations of a sample; a \
+     difference is called clear when it is more than the root of the sum of both their squares."
+        .to_owned()
+}
+
+/// All, or the first and how many more.
+fn some(values: &[impl ToString]) -> String {
+    const MOST: usize = 12;
+    let mut shown: Vec<String> = values.iter().take(MOST).map(ToString::to_string).collect();
+    if values.len() > MOST {
+        shown.push(format!("and {} more", values.len() - MOST));
+    }
+    shown.join(", ")
+}
+
+fn distinct(groups: &Groups<'_>, fact: impl Fn(&crate::results::Facts) -> String) -> String {
+    let mut values: Vec<String> = groups.all.iter().map(|group| fact(group.facts)).collect();
+    values.sort();
+    values.dedup();
+    some(&values)
+}

@@ -1,0 +1,101 @@
+//! All settings in one table, and how long each took to the target.
+
+use nettorrent_figures::{Axis, BarChart, BarSeries, Unit};
+
+use crate::compare::Group;
+use crate::report::document::{Block, Figure, NOTHING, Section, Table};
+use crate::report::group::{Groups, cell};
+use crate::results::{Measurement, Results};
+
+/// The section.
+pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
+    let mut blocks = Vec::new();
+    if groups.all.iter().any(|group| group.spread_if_all(|measured| measured.convergence_s).is_some()) {
+        blocks.push(Block::Figures(vec![convergence(results, groups)]));
+    }
+    blocks.push(Block::Table(table(results, groups)));
+    Section { id: "settings", title: "All settings", blocks }
+}
+
+/// `97.0 %`, or words where there is no target.
+pub(crate) fn target(results: &Results) -> String {
+    results.study.target_accuracy.map_or_else(|| "the target".to_owned(), |share| Unit::Share.format(share))
+}
+
+fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
+    let target = target(results);
+    let chart = BarChart {
+        title: format!("Training time to an accuracy of {target}"),
+        axis: Axis::linear("training time without tests", Unit::Seconds),
+        groups: groups.all.iter().map(|group| groups.name(group)).collect(),
+        series: vec![BarSeries {
+            name: format!("time to {target}"),
+            bars: groups
+                .all
+                .iter()
+                .map(|group| group.spread_if_all(|measured| measured.convergence_s).map(|spread| spread.bar()))
+                .collect(),
+        }],
+        ideal: None,
+    };
+    let missing: Vec<String> = groups
+        .all
+        .iter()
+        .filter(|group| group.spread_if_all(|measured| measured.convergence_s).is_none())
+        .map(|group| groups.name(group))
+        .collect();
+    let caption = if missing.is_empty() {
+        String::new()
+    } else {
+        format!("No bar: not reached in every trial ({}).", missing.join("; "))
+    };
+    Figure { name: "convergence".to_owned(), caption, svg: chart.svg() }
+}
+
+fn table(results: &Results, groups: &Groups<'_>) -> Table {
+    let to_target = format!("time to {}", target(results));
+    let head = [
+        "setting",
+        "trials",
+        "best accuracy",
+        "last accuracy",
+        &to_target,
+        "training time",
+        "samples a second",
+        "payload a peer",
+        "sockets a peer",
+        "most memory",
+    ];
+    let mut table = Table::new("Means ± standard deviation over trials; times without tests; bytes as sent", &head);
+    table.rows = groups.all.iter().map(|group| row(groups, group)).collect();
+    table.without_empty_columns()
+}
+
+fn row(groups: &Groups<'_>, group: &Group<'_>) -> Vec<String> {
+    let n_done = group.measurements.len();
+    let trials =
+        if n_done == group.runs.len() { n_done.to_string() } else { format!("{n_done} of {}", group.runs.len()) };
+    let rate = Unit::Count;
+    vec![
+        groups.name(group),
+        trials,
+        cell(group.spread(|measured| measured.best_accuracy), &Unit::Share),
+        cell(group.spread(|measured| measured.final_accuracy), &Unit::Share),
+        convergence_cell(group),
+        cell(group.spread(|measured| measured.total_s), &Unit::Seconds),
+        cell(group.spread(|measured| measured.samples_per_s), &rate),
+        cell(group.sent(), &Unit::Bytes),
+        cell(group.spread_of_some(Measurement::socket_bytes_per_peer), &Unit::Bytes),
+        cell(group.spread_of_some(|measured| measured.peak_rss_bytes.map(|bytes| bytes as f64)), &Unit::Bytes),
+    ]
+}
+
+/// Where only some trials reached the target, a mean of those would be too good.
+fn convergence_cell(group: &Group<'_>) -> String {
+    let n_reached = group.measurements.iter().filter(|measured| measured.convergence_s.is_some()).count();
+    match group.spread_if_all(|measured| measured.convergence_s) {
+        Some(spread) => spread.text(&Unit::Seconds),
+        None if n_reached > 0 => format!("reached in {n_reached} of {}", group.measurements.len()),
+        None => NOTHING.to_owned(),
+    }
+}

@@ -1,0 +1,100 @@
+//! How far replicas were apart, and what the best model takes for what.
+
+use nettorrent_figures::{Axis, Heatmap, LineChart, Point, Series, Unit};
+
+use crate::compare::{Group, Spread};
+use crate::report::document::{Block, Figure, Section};
+use crate::report::group::Groups;
+use crate::report::panel::{MOST_PANELS, Panel, panels};
+use crate::results::{Measurement, Results, RunResult};
+
+/// The section on replicas; none where they were not compared.
+pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
+    let panels = panels(groups);
+    let figures: Vec<Figure> = panels.iter().take(MOST_PANELS).enumerate().filter_map(figure).collect();
+    if figures.is_empty() {
+        return None;
+    }
+    let text = "The root of the mean square distance of a replica from the mean of all, as a share of that mean's length, at the \
+                ends of epochs and before replicas were brought together. Strategies that keep replicas equal have 0.";
+    let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(figures)];
+    Some(Section { id: "replicas", title: "Distance of replicas", blocks })
+}
+
+fn figure((index, panel): (usize, &Panel<'_, '_>)) -> Option<Figure> {
+    let series: Vec<Series> =
+        panel.groups.iter().map(|(name, group)| Series { name: name.clone(), points: curve(group) }).collect();
+    if series.iter().all(|series| series.points.is_empty()) {
+        return None;
+    }
+    let title = match panel.title.as_str() {
+        "" => "Distance of replicas from their mean".to_owned(),
+        common => format!("Distance of replicas: {common}"),
+    };
+    let chart = LineChart {
+        title,
+        x: Axis::linear("epochs", Unit::Count),
+        y: Axis::linear("distance, of the mean's length", Unit::Share),
+        series,
+        references: Vec::new(),
+    };
+    Some(Figure { name: format!("replicas-{}", index + 1), caption: String::new(), svg: chart.svg() })
+}
+
+fn curve(group: &Group<'_>) -> Vec<Point> {
+    let measured = &group.measurements;
+    let mut epochs: Vec<u64> =
+        measured.iter().flat_map(|measured| measured.replica_distances.iter().map(|distance| distance.epoch)).collect();
+    epochs.sort_unstable();
+    epochs.dedup();
+    let at = |measured: &Measurement, epoch: u64| {
+        measured.replica_distances.iter().find(|distance| distance.epoch == epoch).map(|distance| distance.distance)
+    };
+    let point = |epoch: u64| {
+        let spread = Spread::of(measured.iter().filter_map(|measured| at(measured, epoch)))?;
+        Some(Point { x: epoch as f64, y: spread.mean, deviation: spread.deviation.unwrap_or(0.0) })
+    };
+    epochs.into_iter().filter_map(point).collect()
+}
+
+/// What the best run's model takes for what; none where no model was tested by class.
+pub(crate) fn confusion(results: &Results) -> Option<Section> {
+    let tested = results.runs.iter().filter_map(|run| Some((run, run.measurement()?)));
+    let tested = tested.filter(|(_, measured)| !measured.confusion.is_empty());
+    let best: (&RunResult, &Measurement) =
+        tested.max_by(|a, b| a.1.final_accuracy.total_cmp(&b.1.final_accuracy).then(b.0.id.cmp(&a.0.id)))?;
+    let (run, measured) = best;
+    let n = measured.confusion.len();
+    let name = |index: usize| measured.classes.get(index).cloned().unwrap_or_else(|| index.to_string());
+    let map = Heatmap {
+        title: "What was taken for what".to_owned(),
+        row_label: "what it is".to_owned(),
+        column_label: "what it was taken for".to_owned(),
+        row_names: (0..n).map(name).collect(),
+        column_names: (0..n).map(name).collect(),
+        unit: Unit::Other("samples".to_owned()),
+        rows: measured.confusion.iter().map(|row| row.iter().map(|count| *count as f64).collect()).collect(),
+    };
+    let text = format!(
+        "Test samples of the run with the highest last accuracy, {} ({}). {}",
+        run.id,
+        Unit::Share.format(measured.final_accuracy),
+        most_confused(measured, name)
+    );
+    let figure = Figure { name: "confusion".to_owned(), caption: String::new(), svg: map.svg() };
+    let blocks = vec![Block::Paragraph(text), Block::Figures(vec![figure])];
+    Some(Section { id: "confusion", title: "Confusion matrix of the best run", blocks })
+}
+
+fn most_confused(measured: &Measurement, name: impl Fn(usize) -> String) -> String {
+    let cells = measured.confusion.iter().enumerate().flat_map(|(is, row)| {
+        row.iter().enumerate().filter(move |(taken, _)| *taken != is).map(move |(taken, count)| (*count, is, taken))
+    });
+    // Of equal ones, the first.
+    match cells.max_by_key(|(count, is, taken)| (*count, std::cmp::Reverse((*is, *taken)))) {
+        Some((count, is, taken)) if count > 0 => {
+            format!("The most frequent mistake: {} was taken for {}, {count} times.", name(is), name(taken))
+        }
+        _ => "There was no mistake.".to_owned(),
+    }
+}

@@ -1,0 +1,114 @@
+//! Where time went: in all settings, and in one run peer by peer, with who waited for whom and when.
+
+use nettorrent_figures::{Axis, Heatmap, StackedBar, StackedBars, Unit, timeline};
+use nettorrent_history::History;
+use nettorrent_swarm::PeerId;
+
+use crate::compare::{Group, Spread};
+use crate::report::document::{Block, Figure, Section};
+use crate::report::group::Groups;
+use crate::results::{Measurement, PeerMeasurement, RunResult};
+
+const PARTS: [&str; 5] = ["computing", "working on own results", "working on others' results", "waiting", "other"];
+/// More peers than this make no readable table.
+const MOST_IN_TABLE: usize = 12;
+
+/// The section; none where peers told nothing. `history` is that of the featured run, where its events are still there.
+pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history: Option<&History>) -> Option<Section> {
+    let all = settings(groups)?;
+    let mut blocks = vec![
+        Block::Paragraph(
+            "A peer computes gradients, works on what it has computed and on what others have sent (encoding and decoding), and \
+             waits for others. Links write meanwhile. What a peer does at the same time is counted in both, so parts may add up \
+             to more than the time that passed."
+                .to_owned(),
+        ),
+        Block::Figures(vec![all]),
+    ];
+    if let Some((run, measured)) = featured.and_then(|run| Some((run, run.measurement()?)))
+        && !measured.peers.is_empty()
+    {
+        blocks.push(Block::Paragraph(format!("In the run {}, peer by peer:", run.id)));
+        let figures = [Some(peers(measured)), whom(measured), history.and_then(when)];
+        blocks.push(Block::Figures(figures.into_iter().flatten().collect()));
+    }
+    Some(Section { id: "waits", title: "Where time went, and who waited for whom", blocks })
+}
+
+fn parts(peer: &PeerMeasurement) -> [f64; 5] {
+    let known = peer.compute_s + peer.encode_s + peer.decode_s + peer.wait_s;
+    [peer.compute_s, peer.encode_s, peer.decode_s, peer.wait_s, (peer.elapsed_s - known).max(0.0)]
+}
+
+/// A bar for each setting: the mean over its peers and trials.
+fn settings(groups: &Groups<'_>) -> Option<Figure> {
+    let bar = |group: &Group<'_>| {
+        let peers: Vec<[f64; 5]> = group.measurements.iter().flat_map(|measured| &measured.peers).map(parts).collect();
+        let mean = |index: usize| Spread::of(peers.iter().map(|parts| parts[index])).map_or(0.0, |spread| spread.mean);
+        let bar = StackedBar { name: groups.name(group), lengths: (0..PARTS.len()).map(mean).collect() };
+        (!peers.is_empty()).then_some(bar)
+    };
+    let bars: Vec<StackedBar> = groups.all.iter().filter_map(bar).collect();
+    if bars.is_empty() {
+        return None;
+    }
+    let chart = stacked("Where a peer's time went, by setting", bars);
+    Some(Figure {
+        name: "time-by-setting".to_owned(),
+        caption: "Means over peers and trials.".to_owned(),
+        svg: chart.svg(),
+    })
+}
+
+fn peers(measured: &Measurement) -> Figure {
+    let bar = |peer: &PeerMeasurement| StackedBar { name: peer.peer.to_string(), lengths: parts(peer).to_vec() };
+    let chart = stacked("Where time went, peer by peer", measured.peers.iter().map(bar).collect());
+    Figure { name: "time-by-peer".to_owned(), caption: String::new(), svg: chart.svg() }
+}
+
+fn stacked(title: &str, bars: Vec<StackedBar>) -> StackedBars {
+    StackedBars {
+        title: title.to_owned(),
+        axis: Axis::linear("time", Unit::Seconds),
+        parts: PARTS.iter().map(|part| (*part).to_owned()).collect(),
+        bars,
+    }
+}
+
+/// How long each waited for each, as far as is known.
+fn whom(measured: &Measurement) -> Option<Figure> {
+    let known = measured.peers.iter().any(|peer| !peer.waits.is_empty());
+    if !known || measured.peers.len() > MOST_IN_TABLE {
+        return None;
+    }
+    let ids: Vec<PeerId> = measured.peers.iter().map(|peer| peer.peer).collect();
+    let waited = |peer: &PeerMeasurement, whom: PeerId| -> f64 {
+        peer.waits.iter().filter(|wait| wait.peer == whom).map(|wait| wait.seconds).sum()
+    };
+    let seats = ids.iter().map(|id| id.seat().to_string());
+    let map = Heatmap {
+        title: "Who waited how long for whom".to_owned(),
+        row_label: "who waited".to_owned(),
+        column_label: "for which peer".to_owned(),
+        row_names: ids.iter().map(ToString::to_string).collect(),
+        column_names: seats.collect(),
+        unit: Unit::Seconds,
+        rows: measured
+            .peers
+            .iter()
+            // A tenth of a second is as exact as it is worth in a cell.
+            .map(|peer| ids.iter().map(|whom| (waited(peer, *whom) * 10.0).round() / 10.0).collect())
+            .collect(),
+    };
+    Some(Figure { name: "waits".to_owned(), caption: "Seconds over the whole run.".to_owned(), svg: map.svg() })
+}
+
+/// What each peer did when.
+fn when(history: &History) -> Option<Figure> {
+    let caption =
+        "Peers tell about once a second what they did since; within each such time the order is not known, and \
+                   computing is shown first."
+            .to_owned();
+    let svg = timeline(history, 0.0)?.svg();
+    Some(Figure { name: "timeline".to_owned(), caption, svg })
+}

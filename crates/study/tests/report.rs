@@ -1,0 +1,264 @@
+//! The report says what the numbers say: all of them, and no more.
+
+mod fixture;
+
+use std::fs;
+
+use fixture::{Course, fail, results};
+use nettorrent_study::report::write;
+use nettorrent_study::{Outcome, Results};
+
+/// What a report's files say.
+struct Report {
+    html: String,
+    markdown: String,
+    folder: tempfile::TempDir,
+}
+
+fn report(results: &Results) -> Report {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(results, folder.path()).expect("a report");
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file of the report");
+    Report { html: read("report.html"), markdown: read("report.md"), folder }
+}
+
+impl Report {
+    #[track_caller]
+    fn says(&self, text: &str) {
+        assert!(self.html.contains(&text.replace('<', "&lt;")), "not in the page: {text}");
+        assert!(self.markdown.contains(text), "not in the text: {text}\n{}", self.markdown);
+    }
+
+    #[track_caller]
+    fn does_not_say(&self, text: &str) {
+        assert!(!self.html.contains(text), "in the page: {text}");
+        assert!(!self.markdown.contains(text), "in the text: {text}");
+    }
+
+    fn lines(&self, name: &str) -> Vec<csv::StringRecord> {
+        let mut reader = csv::Reader::from_path(self.folder.path().join(name)).expect("a table");
+        reader.records().collect::<Result<_, _>>().expect("whole lines")
+    }
+}
+
+fn clear_winner() -> Results {
+    results(&[
+        Course::alone(&[3.0, 3.1, 2.9]),
+        Course { sent_bytes: 3_600_000, ..Course::new("parameter-server", &[1.6, 1.7, 1.65]) },
+        Course { best: 0.99, ..Course::new("ring-all-reduce", &[1.0, 1.02, 0.98]) },
+    ])
+}
+
+#[test]
+fn every_section_is_there_and_in_the_contents() {
+    let mut results = clear_winner();
+    fail(&mut results, 0, "the disk is full");
+    let report = report(&results);
+    let sections = [
+        "summary",
+        "settings",
+        "accuracy",
+        "speed",
+        "waits",
+        "resources",
+        "replicas",
+        "confusion",
+        "published",
+        "failures",
+        "method",
+    ];
+    for id in sections {
+        assert!(report.html.contains(&format!("<section id=\"{id}\">")), "{id}");
+        assert!(report.html.contains(&format!("<a href=\"#{id}\">")), "{id} is not in the contents");
+    }
+    for figure in [
+        "Accuracy against time",
+        "Accuracy against bytes",
+        "Accuracy against epochs",
+        "Training time to an accuracy of 95.0 %",
+        "Speed-up against one who trains alone",
+        "Foretold and measured speed",
+        "Where a peer&apos;s time went, by setting",
+        "Who waited how long for whom",
+        "Processor, per worker",
+        "Most memory, per worker",
+        "Bytes at the socket, per worker",
+        "Bytes of disks, per worker",
+        "Processor over time",
+        "Distance of replicas from their mean",
+        "What was taken for what",
+    ] {
+        assert!(report.html.contains(figure), "there is no figure {figure}");
+    }
+}
+
+#[test]
+fn a_clear_winner_is_named_with_its_time_and_its_cost() {
+    let report = report(&clear_winner());
+    report.says("9 runs of 3 settings; all ended as they should.");
+    report.says("ring-all-reduce was the first to reach 95.0 %: after 4.00 ± 0.08 s.");
+    report.says("parameter-server took 6.60 ± 0.20 s, 65 % longer.");
+    report.says("ring-all-reduce ended with the highest accuracy, 98.8 ± 0.2 %");
+    report.says("ring-all-reduce also sent the least: 12 MB a peer.");
+    report.does_not_say("within the deviation");
+    report.does_not_say("Failed runs");
+}
+
+#[test]
+fn what_is_within_noise_is_called_so() {
+    let close = [Course::new("ring-all-reduce", &[1.0, 1.1, 0.9]), Course::new("step-wise", &[1.02, 1.12, 0.94])];
+    let report = report(&results(&close));
+    report.says("ring-all-reduce (4.00 ± 0.40 s) and step-wise (4.11 ± 0.36 s) reached 95.0 % first");
+    report.says("the difference between them is within the deviation of trials");
+    report.does_not_say("was the first to reach");
+}
+
+#[test]
+fn one_trial_says_nothing_about_chance() {
+    let report = report(&results(&[Course::new("gossip", &[1.0]), Course::new("step-wise", &[2.0])]));
+    report.says("gossip was the first to reach 95.0 %: after 4 s. step-wise took 8 s, 100 % longer; with one trial each, how much");
+    report.says("There was one trial of each setting");
+}
+
+#[test]
+fn failed_runs_are_told_with_their_message_and_count_nowhere() {
+    let mut results = results(&[Course::new("gossip", &[1.0, 100.0]), Course::new("step-wise", &[2.0, 2.1])]);
+    fail(&mut results, 1, "peer 2 <said> nothing | for 30 s");
+    let report = report(&results);
+    report.says("4 runs of 2 settings; one failed and counts nowhere below.");
+    assert!(report.html.contains("peer 2 &lt;said&gt; nothing | for 30 s"));
+    assert!(report.markdown.contains("peer 2 \\<said\\> nothing \\| for 30 s"));
+    report.says("1 of 2");
+    report.says("gossip was the first to reach 95.0 %: after 4 s.");
+    let lines = report.lines("runs.csv");
+    assert!(lines.iter().any(|line| line.iter().any(|cell| cell == "peer 2 <said> nothing | for 30 s")));
+}
+
+#[test]
+fn a_study_in_which_everything_failed_still_has_a_report() {
+    let mut results = results(&[Course::new("gossip", &[1.0]), Course::new("step-wise", &[2.0])]);
+    for index in 0..2 {
+        fail(&mut results, index, "no luck");
+    }
+    let report = report(&results);
+    report.says("2 failed and count nowhere below");
+    report.says("no luck");
+    let nothing = self::report(&Results { runs: Vec::new(), axes: Vec::new(), ..results });
+    nothing.says("0 runs of 0 settings");
+}
+
+#[test]
+fn a_target_that_nobody_reached_is_not_reached() {
+    let low = |strategy| Course { best: 0.9, ..Course::new(strategy, &[1.0, 1.1]) };
+    let report = report(&results(&[low("gossip"), low("step-wise")]));
+    report.says("Nothing reached 95.0 % in all its trials.");
+    report.does_not_say("Training time to an accuracy");
+}
+
+#[test]
+fn numbers_of_all_settings_are_in_the_table() {
+    let report = report(&clear_winner());
+    // Trials, best accuracy, time to the target, training time, samples a second, bytes.
+    for cell in
+        ["98.4 ± 0.2 %", "12.0 ± 0.4 s", "30.0 ± 1.0 s", "500.4 ± 16.7", "36 MB", "12 MB", "48 MB", "16.5 ± 0.5 s"]
+    {
+        report.says(cell);
+    }
+    // The slowest of four workers is three times as fast as one alone; the same is said in the tables of speed.
+    report.says("3.00 ± 0.06 ×");
+    report.says("0.909 ×");
+}
+
+#[test]
+fn what_others_published_stands_beside_ours() {
+    let report = report(&clear_winner());
+    let row = "| training time | strategy ring-all-reduce | 5.33 min | 10.0 ± 0.2 s | Downpour study, table 2 |";
+    assert!(report.markdown.contains(row), "{}", report.markdown);
+    report.says("96.6 %");
+}
+
+#[test]
+fn the_way_to_repeat_it_is_told() {
+    let report = report(&clear_winner());
+    for fact in [
+        "nettorrent study averaging --quick",
+        "program: 0.1.0-12-gabcdef0",
+        "date: 2026-11-15 02:45:00 UTC",
+        "Made-up CPU 3000, 8 threads, 16 GB of memory",
+        "seeds: 7, 8, 9",
+    ] {
+        report.says(fact);
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_escapes_what_it_is_told() {
+    let report = report(&clear_winner());
+    assert!(report.html.contains("what does it cost? &lt;b&gt;&amp;&lt;/b&gt;"));
+    assert!(!report.html.contains("<b>") && !report.html.contains("<script"));
+    for outside in ["src=", "@import", "url(", "<link"] {
+        assert!(!report.html.contains(outside), "{outside}");
+    }
+    assert!(report.html.contains("prefers-color-scheme: dark") && report.html.contains("@media print"));
+}
+
+#[test]
+fn tables_have_a_line_for_everything() {
+    let results = clear_winner();
+    let report = report(&results);
+    assert_eq!(report.lines("runs.csv").len(), 9);
+    assert_eq!(report.lines("epochs.csv").len(), 9 * 10);
+    let n_seconds: usize = results
+        .runs
+        .iter()
+        .filter_map(|run| run.measurement())
+        .flat_map(|measured| &measured.peers)
+        .map(|peer| peer.resources.as_ref().map_or(0, |used| used.series.len()))
+        .sum();
+    assert_eq!(report.lines("resources.csv").len(), n_seconds);
+    let json = fs::read(report.folder.path().join("results.json")).expect("results");
+    assert_eq!(json, serde_json::to_vec_pretty(&results).expect("JSON"));
+}
+
+#[test]
+fn figures_of_the_text_are_beside_it() {
+    let report = report(&clear_winner());
+    let names = report.markdown.split("](figures/").skip(1).filter_map(|rest| rest.split(')').next());
+    let mut n_figures = 0;
+    for name in names {
+        let svg = fs::read_to_string(report.folder.path().join("figures").join(name)).expect("a figure");
+        assert!(svg.starts_with("<svg"), "{name}");
+        n_figures += 1;
+    }
+    assert!(n_figures >= 15, "{n_figures} figures");
+}
+
+#[test]
+fn many_settings_become_many_small_figures() {
+    let mut courses = vec![Course::alone(&[3.0])];
+    for strategy in ["best-peer", "downpour", "gossip", "ring-reduce", "step-wise", "threshold"] {
+        for (n_peers, link) in [(2, "10Mbit/20ms"), (4, "10Mbit/20ms"), (2, "1Gbit/1ms"), (4, "1Gbit/1ms")] {
+            let others = vec![("link", link.to_owned())];
+            courses.push(Course { n_peers, others, ..Course::new(strategy, &[1.0 + strategy.len() as f64 / 10.0]) });
+        }
+    }
+    let report = report(&results(&courses));
+    for n_peers in [2, 4] {
+        for link in ["10Mbit/20ms", "1Gbit/1ms"] {
+            let title = format!("Accuracy against time: {link}, {n_peers} peers");
+            let other = format!("Accuracy against time: {n_peers} peers, {link}");
+            assert!(report.html.contains(&title) || report.html.contains(&other), "{title}");
+        }
+    }
+    report.says("gossip was the first to reach 95.0 %: after 6.4 s.");
+}
+
+#[test]
+fn a_report_is_made_again_over_an_old_one() {
+    let results = clear_winner();
+    let report = report(&results);
+    let Outcome::Done(_) = &results.runs[0].outcome else { panic!("the first run is done") };
+    write(&results, report.folder.path()).expect("a second report");
+    let again = fs::read_to_string(report.folder.path().join("report.html")).expect("the page");
+    assert_eq!(again, report.html);
+}
