@@ -66,6 +66,8 @@ fn even_buckets(n_params: usize) -> Vec<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use nettorrent_engine::job::Job;
     use nettorrent_swarm::PeerId;
 
@@ -118,7 +120,7 @@ mod tests {
     fn buckets_cover_the_vector() {
         let buckets = even_buckets(1_000_001);
         assert_eq!(
-            (buckets.len(), buckets[0].end, buckets.iter().map(|b| b.len()).sum::<usize>()),
+            (buckets.len(), buckets[0].end, buckets.iter().map(Range::len).sum::<usize>()),
             (3, 1_000_001, 1_000_001)
         );
     }

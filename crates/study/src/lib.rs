@@ -30,7 +30,7 @@ pub use axis::{AxisError, AxisSpec};
 pub use compare::{Group, SpeedUp, Spread, groups};
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
-pub use pilot::{Goal, Pilot, PilotError, fly};
+pub use pilot::{Flight, Goal, Pilot, PilotError, fly};
 pub use plan::{Plan, RunSpec, text};
 pub use predict::{Forecast, Situation, predict};
 pub use ready::{READY, Ready, ready};

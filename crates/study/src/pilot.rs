@@ -59,14 +59,22 @@ pub enum PilotError {
     },
 }
 
+/// How a pilot is made.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// How many peers.
+    pub n_peers: usize,
+    /// Their links, and how fast they compute.
+    pub scenario: Scenario,
+    /// What is to be found out.
+    pub goal: Goal,
+    /// When it is given up.
+    pub until: Instant,
+}
+
 /// Simulates a job until its goal is reached, its epochs are done, or it is too late.
-pub fn fly(
-    (job, task): (&Job, Arc<dyn Task>),
-    n_peers: usize,
-    scenario: Scenario,
-    goal: Goal,
-    until: Instant,
-) -> Result<Pilot, PilotError> {
+pub fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
+    let Flight { n_peers, scenario, goal, until } = flight;
     let setup = Arc::new(Setup::new(job, task)?);
     let mut watch = Watch { goal, until, n_peers, pilot: Pilot::default(), said: BTreeMap::new() };
     let outcome = Simulation::new(setup, n_peers, scenario)?.with_threads(job.threads).run_with(&mut watch)?;
@@ -159,12 +167,13 @@ mod tests {
     use nettorrent_engine::job::Job;
     use nettorrent_sim::{Scenario, Toy};
 
-    use super::{Goal, Pilot, fly};
+    use super::{Flight, Goal, Pilot, fly};
 
     fn pilot(goal: Goal, seconds: u64) -> Pilot {
         let job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
         let until = Instant::now() + Duration::from_secs(seconds);
-        fly((&job, Arc::new(Toy::new(1))), 3, Scenario::lan(), goal, until).unwrap()
+        let flight = Flight { n_peers: 3, scenario: Scenario::lan(), goal, until };
+        fly(&job, Arc::new(Toy::new(1)), flight).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_sim::Scenario;
-use nettorrent_study::{Forecast, Goal, Judged, Pilot, Situation, fly, predict};
+use nettorrent_study::{Flight, Forecast, Goal, Judged, Pilot, Situation, fly, predict};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
@@ -174,7 +174,7 @@ impl Judge<'_> {
         let sample_time = batch_time / u32::try_from(batch.max(1)).unwrap_or(u32::MAX);
         let scenario = Scenario { link, sample_time, deadline: Duration::MAX, ..Scenario::lan() };
         let until = Instant::now() + self.patience;
-        fly((&job, self.material.learning.clone()), n_peers, scenario, goal, until)
+        fly(&job, self.material.learning.clone(), Flight { n_peers, scenario, goal, until })
             .with_context(|| format!("{} cannot be simulated", spec.name))
     }
 }
