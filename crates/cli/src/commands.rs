@@ -1,5 +1,6 @@
 //! The commands, one a file.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod dashboard;
 pub(crate) mod data;

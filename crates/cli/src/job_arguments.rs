@@ -1,6 +1,6 @@
 //! The arguments that say which job: a file, or the demonstration, and what is to be different.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -44,6 +44,11 @@ impl JobArguments {
         settings.extend(self.threads.map(|threads| format!("threads={threads}")));
         settings.extend(self.strategy.iter().map(|name| format!("swarm.strategy={name}")));
         settings
+    }
+
+    /// The job's file, if one was named.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.job.as_deref()
     }
 
     /// The job with what the arguments say instead, and these settings after theirs. The number of threads becomes

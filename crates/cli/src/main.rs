@@ -1,16 +1,19 @@
 //! The one binary: parses, wires together, prints.
 
+mod advice_text;
 mod commands;
 mod date;
 mod events;
 mod interrupt;
 mod job_arguments;
+mod link_survey;
 mod measuring;
 mod memory;
 mod open;
 mod progress;
 mod recorder;
 mod run_folder;
+mod step_time;
 mod study_table;
 mod swarm;
 mod watching;
@@ -54,6 +57,8 @@ enum Command {
     Simulate(commands::simulate::SimulateArguments),
     /// Compare strategies, numbers of peers and links: from a question to a report.
     Study(commands::study::StudyArguments),
+    /// Measure step time and links, foretell each strategy's speed, and recommend one.
+    Advise(commands::advise::AdviseArguments),
     /// List how peers can exchange what they learnt.
     Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
@@ -87,6 +92,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status::status(&arguments),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
         Command::Study(arguments) => commands::study::study(&arguments),
+        Command::Advise(arguments) => commands::advise::advise(&arguments),
         Command::Strategies(arguments) => commands::strategies::strategies(&arguments),
         Command::Eval(arguments) => commands::eval::eval(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),

@@ -9,7 +9,7 @@ pub(crate) fn table(results: &Results) -> String {
     let target = results.study.target_accuracy;
     let mut head: Vec<String> = results.axes.iter().map(|axis| axis.name.clone()).collect();
     head.extend(["accuracy".to_owned(), target.map_or("-".into(), |target| format!("s to {} %", 100.0 * target))]);
-    head.extend(["s", "samples/s", "speed-up", "sent by a peer", "on its sockets"].map(str::to_owned));
+    head.extend(["s", "samples/s", "foretold", "speed-up", "sent by a peer", "on its sockets"].map(str::to_owned));
     let mut lines = vec![head];
     for group in &groups {
         let axes = results.axes.iter().map(|axis| group.setting.get(&axis.name).cloned().unwrap_or_default());
@@ -24,13 +24,14 @@ pub(crate) fn table(results: &Results) -> String {
     table
 }
 
-fn cells(group: &Group<'_>) -> [String; 7] {
+fn cells(group: &Group<'_>) -> [String; 8] {
     let bytes = |spread: Option<Spread>| spread.map_or(missing(), |spread| HumanBytes(spread.mean as u64).to_string());
     [
         shown(group.spread(|found| 100.0 * found.final_accuracy), 2),
         shown(group.spread_if_all(|found| found.convergence_s), 1),
         shown(group.spread(|found| found.total_s), 1),
         shown(group.spread(|found| found.samples_per_s), 0),
+        shown(group.spread_if_all(|found| Some(found.prediction?.samples_per_s)), 0),
         shown(group.speed_up.map(|up| up.slowest), 2),
         bytes(group.spread(nettorrent_study::Measurement::payload_bytes_per_peer)),
         bytes(group.spread_if_all(nettorrent_study::Measurement::socket_bytes_per_peer)),
@@ -48,7 +49,7 @@ fn shown(spread: Option<Spread>, digits: usize) -> String {
 }
 
 /// Columns as wide as their widest cell.
-fn aligned(lines: &[Vec<String>]) -> String {
+pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     let width = |k: usize| lines.iter().map(|line| line[k].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     let mut text = String::new();

@@ -132,11 +132,7 @@ fn graph(history: &History) -> PeerGraph {
     let rate = |times: &Times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9);
     let peers = members.iter().zip(&recent).map(|(id, times)| {
         let waits = times.wait_s > times.compute_s;
-        PeerNode {
-            label: id.to_string(),
-            detail: Unit::BytesPerSecond.format(rate(times)),
-            state: usize::from(waits),
-        }
+        PeerNode { label: id.to_string(), detail: Unit::BytesPerSecond.format(rate(times)), state: usize::from(waits) }
     });
     let n_others = members.len().saturating_sub(1).max(1) as f64;
     let pairs = (0..members.len()).flat_map(|from| (from + 1..members.len()).map(move |to| (from, to)));

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use crate::discovery;
 use crate::handshake::{Role, Terms, shake};
-use crate::inbox::{Event, inbox};
+use crate::inbox::{Event, Inbox, LinkEvent, inbox};
+use crate::link::Link;
 use crate::refusal::HandshakeError;
 use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
 use crate::ticket::Ticket;
@@ -73,27 +74,49 @@ pub enum AskError {
 /// An answer, and the address under which the peer sees us.
 pub type Answered = (Answer, Option<SocketAddr>);
 
+/// A visit to a peer: it may be asked several things.
+pub struct Visit {
+    address: SocketAddr,
+    seen: Option<SocketAddr>,
+    link: Link,
+    inbox: Inbox,
+}
+
+impl Visit {
+    /// Calls on the peer at an address.
+    pub async fn begin(terms: &Terms, address: SocketAddr) -> Result<Self, AskError> {
+        let unreachable = |source| AskError::Unreachable { address, source };
+        let connecting = timeout(PATIENCE, TcpStream::connect(address)).await;
+        let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
+        let connection = shake(Wire::from(stream), Role::Dialler, terms, |_| Ok(())).await;
+        let connection = connection.map_err(|source| AskError::Handshake { address, source })?;
+        let seen = connection.hello().seen;
+        let (sender, inbox) = inbox(INBOX_BYTES);
+        Ok(Self { address, seen, link: connection.start(sender), inbox })
+    }
+
+    /// Asks, and waits for the answer.
+    pub async fn ask(&mut self, question: &Question) -> Result<Answer, AskError> {
+        let address = self.address;
+        self.link.send(to_frame(question));
+        match timeout(PATIENCE, self.inbox.next()).await {
+            Ok(Some(LinkEvent { event: Event::Frame(frame), .. })) => {
+                from_frame(&frame).map_err(|source| AskError::Unreadable { address, source })
+            }
+            Ok(_) | Err(_) => Err(AskError::Silent { address }),
+        }
+    }
+
+    /// Who is asked.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
 /// Asks the peer at an address.
 pub async fn ask(terms: &Terms, address: SocketAddr, question: &Question) -> Result<Answered, AskError> {
-    let unreachable = |source| AskError::Unreachable { address, source };
-    let connecting = timeout(PATIENCE, TcpStream::connect(address)).await;
-    let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
-    let connection = shake(Wire::from(stream), Role::Dialler, terms, |_| Ok(())).await;
-    let connection = connection.map_err(|source| AskError::Handshake { address, source })?;
-    let seen = connection.hello().seen;
-    let (sender, mut inbox) = inbox(INBOX_BYTES);
-    let link = connection.start(sender);
-    link.send(to_frame(question));
-    match timeout(PATIENCE, inbox.next()).await {
-        Ok(Some(event)) => match event.event {
-            Event::Frame(frame) => {
-                let answer = from_frame(&frame).map_err(|source| AskError::Unreadable { address, source })?;
-                Ok((answer, seen))
-            }
-            Event::Closed(_) => Err(AskError::Silent { address }),
-        },
-        Ok(None) | Err(_) => Err(AskError::Silent { address }),
-    }
+    let mut visit = Visit::begin(terms, address).await?;
+    Ok((visit.ask(question).await?, visit.seen))
 }
 
 /// Asks the first of these that answers.

@@ -24,6 +24,7 @@ use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::link::{CloseReason, Link};
 use crate::membership::{self, Member, Membership};
 use crate::outflow::{Meter, bytes_per_s};
+use crate::probes::Probes;
 use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::speed::Speed;
@@ -63,6 +64,7 @@ pub struct Node {
     inbox: Inbox,
     contacts: Contacts,
     visitors: BTreeMap<inbox::LinkId, Link>,
+    probes: Probes,
     compute: Compute,
     findings: mpsc::UnboundedReceiver<Finding>,
     timers: BinaryHeap<Reverse<(Duration, TimerToken)>>,
@@ -107,6 +109,7 @@ impl Node {
             inbox_sender,
             inbox,
             visitors: BTreeMap::new(),
+            probes: Probes::default(),
             compute,
             findings,
             timers: BinaryHeap::new(),
@@ -351,6 +354,11 @@ impl Node {
         let answer = match from_frame(frame) {
             Ok(Question::Join) => Answer::Join(self.invitation()),
             Ok(Question::Status) => Answer::Status(self.status()),
+            Ok(Question::Probe { n_bytes }) => {
+                let is_sent = |link| self.visitors.get(&link).is_none_or(|link| link.queued_bytes() == 0);
+                let n_bytes = self.probes.admit(self.began.elapsed(), link, n_bytes as usize, is_sent);
+                Answer::Probe(vec![0; n_bytes])
+            }
             Err(_) => {
                 self.visitors.remove(&link);
                 return;

@@ -13,7 +13,15 @@ pub enum Question {
     Join,
     /// How is it going?
     Status,
+    /// Some bytes, please: asked by who wants to know how fast the link is. At most [`MOST_PROBE_BYTES`] are given.
+    Probe {
+        /// How many.
+        n_bytes: u32,
+    },
 }
+
+/// The most that one probe is answered with: it fits into a frame.
+pub const MOST_PROBE_BYTES: usize = 2 << 20;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +30,8 @@ pub enum Answer {
     Join(Invitation),
     /// How it is going.
     Status(PeerStatus),
+    /// The bytes; none if others have just asked for some.
+    Probe(Vec<u8>),
 }
 
 /// What is needed to take part: the job travels, the data do not.

@@ -22,6 +22,11 @@ pub trait Observer {
     fn handled(&mut self, peer: PeerId, state: &Peer) {
         let _ = (peer, state);
     }
+
+    /// Whether it wants to see more; if not, the simulation ends where it is.
+    fn wants_more(&mut self) -> bool {
+        true
+    }
 }
 
 impl Observer for Vec<Record> {

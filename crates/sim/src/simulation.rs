@@ -118,7 +118,7 @@ impl Simulation {
         Ok(Outcome { records, ..outcome })
     }
 
-    /// Runs to the end before the eyes of an observer, who gets the records.
+    /// Runs to the end before the eyes of an observer, who gets the records, or until it has seen enough.
     pub fn run_with(mut self, observer: &mut impl Observer) -> Result<Outcome, SimulationError> {
         let mut compute = Compute::new(self.setup.task.clone(), self.n_threads)?;
         let limit = nanos(self.scenario.limit);
@@ -131,6 +131,9 @@ impl Simulation {
             }
             self.now = at;
             self.take(event, &mut compute, observer);
+            if !observer.wants_more() {
+                return Ok(self.outcome());
+            }
             if self.n_unfinished == 0 && self.queue.is_quiet() {
                 break;
             }

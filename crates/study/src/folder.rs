@@ -8,6 +8,7 @@ use nettorrent_engine::checkpoint::{CheckpointError, write_file};
 use nettorrent_engine::job::Job;
 use serde::{Deserialize, Serialize};
 
+use crate::foretell::foretell;
 use crate::plan::{Plan, RunSpec};
 use crate::results::{Machine, Results, RunResult};
 use crate::study::Study;
@@ -213,7 +214,12 @@ fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
     for identity in &notebook.planned {
         if let Some(finished) = finished(path, identity)? {
             commits.insert(finished.commit);
-            results.runs.push(finished.result);
+            let (mut run, host) = (finished.result, results.study.host);
+            let facts = run.facts.clone();
+            if let Some(found) = run.measurement_mut() {
+                found.prediction = foretell(&identity.job, &facts, host, found);
+            }
+            results.runs.push(run);
         }
     }
     if !commits.is_empty() {

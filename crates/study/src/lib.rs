@@ -3,26 +3,36 @@
 //! A [`Study`] is a file: what is asked, what is varied, and what is the same in all runs. A [`Plan`] is the list of its runs, a
 //! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
+//!
+//! What was found is shown beside what [`predict`] foretells; [`fly`] finds out what cannot be foretold, and [`advise`] which
+//! strategy to take.
 
 pub mod report;
 
+mod advice;
 mod axis;
 mod compare;
 mod folder;
+mod foretell;
 mod machine;
 mod measure;
+mod pilot;
 mod plan;
+mod predict;
 mod process;
 mod ready;
 mod results;
 mod runner;
 mod study;
 
+pub use advice::{Advice, Judged, advise};
 pub use axis::{AxisError, AxisSpec};
 pub use compare::{Group, SpeedUp, Spread, groups};
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
+pub use pilot::{Flight, Goal, Pilot, PilotError, fly};
 pub use plan::{Plan, RunSpec, text};
+pub use predict::{Forecast, Situation, predict};
 pub use ready::{READY, Ready, ready};
 pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,

@@ -50,6 +50,12 @@ pub trait Strategy: Send {
         false
     }
 
+    /// How many of so many training samples every peer judges in a round, besides what it trains.
+    fn n_judged(&self, n_train: usize) -> usize {
+        let _ = n_train;
+        0
+    }
+
     /// A part of this peer's contribution is there; the last layers come first.
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);
 

@@ -1,6 +1,7 @@
 //! `bench`: how fast this machine trains a model, and where the time goes.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::memory::peak_rss_bytes;
 use crate::open::n_threads;
+use crate::step_time::timed;
 
 /// Arguments of `bench`.
 #[derive(Args)]
@@ -64,19 +66,16 @@ struct LayerTime {
     gflop_per_s: f64,
 }
 
-/// Steps before the measurement, so that memory is there and caches are warm.
-const WARM_UP: u64 = 3;
-
 /// Runs `bench`.
 pub(crate) fn bench(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let spec = model_spec(&arguments.model, None, None)?;
     let network = build_network(&arguments.model, &spec)?;
     let mut steps = Steps::new(&network, arguments)?;
-    for _ in 0..WARM_UP {
-        steps.step();
-    }
     let duration = Duration::try_from_secs_f64(arguments.seconds).context("--seconds must be a time")?;
-    let (n_steps, seconds) = steps.run_for(duration);
+    let (n_steps, seconds) = timed(duration, || {
+        steps.step();
+        Ok::<(), Infallible>(())
+    })?;
     let samples_per_s = (n_steps as usize * arguments.batch.max(1)) as f64 / seconds;
     let measured = Measurement {
         model: arguments.model.clone(),
@@ -141,15 +140,6 @@ impl<'a> Steps<'a> {
         self.network.gradient(&self.values, &self.batch, self.n_done, &mut self.gradient, &mut self.room);
         self.optimizer.step(0.01, &mut self.values, &self.gradient, &self.room);
         self.n_done += 1;
-    }
-
-    /// Steps until the time is over; how many, and how long they took.
-    fn run_for(&mut self, duration: Duration) -> (u64, f64) {
-        let (started, before) = (Instant::now(), self.n_done);
-        while self.n_done == before || started.elapsed() < duration {
-            self.step();
-        }
-        (self.n_done - before, started.elapsed().as_secs_f64())
     }
 
     fn profile(&mut self, duration: Duration) -> Vec<LayerTime> {

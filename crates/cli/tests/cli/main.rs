@@ -1,5 +1,6 @@
 //! The program as its users run it: real processes, in folders of their own, cut off from the network.
 
+mod advise;
 mod bad_input;
 mod checkpoints;
 mod data;

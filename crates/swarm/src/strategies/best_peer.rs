@@ -239,6 +239,10 @@ impl Strategy for BestPeer {
         }
     }
 
+    fn n_judged(&self, n_train: usize) -> usize {
+        self.options.validation.min(n_train)
+    }
+
     fn on_part(&mut self, _: &mut Ctx<'_>, _: usize, numbers: Vec<f32>) {
         self.own.push(numbers);
     }

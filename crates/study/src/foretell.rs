@@ -1,0 +1,127 @@
+//! What would have been foretold of a run of a study, to be shown beside what was measured in it.
+//!
+//! A batch takes as long as the run's own peers computed in the mean, so what is put to the test is the exchange; and where a
+//! strategy can only say what a round costs at most, it is what was really sent. The vector is taken to be cut evenly, and to have
+//! no running statistics.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use nettorrent_engine::job::Job;
+use nettorrent_sim::Scenario;
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::strategy::{Cost, TurnLength, find};
+
+use crate::predict::{Situation, predict};
+use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
+
+/// What would have been foretold; nothing of one who trains alone, and nothing where the link is not known.
+pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
+    let link: Shape = match (&facts.link, host) {
+        (Some(text), _) => text.parse().ok()?,
+        (None, Host::Sim) => Scenario::lan().link,
+        (None, Host::Processes) => return None,
+    };
+    if facts.n_peers < 2 || found.peers.is_empty() || found.epochs.is_empty() {
+        return None;
+    }
+    let strategy = (find(facts.strategy.as_deref()?).ok()?.build)(&job.swarm.options).ok()?;
+    let n_batches = found.epochs.len() * found.n_train.div_ceil(facts.n_peers).div_ceil(facts.batch.max(1));
+    let compute_s: f64 = found.peers.iter().map(|peer| peer.compute_s).sum();
+    let batch_s = compute_s / (found.peers.len() * n_batches.max(1)) as f64;
+    let situation = Situation {
+        n_peers: facts.n_peers,
+        buckets: &even_buckets(found.n_params),
+        n_params: found.n_params,
+        n_train: found.n_train,
+        batch: facts.batch,
+        batch_time: Duration::try_from_secs_f64(batch_s).ok()?,
+        link,
+    };
+    let n_rounds = match strategy.turn().length {
+        TurnLength::Batches(n) => n_batches.div_ceil(n.max(1) as usize),
+        TurnLength::Share => found.epochs.len(),
+    };
+    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64));
+    Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
+}
+
+/// What a round cost in the mean.
+fn sent(peers: &[PeerMeasurement], n_rounds: u64) -> Cost {
+    let per_round = |of: fn(&PeerMeasurement) -> u64| peers.iter().map(move |peer| of(peer) / n_rounds.max(1));
+    Cost {
+        total: per_round(|peer| peer.payload_sent_bytes).sum(),
+        most_sent: per_round(|peer| peer.payload_sent_bytes).max().unwrap_or(0),
+        most_received: per_round(|peer| peer.payload_received_bytes).max().unwrap_or(0),
+        n_steps: 1,
+    }
+}
+
+/// As many buckets as a network of this size has, about.
+fn even_buckets(n_params: usize) -> Vec<Range<usize>> {
+    const BUCKET_LEN: usize = 1 << 18;
+    let n = (n_params / BUCKET_LEN).max(1);
+    (0..n).rev().map(|k| k * n_params / n..(k + 1) * n_params / n).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use nettorrent_engine::job::Job;
+    use nettorrent_swarm::PeerId;
+
+    use super::{even_buckets, foretell};
+    use crate::results::{EpochPoint, Facts, Host, Measurement, PeerMeasurement};
+
+    fn run() -> (Facts, Measurement) {
+        let peer = |seat| PeerMeasurement {
+            peer: PeerId::new(seat, 0),
+            elapsed_s: 20.0,
+            compute_s: 10.0,
+            encode_s: 0.0,
+            decode_s: 0.0,
+            send_s: 0.0,
+            wait_s: 10.0,
+            waits: Vec::new(),
+            payload_sent_bytes: 0,
+            payload_received_bytes: 0,
+            resources: None,
+        };
+        let epoch =
+            EpochPoint { epoch: 1, seconds: 20.0, test_accuracy: 0.5, test_loss: 1.0, train_loss: 1.0, sent_bytes: 0 };
+        let found = Measurement {
+            n_params: 1_000_000,
+            n_train: 2000,
+            epochs: vec![epoch],
+            peers: vec![peer(0), peer(1)],
+            ..Measurement::default()
+        };
+        let strategy = Some("ring-all-reduce".to_owned());
+        let link = Some("1gbit/0s".to_owned());
+        (Facts { strategy, n_peers: 2, batch: 10, link, ..Facts::default() }, found)
+    }
+
+    #[test]
+    fn swarms_with_known_links_are_foretold() {
+        let (facts, found) = run();
+        let told = |facts: &Facts, host| foretell(&Job::default(), facts, host, &found).map(|told| told.samples_per_s);
+        // A peer computes 100 batches in 10 s, and 32 ms of each exchange may hide behind half of that.
+        let speed = told(&facts, Host::Processes).unwrap();
+        assert!((150.0..=200.0).contains(&speed), "{speed}");
+        let slow = Facts { link: Some("10mbit/20ms".into()), ..facts.clone() };
+        assert!(told(&slow, Host::Sim).unwrap() < 10.0);
+        let unknown = Facts { link: None, ..facts.clone() };
+        assert_eq!((told(&unknown, Host::Processes), told(&unknown, Host::Sim).is_some()), (None, true));
+        assert_eq!(told(&Facts { n_peers: 1, strategy: None, ..facts }, Host::Sim), None);
+    }
+
+    #[test]
+    fn buckets_cover_the_vector() {
+        let buckets = even_buckets(1_000_001);
+        assert_eq!(
+            (buckets.len(), buckets[0].end, buckets.iter().map(Range::len).sum::<usize>()),
+            (3, 1_000_001, 1_000_001)
+        );
+    }
+}

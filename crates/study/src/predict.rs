@@ -1,0 +1,266 @@
+//! How fast a strategy will be, from what it says that a round costs, how long a batch takes, and the link.
+//!
+//! What is taken to be so:
+//! - all peers compute equally fast and have equal links; each link sends and receives at its full rate at the same time, to and
+//!   from all others together, and each message is its delay on its way;
+//! - thinking takes no time: making messages, reading them, taking steps;
+//! - whoever exchanges in rounds trains its turn, then exchanges. The busiest link carries its bytes, and as many delays as the
+//!   exchange has steps follow one another. Long vectors are cut into messages, so that one step's last messages go while the
+//!   next step's first ones do: how much of that there is follows from how evenly links are used (`Flow`);
+//! - the parts of a gradient come evenly in the second half of a batch's time, and go at once. Weights go when the turn is over;
+//! - whoever trains freely waits only where its link cannot carry what it says in the time of a batch. Where the delay is longer
+//!   than a few batches that is too good: it may not be further ahead of the others than it has heard of them;
+//! - judging a sample, where a strategy does that in its rounds, takes a third of training it;
+//! - what is said once an epoch is left out: tests, and bringing replicas together.
+//!
+//! Where a strategy can only say what a round costs at most, so can this; see [`Forecast::is_bound`].
+//!
+//! `tests/predictions.rs` holds it against the simulator: with four peers and more, exchanges in rounds take what is foretold within
+//! a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
+//! twice as fast.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use nettorrent_swarm::collective::SEGMENT_LEN;
+use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::strategy::{Cost, CostQuestion, Payload, Strategy, TurnLength};
+use serde::Serialize;
+
+/// What a strategy's speed depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// How many peers there are.
+    pub n_peers: usize,
+    /// The buckets of the vector.
+    pub buckets: &'a [Range<usize>],
+    /// How many of its numbers are trained.
+    pub n_params: usize,
+    /// Training samples, of all peers together.
+    pub n_train: usize,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// How long a peer takes to train a batch.
+    pub batch_time: Duration,
+    /// Every peer's link.
+    pub link: Shape,
+}
+
+/// What is foretold of a strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Forecast {
+    /// How long a round takes; of those who train freely, a batch.
+    pub round_s: f64,
+    /// How many of them an epoch has.
+    pub rounds_per_epoch: u64,
+    /// How long an epoch takes, without its test.
+    pub epoch_s: f64,
+    /// Samples a second, all peers together.
+    pub samples_per_s: f64,
+    /// Bytes of bodies that a peer sends in an epoch, in the mean over all.
+    pub bytes_per_peer: f64,
+    /// The share of its time that a peer does not compute.
+    pub wait_share: f64,
+    /// Whether the strategy may say less than is counted with here: then it is at least as fast as this.
+    pub is_bound: bool,
+}
+
+impl Forecast {
+    /// The same of rounds that take so long, if that is longer.
+    #[must_use]
+    pub fn no_faster_than(self, round_s: f64) -> Self {
+        let factor = (round_s / self.round_s.max(1e-12)).max(1.0);
+        Self {
+            round_s: factor * self.round_s,
+            epoch_s: factor * self.epoch_s,
+            samples_per_s: self.samples_per_s / factor,
+            wait_share: 1.0 - (1.0 - self.wait_share) / factor,
+            ..self
+        }
+    }
+}
+
+/// What is foretold of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
+pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
+    let Situation { n_peers, buckets, n_params, n_train, batch, .. } = *situation;
+    let n_batches = n_train.div_ceil(n_peers.max(1)).div_ceil(batch.max(1)).max(1) as u64;
+    let turn = strategy.turn();
+    let turn_batches = match turn.length {
+        TurnLength::Batches(n) => u64::from(n).clamp(1, n_batches),
+        TurnLength::Share => n_batches,
+    };
+    let rounds_per_epoch = n_batches.div_ceil(turn_batches);
+    let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
+    let cost = observed.unwrap_or_else(|| strategy.cost(&round));
+    let batch_s = situation.batch_time.as_secs_f64();
+    let judging_s = strategy.n_judged(n_train) as f64 / batch.max(1) as f64 * batch_s / 3.0;
+    // The last turn of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
+    let compute_s = n_batches as f64 / rounds_per_epoch as f64 * batch_s + judging_s;
+    let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
+    let round_s = match turn.payload {
+        Payload::Updates => compute_s.max(link.busiest_s()),
+        payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(batch_s)).max(0.0),
+        payload @ Payload::Weights => compute_s + link.exchange_s(payload),
+    };
+    let epoch_s = rounds_per_epoch as f64 * round_s;
+    Forecast {
+        round_s,
+        rounds_per_epoch,
+        epoch_s,
+        samples_per_s: n_train as f64 / epoch_s.max(1e-12),
+        bytes_per_peer: rounds_per_epoch as f64 * cost.total as f64 / n_peers.max(1) as f64,
+        wait_share: 1.0 - compute_s / round_s.max(1e-12),
+        is_bound: observed.is_none() && strategy.may_cost_less(),
+    }
+}
+
+/// A link, and how long what a strategy says takes on it.
+struct Link {
+    flow: Flow,
+    n_steps: u32,
+    delay_s: f64,
+    /// All that the busiest sender sends in a round.
+    sending_s: f64,
+    /// All that the busiest receiver receives.
+    receiving_s: f64,
+    /// One message.
+    message_s: f64,
+    /// The longest bucket's share of the vector.
+    longest_bucket: f64,
+    n_buckets: usize,
+}
+
+/// How the bytes of a round follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// All links are equally busy all the time.
+    Even,
+    /// One vector goes from hand to hand. Nothing comes back to those who began, so they cannot wait for its end: rounds follow
+    /// each other at the distance of one hop.
+    Relay,
+    /// All goes to one peer, and then from it.
+    Hub,
+    /// Something else.
+    Uneven,
+}
+
+impl Flow {
+    fn of(cost: &Cost, n_peers: usize) -> Self {
+        let Cost { total, most_sent, most_received, n_steps } = *cost;
+        // Chunks may differ by a number, so the busiest is a little busier than the others.
+        if total as f64 > 0.95 * n_peers as f64 * most_sent as f64 {
+            Self::Even
+        } else if n_peers > 3 && n_steps == 2 && total <= most_sent + most_received {
+            Self::Hub
+        } else if total == u64::from(n_steps) * most_sent && most_sent == most_received {
+            Self::Relay
+        } else {
+            Self::Uneven
+        }
+    }
+}
+
+impl Link {
+    fn new(shape: Shape, cost: &Cost, flow: Flow, buckets: &[Range<usize>]) -> Self {
+        let seconds = |n_bytes: f64| shape.bits_per_second.map_or(0.0, |rate| 8.0 * n_bytes / rate as f64);
+        let longest = buckets.iter().map(Range::len).max().unwrap_or(0) as f64;
+        let longest_bucket = longest / buckets.iter().map(Range::len).sum::<usize>().max(1) as f64;
+        let message = 4.0 * longest.min(SEGMENT_LEN as f64);
+        let a_step = longest_bucket * cost.most_sent as f64 / f64::from(cost.n_steps.max(1));
+        Self {
+            delay_s: shape.delay.as_secs_f64(),
+            sending_s: seconds(cost.most_sent as f64),
+            receiving_s: seconds(cost.most_received as f64),
+            message_s: seconds(if flow == Flow::Even {
+                message.min(a_step)
+            } else {
+                message.min(cost.most_sent as f64)
+            }),
+            flow,
+            n_steps: cost.n_steps,
+            longest_bucket,
+            n_buckets: buckets.len(),
+        }
+    }
+
+    fn busiest_s(&self) -> f64 {
+        self.sending_s.max(self.receiving_s)
+    }
+
+    fn exchange_s(&self, payload: Payload) -> f64 {
+        if self.n_steps == 0 {
+            return 0.0;
+        }
+        let Self { delay_s, message_s, sending_s, receiving_s, .. } = *self;
+        let delays_s = f64::from(self.n_steps) * delay_s;
+        match self.flow {
+            Flow::Even => {
+                let first_s = f64::from(self.n_steps - 1) * (delay_s + message_s);
+                first_s.max(self.busiest_s() - message_s) + message_s + delay_s
+            }
+            Flow::Relay if self.n_steps == 1 => self.busiest_s() + delay_s,
+            Flow::Relay => self.busiest_s() + message_s + delay_s,
+            // What comes bucket by bucket goes back bucket by bucket, and meets what comes in the next round.
+            Flow::Hub if payload == Payload::Gradients => {
+                delays_s + receiving_s + self.longest_bucket / 2.0 * sending_s
+            }
+            Flow::Hub => delays_s + receiving_s + sending_s,
+            Flow::Uneven => delays_s + self.busiest_s() + message_s,
+        }
+    }
+
+    /// How much of an exchange of gradients goes on while a batch is still computed.
+    fn hidden_s(&self, batch_s: f64) -> f64 {
+        let early_s = batch_s / 2.0 * (1.0 - 1.0 / self.n_buckets.max(1) as f64);
+        early_s.min(self.busiest_s() * (1.0 - self.longest_bucket))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Flow, Situation, predict};
+    use nettorrent_swarm::strategies::STRATEGIES;
+    use nettorrent_swarm::strategy::Cost;
+    use std::time::Duration;
+
+    #[test]
+    fn flows_are_told_apart() {
+        let cost = |total, most_sent, most_received, n_steps| Cost { total, most_sent, most_received, n_steps };
+        for (cost, n_peers, flow) in [
+            (cost(600, 150, 150, 6), 4, Flow::Even),
+            (cost(300, 100, 100, 3), 4, Flow::Relay),
+            (cost(600, 300, 300, 2), 4, Flow::Hub),
+            (cost(600, 300, 200, 4), 4, Flow::Uneven),
+        ] {
+            assert_eq!(Flow::of(&cost, n_peers), flow, "{cost:?}");
+        }
+    }
+
+    #[test]
+    fn a_slower_link_is_never_faster_and_nobody_waits_alone() {
+        let whole = 0..100_000;
+        for spec in STRATEGIES {
+            let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
+            let told = |n_peers, link: &str| {
+                let situation = Situation {
+                    n_peers,
+                    buckets: std::slice::from_ref(&whole),
+                    n_params: whole.end,
+                    n_train: 1000,
+                    batch: 10,
+                    batch_time: Duration::from_millis(10),
+                    link: link.parse().expect("a link"),
+                };
+                predict(&*strategy, &situation, None)
+            };
+            let links = ["1gbit/100us", "100mbit/1ms", "100mbit/20ms", "1mbit/20ms"];
+            let epochs: Vec<f64> = links.iter().map(|link| told(4, link).epoch_s).collect();
+            assert!(epochs.is_sorted() && epochs[0] < epochs[3], "{}: {epochs:?}", spec.name);
+            let alone = told(1, links[3]);
+            assert_eq!((alone.bytes_per_peer, alone.wait_share < 1e-9), (0.0, true), "{}: {alone:?}", spec.name);
+            let slower = alone.no_faster_than(2.0 * alone.round_s);
+            assert!((slower.epoch_s - 2.0 * alone.epoch_s).abs() < 1e-9 && (slower.wait_share - 0.5).abs() < 1e-9);
+            assert_eq!(alone.no_faster_than(0.0), alone, "{}", spec.name);
+        }
+    }
+}
