@@ -39,7 +39,7 @@ pub(crate) struct AdviseArguments {
     #[arg(long, conflicts_with = "link")]
     ticket: Option<Ticket>,
     /// The ticket's swarm does not encrypt.
-    #[arg(long, requires = "ticket")]
+    #[arg(long, requires = "ticket", conflicts_with = "link")]
     plain: bool,
     /// The accuracy to be reached, as a share: how many epochs each strategy needs is found out by simulating it.
     #[arg(long, value_name = "SHARE")]
