@@ -15,8 +15,8 @@
 //!
 //! Where a strategy can only say what a round costs at most, so can this; see [`Forecast::is_bound`].
 //!
-//! `tests/predictions.rs` holds it against the simulator: with four peers and more, exchanges in rounds take what is foretold within
-//! a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
+//! `tests/predictions.rs` holds it against the simulator: with four and eight peers on three links, exchanges in rounds take what is
+//! foretold within a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
 //! twice as fast.
 
 use std::ops::Range;

@@ -44,8 +44,9 @@ fn the_models_of_all_jobs_fit_their_data() {
 fn all_jobs_are_read_and_say_what_they_need() {
     let place = Place::new();
     for path in files("jobs") {
-        if path.ends_with("digits.toml") {
-            place.succeed(&["train", text(&path), "--epochs", "1", "--run", "digits"]);
+        if fs::read_to_string(&path).unwrap().contains("name = \"digits\"") {
+            let name = path.file_stem().unwrap().to_string_lossy();
+            place.succeed(&["train", text(&path), "--epochs", "1", "--run", &name]);
             continue;
         }
         // The job itself is fine, so the answer is about its data, which are not here.
