@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nettorrent_net::frames::{FrameReader, ReadError};
 use nettorrent_net::handshake::{Encryption, Role, shake};
+use nettorrent_net::hello::VERSION;
 use nettorrent_net::refusal::HandshakeError;
 use nettorrent_net::wire::Wire;
 use nettorrent_swarm::wire::{FrameError, HEAD_LEN, Head, Kind, MAX_BODY_LEN};
@@ -160,7 +161,8 @@ async fn another_version_is_named_and_told_ours_where_it_will_always_find_it() {
     theirs.extend([0xee; 28]);
     let error = shaken_by(&theirs, Role::Listener, Encryption::Off, false).await;
     let text = error.to_string();
-    assert!(text.contains("this side speaks version 1 of the protocol and the other side version 7"), "{text}");
+    let versions = format!("this side speaks version {VERSION} of the protocol and the other side version 7");
+    assert!(text.contains(&versions), "{text}");
     assert!(text.contains("update the older"), "{text}");
 
     let (ours, mut other) = tokio::io::duplex(4096);
@@ -168,6 +170,6 @@ async fn another_version_is_named_and_told_ours_where_it_will_always_find_it() {
     tokio::spawn(async move { shake(Wire::from(ours), Role::Listener, &terms, |_| Ok(())).await });
     let mut first = [0; 36];
     other.read_exact(&mut first).await.unwrap();
-    assert_eq!(&first[24..], b"NetTorr\0\x01\0\0\0");
+    assert_eq!(first[24..], [&b"NetTorr\0"[..], &VERSION.to_le_bytes()].concat());
     assert_eq!(first[4..8], [0; 4]);
 }
