@@ -91,12 +91,13 @@ fn last_lines(source: impl Read) -> Vec<String> {
     lines
 }
 
-/// As Ctrl-C would: then it saves, and takes its own processes with it.
+/// As Ctrl-C would: then it saves, and takes its own processes with it. But by the signal that a shell does not have its
+/// background jobs ignore.
 #[cfg(unix)]
 fn ask_to_stop(child: &mut Child) {
     let Ok(pid) = libc::pid_t::try_from(child.id()) else { return };
     // SAFETY: no memory is touched; and the process is our child that was not waited for, so the number is still its own.
-    let _ = unsafe { libc::kill(pid, libc::SIGINT) };
+    let _ = unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
 /// Elsewhere there is no way to ask.
@@ -150,7 +151,7 @@ mod tests {
     fn a_process_is_asked_to_stop_when_somebody_wants_it_or_its_time_is_over() {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
-        let patient = "trap 'echo stopped; exit 0' INT; touch \"$0\"; while :; do sleep 0.05; done";
+        let patient = "trap 'echo stopped; exit 0' TERM; touch \"$0\"; while :; do sleep 0.05; done";
         let mut command = shell(patient);
         let mut look = || if ready.exists() { Wish::Stop } else { Wish::GoOn };
         let ended = run(command.arg(&ready), None, &mut look).unwrap();
