@@ -1,6 +1,6 @@
 //! The board: all that the page shows of a run, as pieces of HTML.
 
-use nettorrent_figures::Unit;
+use nettorrent_figures::{Unit, escape};
 use nettorrent_history::{History, PeerHistory, Reason, Start, Times};
 use nettorrent_swarm::PeerId;
 use serde_json::{Value, json};
@@ -19,8 +19,8 @@ pub(crate) fn board(name: &str, history: &History) -> Value {
         pictures(history).into_iter().map(|picture| json!({ "id": picture.id, "svg": picture.svg })).collect();
     json!({
         "title": format!("{name} – NetTorrent"),
-        "name": escaped(name),
-        "state": escaped(&state),
+        "name": escape(name),
+        "state": escape(&state),
         "class": class,
         "is_over": history.stop.is_some(),
         "numbers": numbers(history),
@@ -67,7 +67,7 @@ fn numbers(history: &History) -> String {
         ("samples a second", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
         ("sent by all peers", Unit::Bytes.format(sent as f64)),
     ];
-    cells.iter().map(|(name, value)| format!("<div><b>{}</b><span>{name}</span></div>", escaped(value))).collect()
+    cells.iter().map(|(name, value)| format!("<div><b>{}</b><span>{name}</span></div>", escape(value))).collect()
 }
 
 fn all_times(history: &History) -> impl Iterator<Item = &Times> {
@@ -106,7 +106,7 @@ fn row(id: PeerId, peer: &PeerHistory) -> String {
         Unit::Bytes.format(used.map_or(f64::NAN, |used| used.rss_bytes as f64)),
         waits.join(", "),
     ];
-    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
     format!("<tr>{cells}</tr>")
 }
 
@@ -130,13 +130,8 @@ fn happened(history: &History) -> String {
     let checkpoints = history.checkpoints.iter();
     lines.extend(checkpoints.map(|(at_s, checkpoint)| (*at_s, format!("checkpoint {}", kept(&checkpoint.path)))));
     lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let line = |(at_s, text): &(f64, String)| format!("<li><time>{at_s:.1} s</time> {}</li>", escaped(text));
+    let line = |(at_s, text): &(f64, String)| format!("<li><time>{at_s:.1} s</time> {}</li>", escape(text));
     lines.iter().take(MOST_LINES).map(line).collect()
-}
-
-/// Text in HTML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The figures of a run: how well it learns, how fast, and what its peers do.
 
 use nettorrent_figures::{
-    Axis, LineChart, PeerGraph, PeerLink, PeerNode, Point, Series, StackedBar, StackedBars, Unit, timeline,
+    Axis, LineChart, PeerGraph, PeerLink, PeerNode, Point, Series, StackedBar, StackedBars, Unit, time_parts, timeline,
+    where_time_went,
 };
 use nettorrent_history::{History, PeerHistory, Resources, Times};
 use nettorrent_swarm::PeerId;
@@ -105,18 +106,11 @@ fn recent(history: &History, id: PeerId, peer: &PeerHistory) -> Times {
 fn times(history: &History) -> StackedBars {
     let bar = |(id, peer): (&PeerId, &PeerHistory)| {
         let times = recent(history, *id, peer);
-        let known = times.compute_s + times.encode_s + times.decode_s + times.wait_s;
-        let lengths =
-            vec![times.compute_s, times.encode_s, times.decode_s, times.wait_s, (times.elapsed_s - known).max(0.0)];
-        StackedBar { name: id.to_string(), lengths }
+        let parts = [times.compute_s, times.encode_s, times.decode_s, times.wait_s];
+        StackedBar { name: id.to_string(), lengths: time_parts(times.elapsed_s, parts).to_vec() }
     };
-    let parts = ["computing", "working on own results", "working on others' results", "waiting", "other"];
-    StackedBars {
-        title: format!("Where time went in the last {RECENT_S:.0} seconds"),
-        axis: Axis::linear("time", Unit::Seconds),
-        parts: parts.map(str::to_owned).to_vec(),
-        bars: history.peers.iter().map(bar).collect(),
-    }
+    let title = format!("Where time went in the last {RECENT_S:.0} seconds");
+    where_time_went(&title, history.peers.iter().map(bar).collect())
 }
 
 /// Who is there, linked with whom, and who waits for whom. Peers tell how much they send, not to whom: a link is as wide as

@@ -248,7 +248,8 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-fn escape(text: &str) -> String {
+/// Text as it stands in SVG and HTML: nothing in it is a tag, and nothing ends an attribute.
+pub fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for character in printable(text).chars() {
         match character {
@@ -256,7 +257,7 @@ fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
             '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&apos;"),
+            '\'' => escaped.push_str("&#39;"),
             character => escaped.push(character),
         }
     }

@@ -36,11 +36,12 @@ mod timeline;
 
 pub use axis::{Axis, Scale};
 pub use bar_chart::{Bar, BarChart, BarSeries, Ideal};
+pub use canvas::escape;
 pub use heatmap::Heatmap;
 pub use line_chart::{LineChart, Point, Reference, Series};
 pub use number::Unit;
 pub use palette::STYLE;
 pub use peer_graph::{PeerGraph, PeerLink, PeerNode};
-pub use run::timeline;
+pub use run::{time_parts, timeline, where_time_went};
 pub use stacked_bars::{StackedBar, StackedBars};
 pub use timeline::{Span, Timeline, TimelineRow};

@@ -1,9 +1,31 @@
-//! What the peers of a run did when, from what they told.
+//! What the peers of a run did with their time, from what they told.
 
 use nettorrent_history::{History, PeerHistory, Times};
 use nettorrent_swarm::PeerId;
 
+use crate::axis::Axis;
+use crate::number::Unit;
+use crate::stacked_bars::{StackedBar, StackedBars};
 use crate::timeline::{Span, Timeline, TimelineRow};
+
+/// What a peer does with its time; the names of [`time_parts`].
+const PARTS: [&str; 5] = ["computing", "working on own results", "working on others' results", "waiting", "other"];
+
+/// Computing, encoding, decoding and waiting, and what is left of a time: the lengths of a bar of [`where_time_went`].
+pub fn time_parts(elapsed_s: f64, [compute_s, encode_s, decode_s, wait_s]: [f64; 4]) -> [f64; 5] {
+    let known = compute_s + encode_s + decode_s + wait_s;
+    [compute_s, encode_s, decode_s, wait_s, (elapsed_s - known).max(0.0)]
+}
+
+/// Where time went, a bar for each peer or setting.
+pub fn where_time_went(title: &str, bars: Vec<StackedBar>) -> StackedBars {
+    StackedBars {
+        title: title.to_owned(),
+        axis: Axis::linear("time", Unit::Seconds),
+        parts: PARTS.map(str::to_owned).to_vec(),
+        bars,
+    }
+}
 
 /// For more peers than this it is not shown for whom they waited: there are not enough colours.
 const MOST_NAMED: usize = 8;

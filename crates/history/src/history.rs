@@ -107,27 +107,26 @@ impl Follower {
         Self { path: path.to_owned(), history: History::default(), n_bytes: 0, n_lines: 0 }
     }
 
-    /// Reads what is new; returns the new lines.
-    pub fn catch_up(&mut self) -> Result<Vec<Line>, HistoryError> {
+    /// Reads what is new; returns how many events that were.
+    pub fn catch_up(&mut self) -> Result<usize, HistoryError> {
         let failed = |source| HistoryError::Read { path: self.path.clone(), source };
         let mut file = File::open(&self.path).map_err(failed)?;
         file.seek(SeekFrom::Start(self.n_bytes)).map_err(failed)?;
         let mut reader = BufReader::new(file);
-        let mut lines = Vec::new();
+        let n_before = self.n_lines;
         let mut text = Vec::new();
         loop {
             text.clear();
             let n = reader.read_until(b'\n', &mut text).map_err(failed)?;
             // A line without its end is still being written.
             if text.last() != Some(&b'\n') {
-                return Ok(lines);
+                return Ok(self.n_lines - n_before);
             }
             self.n_bytes += n as u64;
             self.n_lines += 1;
             let unreadable = |source| HistoryError::Unreadable { path: self.path.clone(), line: self.n_lines, source };
             let line: Line = serde_json::from_slice(&text).map_err(unreadable)?;
-            self.history.add(line.clone());
-            lines.push(line);
+            self.history.add(line);
         }
     }
 }
@@ -210,9 +209,9 @@ mod tests {
         let (first, rest) = line.split_at(20);
         let mut follower = Follower::new(&path);
         file.write_all(first.as_bytes()).unwrap();
-        assert_eq!(follower.catch_up().unwrap().len(), 0);
+        assert_eq!(follower.catch_up().unwrap(), 0);
         writeln!(file, "{rest}").unwrap();
-        assert_eq!(follower.catch_up().unwrap().len(), 1);
+        assert_eq!(follower.catch_up().unwrap(), 1);
         writeln!(file, "nonsense").unwrap();
         assert!(matches!(follower.catch_up(), Err(HistoryError::Unreadable { line: 2, .. })));
     }

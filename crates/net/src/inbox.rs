@@ -8,7 +8,7 @@ use nettorrent_swarm::view::PeerId;
 use nettorrent_swarm::wire::{Frame, MAX_BODY_LEN};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::link::CloseReason;
+use crate::close_reason::CloseReason;
 
 // Room is counted in KiB, as the semaphore has too few permits to count bytes. Even an empty frame takes one, which bounds
 // the number of events.

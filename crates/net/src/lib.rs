@@ -50,6 +50,7 @@
 //! ```
 
 pub mod ask;
+pub mod close_reason;
 pub mod connection;
 pub mod discovery;
 pub mod endpoint;

@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::close_reason::CloseReason;
 use crate::frames::{FrameReader, Outgoing};
 use crate::inbox::InboxSender;
-use crate::link::{CloseReason, Closing, Shared};
+use crate::link::{Closing, Shared};
 use crate::outflow::{Outflow, Stopwatch};
 use crate::shaper::{Pace, Shaper};
 use crate::wire::{BoxRead, BoxWrite, bid_farewell};

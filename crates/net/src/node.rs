@@ -16,12 +16,13 @@ use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
 use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
-use crate::link::{CloseReason, Link};
+use crate::link::Link;
 use crate::membership::{self, Member, Membership};
 use crate::outflow::{Meter, bytes_per_s};
 use crate::probes::Probes;

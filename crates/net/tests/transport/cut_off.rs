@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::handshake::{Encryption, Role, shake};
-use nettorrent_net::link::CloseReason;
 use nettorrent_net::wire::Wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

@@ -1,7 +1,7 @@
 //! Frames arrive whole and in order, and ends are seen.
 
+use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::connection::Direction;
-use nettorrent_net::link::CloseReason;
 
 use crate::pairs::{frame, linked, over_all};
 

@@ -1,9 +1,9 @@
 //! Nobody can make us hold, or do, more than we allow.
 
+use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::limits::Limits;
-use nettorrent_net::link::CloseReason;
 use std::time::Duration;
 use tokio::net::TcpStream;
 

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::connection::Connection;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Role, Terms, shake};
@@ -11,7 +12,7 @@ use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::inbox::{Event, Inbox, LinkEvent, inbox};
 use nettorrent_net::limits::Limits;
-use nettorrent_net::link::{CloseReason, Link};
+use nettorrent_net::link::Link;
 use nettorrent_net::shaper::{Shaper, Shapers};
 use nettorrent_net::ticket::Secret;
 use nettorrent_net::wire::Wire;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
-use nettorrent_net::link::CloseReason;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::wire::{Frame, Kind};

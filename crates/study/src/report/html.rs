@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use nettorrent_figures::STYLE;
+use nettorrent_figures::{STYLE, escape};
 
 use crate::report::document::{Block, Document, Figure, NOTHING, Section, Table};
 
@@ -145,8 +145,4 @@ fn class(table: &Table, column: usize) -> &'static str {
 
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     page.write_fmt(text).expect("a string takes everything");
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,6 @@
 //! Where time went: in all settings, and in one run peer by peer, with who waited for whom and when.
 
-use nettorrent_figures::{Axis, Heatmap, StackedBar, StackedBars, Unit, timeline};
+use nettorrent_figures::{Heatmap, StackedBar, Unit, time_parts, timeline, where_time_went};
 use nettorrent_history::History;
 use nettorrent_swarm::PeerId;
 
@@ -9,7 +9,6 @@ use crate::report::document::{Block, Figure, Section};
 use crate::report::group::Groups;
 use crate::results::{Measurement, PeerMeasurement, RunResult};
 
-const PARTS: [&str; 5] = ["computing", "working on own results", "working on others' results", "waiting", "other"];
 /// More peers than this make no readable table.
 const MOST_IN_TABLE: usize = 12;
 
@@ -36,8 +35,7 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history
 }
 
 fn parts(peer: &PeerMeasurement) -> [f64; 5] {
-    let known = peer.compute_s + peer.encode_s + peer.decode_s + peer.wait_s;
-    [peer.compute_s, peer.encode_s, peer.decode_s, peer.wait_s, (peer.elapsed_s - known).max(0.0)]
+    time_parts(peer.elapsed_s, [peer.compute_s, peer.encode_s, peer.decode_s, peer.wait_s])
 }
 
 /// A bar for each setting: the mean over its peers and trials.
@@ -45,14 +43,14 @@ fn settings(groups: &Groups<'_>) -> Option<Figure> {
     let bar = |group: &Group<'_>| {
         let peers: Vec<[f64; 5]> = group.measurements.iter().flat_map(|measured| &measured.peers).map(parts).collect();
         let mean = |index: usize| Spread::of(peers.iter().map(|parts| parts[index])).map_or(0.0, |spread| spread.mean);
-        let bar = StackedBar { name: groups.name(group), lengths: (0..PARTS.len()).map(mean).collect() };
+        let bar = StackedBar { name: groups.name(group), lengths: (0..5).map(mean).collect() };
         (!peers.is_empty()).then_some(bar)
     };
     let bars: Vec<StackedBar> = groups.all.iter().filter_map(bar).collect();
     if bars.is_empty() {
         return None;
     }
-    let chart = stacked("Where a peer's time went, by setting", bars);
+    let chart = where_time_went("Where a peer's time went, by setting", bars);
     Some(Figure {
         name: "time-by-setting".to_owned(),
         caption: "Means over peers and trials.".to_owned(),
@@ -62,17 +60,8 @@ fn settings(groups: &Groups<'_>) -> Option<Figure> {
 
 fn peers(measured: &Measurement) -> Figure {
     let bar = |peer: &PeerMeasurement| StackedBar { name: peer.peer.to_string(), lengths: parts(peer).to_vec() };
-    let chart = stacked("Where time went, peer by peer", measured.peers.iter().map(bar).collect());
+    let chart = where_time_went("Where time went, peer by peer", measured.peers.iter().map(bar).collect());
     Figure { name: "time-by-peer".to_owned(), caption: String::new(), svg: chart.svg() }
-}
-
-fn stacked(title: &str, bars: Vec<StackedBar>) -> StackedBars {
-    StackedBars {
-        title: title.to_owned(),
-        axis: Axis::linear("time", Unit::Seconds),
-        parts: PARTS.iter().map(|part| (*part).to_owned()).collect(),
-        bars,
-    }
 }
 
 /// How long each waited for each, as far as is known.
