@@ -2,6 +2,7 @@
 //!
 //! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
 
+mod layers;
 mod read;
 mod swarm;
 
@@ -15,6 +16,7 @@ use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
+pub use layers::{Auto, GroupSpec, Groups, LayersError, LayersSpec};
 pub use read::{ReadError, read_toml, set_field};
 pub use swarm::{SwarmError, SwarmSpec};
 
@@ -48,6 +50,9 @@ pub struct Job {
     pub checkpoint: CheckpointSpec,
     /// How peers train together.
     pub swarm: SwarmSpec,
+    /// Which peers hold which layers; without it, each holds all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<LayersSpec>,
 }
 
 /// Random changes to pictures.
@@ -99,6 +104,7 @@ impl Default for Job {
             schedule: ScheduleSpec::default(),
             checkpoint: CheckpointSpec::default(),
             swarm: SwarmSpec::default(),
+            layers: None,
         }
     }
 }
@@ -129,6 +135,9 @@ pub enum JobError {
     /// The swarm's settings.
     #[error(transparent)]
     Swarm(#[from] SwarmError),
+    /// How layers are shared out.
+    #[error(transparent)]
+    Layers(#[from] LayersError),
     /// The model's name.
     #[error(transparent)]
     Zoo(#[from] zoo::ZooError),
@@ -170,6 +179,9 @@ impl Job {
         self.optimizer.check()?;
         self.schedule.check()?;
         self.swarm.check()?;
+        if let Some(layers) = &self.layers {
+            layers.check()?;
+        }
         Ok(())
     }
 

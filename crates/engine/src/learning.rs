@@ -53,7 +53,7 @@ impl Learning {
         gradient: &mut [f32],
         room: &mut Workspace,
     ) -> Result<Score, TrainError> {
-        let batch = self.read(indices, seed, room)?;
+        let batch = self.read_train(indices, Some(seed), room)?;
         Ok(self.network.gradient(values, &batch, seed, gradient, room))
     }
 
@@ -69,17 +69,33 @@ impl Learning {
         evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, room, |_, _, _| go_on())
     }
 
-    /// Reads training samples, and varies them if the job wants it.
-    fn read(&self, indices: &[usize], seed: u64, room: &Workspace) -> Result<Batch, TrainError> {
+    /// Reads training samples; varied by this seed, if one is given and the job wants it.
+    pub fn read_train(&self, indices: &[usize], seed: Option<u64>, room: &Workspace) -> Result<Batch, TrainError> {
         let mut batch = room.install(|| self.train_set.batch(indices))?;
-        if let (Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
-            (self.augment, self.train_set.shape())
+        if let (Some(seed), Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
+            (seed, self.augment, self.train_set.shape())
         {
             let mut rng = Rng::stream(seed, "augment", 0);
             let flip = if flip { Flip::Horizontal } else { Flip::Never };
             crop_flip(&mut batch, [*height, *width, *channels], padding, flip, &mut rng);
         }
         Ok(batch)
+    }
+
+    /// Reads test samples.
+    pub fn read_test(&self, samples: Range<usize>, room: &Workspace) -> Result<Batch, TrainError> {
+        let indices: Vec<usize> = samples.collect();
+        Ok(room.install(|| self.test_set.batch(&indices))?)
+    }
+
+    /// The label of every test sample.
+    pub fn test_labels(&self) -> &[u32] {
+        self.test_set.labels()
+    }
+
+    /// How many samples are tested at a time.
+    pub fn batch(&self) -> usize {
+        self.batch
     }
 }
 
@@ -117,7 +133,7 @@ impl Task for Learning {
         room: &mut Workspace,
         on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<Score, TrainError> {
-        let batch = self.read(indices, seed, room)?;
+        let batch = self.read_train(indices, Some(seed), room)?;
         let handover = Handover { buckets: &self.buckets, on_bucket };
         Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
     }
@@ -208,6 +224,19 @@ mod tests {
         assert_ne!(gradient(&varied, &[0, 1], 1), gradient(&plain, &[0, 1], 1));
         assert_ne!(gradient(&varied, &[0, 1], 1), gradient(&varied, &[0, 1], 2));
         assert_eq!(gradient(&varied, &[0, 1], 1), gradient(&varied, &[0, 1], 1));
+    }
+
+    #[test]
+    fn samples_are_varied_only_by_a_seed() {
+        let varied = learning(&job(&["augment={crop-flip={padding=2,flip=false}}"]));
+        let read = |seed| varied.read_train(&[5, 2], seed, &room(1)).unwrap();
+        assert_eq!(read(Some(1)), read(Some(1)));
+        assert_ne!(read(Some(1)).inputs, read(Some(2)).inputs);
+        let plain = learning(&job(&[])).read_train(&[5, 2], Some(1), &room(1)).unwrap();
+        assert_eq!(read(None), plain);
+        let tested = varied.read_test(3..5, &room(1)).unwrap();
+        assert_eq!(tested.labels, varied.test_labels()[3..5]);
+        assert!(matches!(varied.read_test(0..varied.n_test() + 1, &room(1)), Err(TrainError::Data(_))));
     }
 
     #[test]

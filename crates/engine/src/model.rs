@@ -4,18 +4,24 @@
 //! lives elsewhere: first everything that is trained, then the running statistics of batch norms.
 
 mod builder;
+mod columns;
+mod cut;
 mod description;
 mod handover;
 mod layer;
 pub mod layers;
 mod loss;
 mod network;
+mod part;
+mod pass;
 mod place;
 mod plan;
 mod run;
+mod walk;
 mod workspace;
 pub mod zoo;
 
+pub use columns::Columns;
 pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
@@ -24,4 +30,6 @@ pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use loss::{Score, best_class};
 pub use network::{LayerSummary, ModelError, NamedTensor, Network};
+pub use part::{Part, PartSpec, Rows, Stretch, loss_gradient};
+pub use pass::Pass;
 pub use workspace::{Phase, Probe, Workspace};

@@ -115,7 +115,7 @@ impl OptimizerSpec {
     }
 
     /// The vectors that the rule remembers from step to step, by the names PyTorch gives them.
-    fn memories(&self) -> &'static [&'static str] {
+    pub(crate) fn memories(&self) -> &'static [&'static str] {
         match self.kind {
             OptimizerKind::Adagrad => &["sum"],
             OptimizerKind::Adam | OptimizerKind::Adamw => &["exp_avg", "exp_avg_sq"],
@@ -142,6 +142,11 @@ impl Optimizer {
     pub fn new(spec: OptimizerSpec, n_params: usize) -> Self {
         let memories = spec.memories().iter().map(|_| vec![0.0; n_params]).collect();
         Self { spec, n_params, n_steps: 0, memories }
+    }
+
+    /// The rule and its settings.
+    pub(crate) fn spec(&self) -> &OptimizerSpec {
+        &self.spec
     }
 
     /// What it remembers, by name, and how many steps it has taken.

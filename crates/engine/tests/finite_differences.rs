@@ -177,7 +177,7 @@ fn activations() {
 fn dropout() {
     // What is dropped depends on the seed and the place alone, so dropout is linear.
     for rate in [0.0, 0.25, 0.9] {
-        let layer = Dropout { rate, len: 50, index: 2 };
+        let layer = Dropout { rate, len: 50, index: 2, columns: None };
         probe(&format!("dropout of {rate}"), &layer, 50, 50, 4);
     }
 }

@@ -18,26 +18,74 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     })
 }
 
-/// Writes a folder of files in the same way. The folder must not exist yet.
-pub fn write_folder(folder: &Path, files: &[(&str, &[u8])]) -> Result<(), CheckpointError> {
-    let partial = partial_name(folder);
-    let write = || -> io::Result<()> {
+/// A folder that is written under another name, file by file. Until it is finished nobody sees it, and if it never is, nothing
+/// of it stays.
+pub(super) struct PartialFolder {
+    folder: PathBuf,
+    partial: PathBuf,
+    is_finished: bool,
+}
+
+impl PartialFolder {
+    /// Begins a folder, which must not exist yet.
+    pub(super) fn begin(folder: &Path) -> Result<Self, CheckpointError> {
+        let begun = Self { folder: folder.to_owned(), partial: partial_name(folder), is_finished: false };
+        if folder.exists() {
+            return Err(begun.error(io::ErrorKind::AlreadyExists.into()));
+        }
+        begun.prepare().map_err(|source| begun.error(source))?;
+        Ok(begun)
+    }
+
+    fn prepare(&self) -> io::Result<()> {
         // A process that was killed may have left one behind.
-        if partial.exists() {
-            fs::remove_dir_all(&partial)?;
+        if self.partial.exists() {
+            fs::remove_dir_all(&self.partial)?;
         }
-        fs::create_dir_all(&partial)?;
-        for (name, bytes) in files {
-            write_synced(&partial.join(name), bytes)?;
+        fs::create_dir_all(&self.partial)
+    }
+
+    /// A file in it that begins with these bytes and is as long as it will be; the rest of it is to be written by the caller.
+    pub(super) fn create(&self, name: &str, beginning: &[u8], n_bytes: u64) -> Result<File, CheckpointError> {
+        let create = || -> io::Result<File> {
+            let mut file = File::create(self.partial.join(name))?;
+            file.write_all(beginning)?;
+            file.set_len(n_bytes)?;
+            Ok(file)
+        };
+        create().map_err(|source| self.error(source))
+    }
+
+    /// Brings the folder to its place. All files must have been synced.
+    pub(super) fn finish(mut self) -> Result<(), CheckpointError> {
+        let finish = || -> io::Result<()> {
+            sync_folder(&self.partial)?;
+            fs::rename(&self.partial, &self.folder)?;
+            sync_parent(&self.folder)
+        };
+        finish().map_err(|source| self.error(source))?;
+        self.is_finished = true;
+        Ok(())
+    }
+
+    /// Where the folder will be.
+    pub(super) fn path(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What to say when something of it could not be written.
+    pub(super) fn error(&self, source: io::Error) -> CheckpointError {
+        CheckpointError::Write { path: self.folder.clone(), source }
+    }
+}
+
+impl Drop for PartialFolder {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // What was half written is of no use to anybody; if it cannot be removed either, there is nobody to tell.
+            let _ = fs::remove_dir_all(&self.partial);
         }
-        sync_folder(&partial)?;
-        fs::rename(&partial, folder)?;
-        sync_parent(folder)
-    };
-    write().map_err(|source| {
-        let _ = fs::remove_dir_all(&partial);
-        CheckpointError::Write { path: folder.to_owned(), source }
-    })
+    }
 }
 
 /// Beside the final place, so that renaming does not cross file systems; the leading dot hides it from listings.
@@ -72,7 +120,7 @@ fn sync_folder(_: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{partial_name, write_file, write_folder};
+    use super::{PartialFolder, partial_name, write_file};
     use std::fs;
 
     #[test]
@@ -91,9 +139,31 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("step-1");
         fs::create_dir(partial_name(&folder)).unwrap();
-        fs::write(partial_name(&folder).join("model"), b"ha").unwrap();
-        write_folder(&folder, &[("model", b"whole")]).unwrap();
+        fs::write(partial_name(&folder).join("other"), b"ha").unwrap();
+        let partial = PartialFolder::begin(&folder).unwrap();
+        partial.create("model", b"whole", 5).unwrap();
+        partial.finish().unwrap();
         assert_eq!(fs::read(folder.join("model")).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_finished_leaves_nothing_behind() {
+        let root = tempfile::tempdir().unwrap();
+        let partial = PartialFolder::begin(&root.path().join("step-1")).unwrap();
+        partial.create("model", b"half", 8).unwrap();
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        drop(partial);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_there_is_not_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("step-1");
+        fs::create_dir(&folder).unwrap();
+        assert!(PartialFolder::begin(&folder).is_err());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
 }

@@ -1,11 +1,14 @@
 //! A network's parameters as a safetensors file, in the names and layouts that PyTorch uses.
 
-use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::SafeTensorError;
 
-use super::{CheckpointError, write_file};
+use super::layout::Layout;
+use super::share::Share;
+use super::{CheckpointError, runs, write_file};
 use crate::model::{NamedTensor, Network};
 use crate::nearest::nearest;
 
@@ -19,57 +22,82 @@ pub fn save_weights(path: &Path, network: &Network, values: &[f32]) -> Result<()
 
 /// Reads the parameters of this network from a file.
 pub fn load_weights(path: &Path, network: &Network) -> Result<Vec<f32>, CheckpointError> {
-    let bytes = std::fs::read(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })?;
-    weights_from_bytes(path, &bytes, network)
+    load_share(path, network, &Share::whole(network))
 }
 
 /// The file's contents for these parameters.
 pub fn weights_to_bytes(network: &Network, values: &[f32]) -> Vec<u8> {
     assert_eq!(values.len(), network.n_values(), "the parameters belong to another network");
-    let tensors: Vec<(&NamedTensor, Vec<u8>)> = network
-        .tensors()
-        .iter()
-        .map(|named| {
-            let numbers = &values[named.range.clone()];
-            (named, named.tensor.places().iter().flat_map(|&place| numbers[place].to_le_bytes()).collect())
-        })
-        .collect();
-    let views = tensors.iter().map(|(named, bytes)| {
-        let view =
-            TensorView::new(Dtype::F32, named.tensor.shape.clone(), bytes).expect("as many bytes as the shape says");
-        (named.name.as_str(), view)
-    });
-    // The note that PyTorch's own tools leave and look for.
-    let metadata = [("format".to_owned(), "pt".to_owned())].into_iter().collect();
-    safetensors::serialize(views, Some(metadata)).expect("the names differ and the sizes are right")
+    let (layout, mut bytes) = layout(network.tensors());
+    bytes.resize(layout.n_bytes() as usize, 0);
+    write(&mut Cursor::new(bytes.as_mut_slice()), &layout, network.tensors(), &Share::whole(network), values)
+        .expect("there is room for all");
+    bytes
 }
 
 /// The parameters in a file's contents; `path` is only for messages.
 pub fn weights_from_bytes(path: &Path, bytes: &[u8], network: &Network) -> Result<Vec<f32>, CheckpointError> {
+    read(path, &mut Cursor::new(bytes), network, &Share::whole(network))
+}
+
+/// Reads some of the parameters of this network from a file.
+pub(super) fn load_share(path: &Path, network: &Network, share: &Share) -> Result<Vec<f32>, CheckpointError> {
+    let mut file = File::open(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })?;
+    read(path, &mut file, network, share)
+}
+
+/// The layout of a file with these tensors, and the bytes that it begins with.
+pub(super) fn layout(tensors: &[NamedTensor]) -> (Layout, Vec<u8>) {
+    let tensors = tensors.iter().map(|named| (named.name.clone(), named.tensor.shape.clone())).collect();
+    // The note that PyTorch's own tools leave and look for.
+    Layout::new(tensors, ("format", "pt".to_owned()))
+}
+
+/// Writes some of the parameters to their places in a file of this layout.
+pub(super) fn write(
+    file: &mut (impl Write + Seek),
+    layout: &Layout,
+    tensors: &[NamedTensor],
+    share: &Share,
+    values: &[f32],
+) -> io::Result<()> {
+    let places = layout.tensors();
+    for NamedTensor { name, tensor, range } in tensors {
+        runs::write(file, &places[name], tensor, &share.within(range), values)?;
+    }
+    Ok(())
+}
+
+fn read(
+    path: &Path,
+    file: &mut (impl Read + Seek),
+    network: &Network,
+    share: &Share,
+) -> Result<Vec<f32>, CheckpointError> {
     let malformed = |problem: String| CheckpointError::malformed(path, problem);
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| {
-        malformed(format!("not a whole safetensors file ({error}); copy it again, or use another checkpoint"))
+    let unreadable = |source: io::Error| CheckpointError::Read { path: path.to_owned(), source };
+    let layout = Layout::read(file).map_err(|error| match error {
+        SafeTensorError::IoError(source) => unreadable(source),
+        error => malformed(format!("not a whole safetensors file ({error}); copy it again, or use another checkpoint")),
     })?;
-    let mut found: BTreeMap<String, TensorView<'_>> = tensors.tensors().into_iter().collect();
+    let mut found = layout.tensors();
     let names: Vec<String> = found.keys().cloned().collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut values = vec![0.0; network.n_values()];
+    let mut values = vec![0.0; share.n_values];
     for NamedTensor { name, tensor, range } in network.tensors() {
-        let view = found.remove(name).ok_or_else(|| {
+        let place = found.remove(name).ok_or_else(|| {
             let hint = nearest(name, &names).map_or(String::new(), |near| format!("; the nearest there is `{near}`"));
             malformed(format!("it has no tensor `{name}`{hint}; is it a checkpoint of another model?"))
         })?;
-        if view.shape() != tensor.shape {
-            let problem = format!("`{name}` has the shape {:?} and should have {:?}", view.shape(), tensor.shape);
+        if place.shape != tensor.shape {
+            let problem = format!("`{name}` has the shape {:?} and should have {:?}", place.shape, tensor.shape);
             return Err(malformed(format!("{problem}; is it a checkpoint of another model?")));
         }
-        let numbers = numbers(&view).ok_or_else(|| {
-            malformed(format!("`{name}` holds {:?}; f32, f64, f16 and bf16 can be read", view.dtype()))
-        })?;
-        let target = &mut values[range.clone()];
-        for (place, number) in tensor.places().into_iter().zip(numbers) {
-            target[place] = number;
+        if !runs::is_readable(place.dtype) {
+            let problem = format!("`{name}` holds {:?}; f32, f64, f16 and bf16 can be read", place.dtype);
+            return Err(malformed(problem));
         }
+        runs::read(file, &place, tensor, &share.within(range), &mut values).map_err(unreadable)?;
     }
     if let Some(name) = found.keys().find(|name| !name.ends_with(IGNORED_SUFFIX)) {
         return Err(malformed(format!(
@@ -77,16 +105,4 @@ pub fn weights_from_bytes(path: &Path, bytes: &[u8], network: &Network) -> Resul
         )));
     }
     Ok(values)
-}
-
-/// The numbers of a tensor of any floating-point kind.
-fn numbers(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let data = view.data();
-    Some(match view.dtype() {
-        Dtype::F32 => data.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
-        Dtype::F64 => data.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes) as f32).collect(),
-        Dtype::F16 => data.as_chunks().0.iter().map(|bytes| half::f16::from_le_bytes(*bytes).to_f32()).collect(),
-        Dtype::BF16 => data.as_chunks().0.iter().map(|bytes| half::bf16::from_le_bytes(*bytes).to_f32()).collect(),
-        _ => return None,
-    })
 }

@@ -80,9 +80,17 @@ fn set(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
         }
         Some((first, rest)) => {
             let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            write_out(first, inner);
             let inner = inner.as_table_mut().ok_or_else(|| format!("`{first}` has no fields of its own"))?;
             set(inner, rest, value)
         }
+    }
+}
+
+/// A word that is short for a table becomes that table, so that fields beside it can be set: `layers = "auto"`.
+fn write_out(name: &str, value: &mut Value) {
+    if name == "layers" && value.is_str() {
+        *value = Value::Table(Table::from_iter([("groups".to_owned(), value.clone())]));
     }
 }
 

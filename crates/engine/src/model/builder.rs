@@ -1,5 +1,8 @@
 //! From a description to a network: shapes are inferred and checked, layers become steps, tensors get their places.
 
+use std::ops::Range;
+
+use super::columns::Columns;
 use super::description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
@@ -10,8 +13,8 @@ use super::layers::{
     Pool, PoolKind, Recurrent,
 };
 use super::network::{ModelError, NamedTensor, Network, Op, Step};
-use super::place::{Place, Size, show};
-use super::plan::Plan;
+use super::place::{Place, Size, check_names, show};
+use super::plan::{Plan, WeightGradients};
 
 /// Builds the network that a description describes.
 pub(super) fn build(spec: &ModelSpec) -> Result<Network, ModelError> {
@@ -30,7 +33,29 @@ pub(super) fn build(spec: &ModelSpec) -> Result<Network, ModelError> {
             ),
         });
     }
-    builder.finish(spec.input.clone(), flow.value)
+    builder.finish(flow.value, WeightGradients::Together)
+}
+
+/// Some layers of a description that are to be a network of their own.
+pub(super) struct Section<'a> {
+    /// The layers below, which are only looked at for what comes out of them.
+    pub below: &'a [LayerSpec],
+    /// The layers.
+    pub layers: &'a [LayerSpec],
+    /// Which channels the first of them makes, if not all, and how many there are over all columns.
+    pub split: Option<(Range<usize>, usize)>,
+}
+
+/// Builds a section of a network, with the names that its tensors have in the whole, and says the shape of its output.
+pub(super) fn build_section(input: &[usize], section: Section<'_>) -> Result<(Network, Shape), ModelError> {
+    let mut below = Builder::new(input)?;
+    let start = below.list(section.below, "", "layers", below.input())?;
+    let mut builder = Builder::new(&start.shape)?;
+    builder.n_layers_below = section.below.len();
+    builder.n_steps_below = below.steps.len();
+    builder.split = section.split;
+    let flow = builder.list(section.layers, "", "layers", Flow { value: 0, ..start })?;
+    Ok((builder.finish(flow.value, WeightGradients::Afterwards)?, flow.shape))
 }
 
 /// A value on its way through the layers.
@@ -59,6 +84,11 @@ struct Builder {
     tensors: Vec<(usize, Vec<Tensor>)>,
     n_prepared: usize,
     size: Size,
+    /// How many layers and steps of the whole network come before the first, if this is a section of one.
+    n_layers_below: usize,
+    n_steps_below: usize,
+    /// See [`Section::split`].
+    split: Option<(Range<usize>, usize)>,
 }
 
 impl Builder {
@@ -72,7 +102,16 @@ impl Builder {
         if !size.grow(input) {
             return wrong("too large for any machine; make it smaller");
         }
-        Ok(Self { steps: Vec::new(), shapes: vec![input.to_vec()], tensors: Vec::new(), n_prepared: 0, size })
+        Ok(Self {
+            steps: Vec::new(),
+            shapes: vec![input.to_vec()],
+            tensors: Vec::new(),
+            n_prepared: 0,
+            size,
+            n_layers_below: 0,
+            n_steps_below: 0,
+            split: None,
+        })
     }
 
     fn input(&self) -> Flow {
@@ -83,6 +122,7 @@ impl Builder {
         let mut flow = flow;
         for i in running_order(layers) {
             let layer = &layers[i];
+            let i = if prefix.is_empty() { self.n_layers_below + i } else { i };
             // Sub-lists are told apart by their field's name, unless the layer has a name of its own.
             let name = match (layer.name(), prefix) {
                 (Some(name), "") => name.to_owned(),
@@ -122,7 +162,13 @@ impl Builder {
                 if !(0.0..1.0).contains(rate) {
                     return Err(place.error(format!("a rate of {rate} is not 0 or more and less than 1")));
                 }
-                let layer = Dropout { rate: *rate, len: n_values(&same), index: self.steps.len() };
+                let len = n_values(&same);
+                let columns = self.split.as_ref().map(|(channels, n_channels)| Columns {
+                    n_pixels: len / channels.len(),
+                    n_channels: *n_channels,
+                    channels: channels.clone(),
+                });
+                let layer = Dropout { rate: *rate, len, index: self.n_steps_below + self.steps.len(), columns };
                 self.push(Box::new(layer), "dropout", place, flow, same)
             }
             LayerSpec::Embedding(spec) => self.embedding(spec, place, flow),
@@ -293,7 +339,7 @@ impl Builder {
     }
 
     /// Gives every tensor its place: first all that are trained, then the running statistics.
-    fn finish(mut self, input: Shape, output: usize) -> Result<Network, ModelError> {
+    fn finish(mut self, output: usize, weight_gradients: WeightGradients) -> Result<Network, ModelError> {
         let mut named = Vec::new();
         let mut end = 0;
         let mut n_params = 0;
@@ -322,30 +368,17 @@ impl Builder {
         check_names(&named)?;
         let lens: Vec<usize> = self.shapes.iter().map(|shape| n_values(shape)).collect();
         Ok(Network {
-            plan: Plan::new(&self.steps, &lens),
+            plan: Plan::new(&self.steps, &lens, weight_gradients),
             steps: self.steps,
             lens,
             output,
             n_prepared: self.n_prepared,
+            input: self.shapes[0].clone(),
             shapes: self.shapes,
-            input,
             tensors: named,
             n_params,
             n_values: end,
         })
-    }
-}
-
-/// Every tensor must be told apart from the others in a checkpoint.
-fn check_names(tensors: &[NamedTensor]) -> Result<(), ModelError> {
-    let mut names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    names.sort_unstable();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        None => Ok(()),
-        Some(pair) => Err(ModelError {
-            place: "layers".into(),
-            problem: format!("two layers have a tensor named `{}`; give each layer a name of its own", pair[0]),
-        }),
     }
 }
 

@@ -218,6 +218,17 @@ impl LayerSpec {
         }
     }
 
+    /// Whether it has anything to train.
+    pub fn has_parameters(&self) -> bool {
+        match self {
+            Self::Residual(spec) => spec.body.iter().chain(&spec.projection).any(Self::has_parameters),
+            Self::BatchNorm(_) | Self::Conv(_) | Self::Dense(_) | Self::DepthwiseConv(_) => true,
+            Self::Embedding(_) | Self::LayerNorm(_) | Self::Recurrent(_) => true,
+            Self::AveragePool(_) | Self::Dropout(_) | Self::Flatten | Self::Gelu | Self::GlobalPool => false,
+            Self::MaxPool(_) | Self::Relu | Self::Sigmoid | Self::Tanh => false,
+        }
+    }
+
     /// Its name in checkpoints, if it was given one.
     pub fn name(&self) -> Option<&str> {
         match self {

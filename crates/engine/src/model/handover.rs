@@ -41,7 +41,7 @@ impl Network {
 
 /// One thread's part of a gradient. What is final leaves it from behind, so that others can have it while this thread goes
 /// on with the rest.
-pub(super) struct Part<'a> {
+pub(super) struct ThreadGradient<'a> {
     /// Those of the trained numbers' gradient that have not left yet.
     pub weights: &'a mut [f32],
     /// The running statistics' drift.
@@ -62,7 +62,7 @@ enum Duty<'a> {
     Show { others: Vec<Receiver<&'a [f32]>>, on_bucket: &'a mut (dyn FnMut(usize, &[f32]) + Send) },
 }
 
-impl<'a> Part<'a> {
+impl<'a> ThreadGradient<'a> {
     /// The parts of all threads: the first writes to the caller's vector, the others to their own.
     pub(super) fn of_each<'longer: 'a>(
         n_params: usize,

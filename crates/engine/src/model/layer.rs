@@ -1,6 +1,7 @@
 //! What a layer is: a function over flat slices with its two gradients apart, and the tensors it is made of.
 
 use crate::kernel::Before;
+use crate::rng::Rng;
 
 /// The shape of one sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
 pub type Shape = Vec<usize>;
@@ -29,7 +30,7 @@ pub struct Context<'a> {
     pub params: &'a [f32],
     /// The layer's own running statistics.
     pub buffers: &'a [f32],
-    /// What [`Layer::prepare`] made of the parameters.
+    /// What [`Layer::prepare`] made of the parameters; not to be relied on for the gradient by the weights.
     pub prepared: &'a [f32],
     /// Training or using.
     pub mode: Mode,
@@ -193,6 +194,29 @@ pub enum Init {
     Normal(f32),
     /// Uniform between minus and plus this.
     Uniform(f32),
+}
+
+impl Init {
+    /// The next number.
+    pub fn draw(self, rng: &mut Rng) -> f32 {
+        match self {
+            Self::Constant(constant) => constant,
+            Self::Normal(deviation) => deviation * rng.normal(),
+            Self::Uniform(bound) => rng.range(-bound, bound),
+        }
+    }
+
+    /// As if this many numbers had been drawn.
+    pub fn skip(self, n: usize, rng: &mut Rng) {
+        let draws = match self {
+            Self::Constant(_) => 0,
+            Self::Normal(_) => 2,
+            Self::Uniform(_) => 1,
+        };
+        for _ in 0..n * draws {
+            rng.next_u64();
+        }
+    }
 }
 
 impl Tensor {

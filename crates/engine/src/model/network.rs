@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::builder;
 use super::description::ModelSpec;
-use super::layer::{Init, Layer, Shape, Tensor};
+use super::layer::{Layer, Shape, Tensor};
 use super::plan::Plan;
 use crate::rng::Rng;
 
@@ -138,13 +138,7 @@ impl Network {
         let mut values = vec![0.0; self.n_values];
         // In the order of names, not of places, so that the trained numbers come out the same with or without statistics.
         for NamedTensor { tensor, range, .. } in &self.tensors {
-            for value in &mut values[range.clone()] {
-                *value = match tensor.init {
-                    Init::Constant(constant) => constant,
-                    Init::Normal(deviation) => deviation * rng.normal(),
-                    Init::Uniform(bound) => rng.range(-bound, bound),
-                };
-            }
+            values[range.clone()].iter_mut().for_each(|value| *value = tensor.init.draw(rng));
         }
         values
     }

@@ -1,7 +1,7 @@
 //! Where a layer stands in a description, and the checks whose complaints name it.
 
 use super::layers::Window;
-use super::network::ModelError;
+use super::network::{ModelError, NamedTensor};
 
 /// The most numbers that a network may be made of, all sizes multiplied out: what a machine can address, eight bytes each.
 const MOST_NUMBERS: usize = isize::MAX as usize / 8;
@@ -68,4 +68,17 @@ impl Size {
 pub(super) fn show(shape: &[usize]) -> String {
     let axes: Vec<String> = shape.iter().map(usize::to_string).collect();
     format!("[{}]", axes.join(", "))
+}
+
+/// Every tensor must be told apart from the others in a checkpoint.
+pub(super) fn check_names(tensors: &[NamedTensor]) -> Result<(), ModelError> {
+    let mut names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => Err(ModelError {
+            place: "layers".into(),
+            problem: format!("two layers have a tensor named `{}`; give each layer a name of its own", pair[0]),
+        }),
+    }
 }

@@ -49,9 +49,18 @@ pub(super) struct Plan {
     pub shares_input: Vec<Vec<bool>>,
 }
 
+/// When the gradients by the weights are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WeightGradients {
+    /// On the way down, together with those by the inputs.
+    Together,
+    /// Afterwards, so what they are made of must still be there.
+    Afterwards,
+}
+
 impl Plan {
     /// The plan for these steps over values of these lengths.
-    pub(super) fn new(steps: &[Step], lens: &[usize]) -> Self {
+    pub(super) fn new(steps: &[Step], lens: &[usize], weight_gradients: WeightGradients) -> Self {
         let up = segments(steps, lens, |below, above| breaks(steps, below, above, Way::Up));
         let mut down = segments(steps, lens, |below, above| breaks(steps, below, above, Way::Down));
         down.reverse();
@@ -71,7 +80,12 @@ impl Plan {
             segment.gathers = segment.steps.start.checked_sub(1).filter(|&step| has_statistics(step));
         }
         let values = (0..lens.len()).map(|value| extent_up(steps, &up, value)).collect();
-        let gradients = (0..lens.len()).map(|value| extent_within(steps, &down, value)).collect();
+        let kept = |value: usize| {
+            let is_trained = |step: &Step| step.output == value && !step.params.is_empty();
+            weight_gradients == WeightGradients::Afterwards && steps.iter().any(is_trained)
+        };
+        let gradient_extent = |value| if kept(value) { Extent::Batch } else { extent_within(steps, &down, value) };
+        let gradients = (0..lens.len()).map(gradient_extent).collect();
         let shares_input = steps.iter().enumerate().map(|(i, step)| {
             let later = |value: &usize| steps[i + 1..].iter().any(|step| step.inputs.contains(value));
             let before = |input: usize| step.inputs[..input].contains(&step.inputs[input]);

@@ -36,6 +36,8 @@ pub struct Workspace {
     pub(super) prepared: Vec<f32>,
     /// The parts of the gradient of all threads but the first, which writes to the caller's.
     pub(super) parts: Vec<Vec<f32>>,
+    /// What a pass through a part of a network left behind, for the next one: a space a thread.
+    pub(super) spare: Option<Vec<Mutex<Space>>>,
     /// Who wants to know where the time goes.
     pub probe: Option<Probe>,
 }
@@ -58,7 +60,7 @@ impl Workspace {
     pub fn new(n_threads: usize) -> Result<Self, TeamError> {
         let team = Team::new(n_threads)?;
         let spaces = (0..team.len()).map(|_| Mutex::default()).collect();
-        Ok(Self { team, spaces, prepared: Vec::new(), parts: Vec::new(), probe: None })
+        Ok(Self { team, spaces, prepared: Vec::new(), parts: Vec::new(), spare: None, probe: None })
     }
 
     /// How many threads there are.
@@ -71,9 +73,14 @@ impl Workspace {
         self.team.install(work)
     }
 
+    /// Makes room for rearranged parameters, for those who do not look at them.
+    pub(super) fn make_prepared(&mut self, network: &Network) {
+        self.prepared.resize(network.n_prepared, 0.0);
+    }
+
     /// Has every layer rearrange its parameters.
     pub(super) fn prepare(&mut self, network: &Network, values: &[f32]) {
-        self.prepared.resize(network.n_prepared, 0.0);
+        self.make_prepared(network);
         let mut rest = self.prepared.as_mut_slice();
         let mut jobs = Vec::new();
         for step in &network.steps {
@@ -89,6 +96,11 @@ impl Workspace {
         self.team.install(|| {
             jobs.into_par_iter().for_each(|(layer, params, prepared)| layer.prepare(params, prepared));
         });
+    }
+
+    /// Spaces that outlive a call, one for each thread: used ones, if there are any.
+    pub(super) fn take_spaces(&mut self) -> Vec<Mutex<Space>> {
+        self.spare.take().unwrap_or_else(|| (0..self.team.len()).map(|_| Mutex::default()).collect())
     }
 
     /// Takes out the parts of the gradient, so that threads can write to them, with room for this many numbers each.
@@ -114,20 +126,10 @@ impl Workspace {
 }
 
 impl Space {
-    /// Makes room for `n` samples of this network, in training or only in use.
-    pub(super) fn fit(&mut self, network: &Network, n: usize, with_gradients: bool) {
-        let fit = |vectors: &mut Vec<Vec<f32>>, extents: &[Extent]| {
-            vectors.resize_with(network.lens.len(), Vec::new);
-            // The input is the caller's, so the first value has no room of its own.
-            for ((vector, extent), len) in vectors.iter_mut().zip(extents).zip(&network.lens).skip(1) {
-                let samples = match extent {
-                    Extent::Chunk(chunk) => n.min(*chunk),
-                    Extent::Batch => n,
-                };
-                vector.resize(samples * len, 0.0);
-            }
-        };
-        fit(&mut self.values, &network.plan.values);
+    /// Makes room for the values of `n` samples of this network, and begins all sums anew.
+    pub(super) fn fit_values(&mut self, network: &Network, n: usize) {
+        // The input is the caller's, so the first value has no room of its own.
+        fit(&mut self.values, network, &network.plan.values, n, 1);
         let n_sums = |op: &Op| match op {
             Op::Layer(layer) => layer.statistics().map_or(0, super::layer::BatchStatistics::n_sums),
             Op::Add => 0,
@@ -135,8 +137,28 @@ impl Space {
         let zeros = || network.steps.iter().map(|step| vec![0.0; n_sums(&step.op)]).collect();
         self.sums = zeros();
         self.gradient_sums = zeros();
-        if with_gradients {
-            fit(&mut self.gradients, &network.plan.gradients);
-        }
+    }
+
+    /// Makes room for the gradients by the values, and by the input if somebody wants that.
+    pub(super) fn fit_gradients(&mut self, network: &Network, n: usize, with_input: bool) {
+        fit(&mut self.gradients, network, &network.plan.gradients, n, usize::from(!with_input && network.output != 0));
+    }
+
+    /// Exchanges with another space what nobody relies on between two calls.
+    pub(super) fn swap_tools(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.scratch, &mut other.scratch);
+        std::mem::swap(&mut self.shared, &mut other.shared);
+    }
+}
+
+/// Gives every value from `first` on as many numbers as its extent says.
+fn fit(vectors: &mut Vec<Vec<f32>>, network: &Network, extents: &[Extent], n: usize, first: usize) {
+    vectors.resize_with(network.lens.len(), Vec::new);
+    for ((vector, extent), len) in vectors.iter_mut().zip(extents).zip(&network.lens).skip(first) {
+        let samples = match extent {
+            Extent::Chunk(chunk) => n.min(*chunk),
+            Extent::Batch => n,
+        };
+        vector.resize(samples * len, 0.0);
     }
 }

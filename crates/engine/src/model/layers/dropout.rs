@@ -1,6 +1,7 @@
 //! Dropout: while training, some numbers become zero and the others grow so that the mean stays.
 
 use crate::kernel::vectorised;
+use crate::model::columns::Columns;
 use crate::model::layer::{Backward, Context, Keeps, Layer, Mode, Scratch};
 use crate::rng::mix;
 
@@ -15,6 +16,8 @@ pub struct Dropout {
     pub len: usize,
     /// Which of the network's layers this is, so that two of them drop different things.
     pub index: usize,
+    /// Which of the whole layer's numbers these are, if not all: what is dropped is what the whole layer would drop.
+    pub columns: Option<Columns>,
 }
 
 impl Dropout {
@@ -25,14 +28,23 @@ impl Dropout {
         };
         let scale = 1.0 / (1.0 - self.rate);
         let threshold = (f64::from(self.rate) * 2_f64.powi(32)) as u32;
+        // A whole sample is one row; of a column, each pixel is one, and the next begins where all columns' pixels do.
+        let (width, step, start) = match &self.columns {
+            None => (self.len, self.len, 0),
+            Some(columns) => (columns.channels.len(), columns.n_channels, columns.channels.start),
+        };
         let samples = from.chunks_exact(self.len).zip(to.chunks_exact_mut(self.len));
         for (sample, (from, to)) in samples.enumerate() {
             let key = mix(seed ^ mix((self.index as u64) << 32 | (context.first + sample) as u64));
             let (key_a, key_b) = (key as u32, (key >> 32) as u32 | 1);
             vectorised(|| {
-                for (i, (from, to)) in from.iter().zip(to).enumerate() {
-                    let kept = hash(i as u32, key_a, key_b) >= threshold;
-                    *to = if kept { from * scale } else { 0.0 };
+                let rows = from.chunks_exact(width).zip(to.chunks_exact_mut(width));
+                for (row, (from, to)) in rows.enumerate() {
+                    let first = (row * step + start) as u32;
+                    for (i, (from, to)) in from.iter().zip(to).enumerate() {
+                        let kept = hash(first.wrapping_add(i as u32), key_a, key_b) >= threshold;
+                        *to = if kept { from * scale } else { 0.0 };
+                    }
                 }
             });
         }

@@ -1,0 +1,414 @@
+//! A checkpoint that is written piece by piece, as the parts of a network come in: nobody ever holds all of it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use super::atomic::PartialFolder;
+use super::layout::Layout;
+use super::share::Share;
+use super::state::Vectors;
+use super::{CheckpointError, MODEL_FILE, Progress, STATE_FILE, weights};
+use crate::model::{NamedTensor, Network, Part};
+use crate::optimizer::{Optimizer, OptimizerSpec};
+
+/// A checkpoint of a whole network that is being written. It appears when it is finished; dropped before, it leaves nothing
+/// behind.
+pub struct PieceWriter {
+    tensors: Vec<NamedTensor>,
+    n_params: usize,
+    n_values: usize,
+    vectors: Vectors,
+    progress: Progress,
+    model: (Layout, File),
+    /// The state's file says how many steps were taken, so it begins with the first part.
+    state: Option<State>,
+    written: Written,
+    // The last, so that its files are closed before it goes.
+    folder: PartialFolder,
+}
+
+struct State {
+    n_steps: u64,
+    layout: Layout,
+    file: File,
+}
+
+impl PieceWriter {
+    /// Begins a checkpoint as a folder, which must not exist yet. The swarm's memories come with the parts, each with this
+    /// many; those in `progress` are not looked at.
+    pub fn create(
+        folder: &Path,
+        network: &Network,
+        optimizer: &OptimizerSpec,
+        progress: &Progress,
+        n_swarm_memories: usize,
+    ) -> Result<Self, CheckpointError> {
+        let (n_params, n_values) = (network.n_params(), network.n_values());
+        let folder = PartialFolder::begin(folder)?;
+        let (layout, header) = weights::layout(network.tensors());
+        let model = folder.create(MODEL_FILE, &header, layout.n_bytes())?;
+        Ok(Self {
+            tensors: network.tensors().to_vec(),
+            n_params,
+            n_values,
+            vectors: Vectors::new(optimizer, n_swarm_memories, n_params, n_values),
+            progress: progress.without_memories(),
+            model: (layout, model),
+            state: None,
+            written: Written::default(),
+            folder,
+        })
+    }
+
+    /// Writes a part's numbers to their places. After an error they count as missing, and may be put again.
+    pub fn put(
+        &mut self,
+        part: &Part,
+        values: &[f32],
+        optimizer: &Optimizer,
+        memories: &[Vec<f32>],
+    ) -> Result<(), CheckpointError> {
+        self.put_share(&Share::of(part), values, optimizer, memories)
+    }
+
+    pub(super) fn put_share(
+        &mut self,
+        share: &Share,
+        values: &[f32],
+        optimizer: &Optimizer,
+        memories: &[Vec<f32>],
+    ) -> Result<(), CheckpointError> {
+        if !share.fits(self.n_params, self.n_values) || values.len() != share.n_values {
+            return Err(self.refusal("a part of it belongs to another network"));
+        }
+        if let Some(problem) = self.vectors.refuse(share, optimizer, memories) {
+            return Err(self.refusal(problem));
+        }
+        if !share.ranges().all(|range| self.written.is_free(&range)) {
+            return Err(self.refusal("two of its parts hold the same numbers"));
+        }
+        let n_steps = optimizer.state().0;
+        if self.state.as_ref().is_some_and(|state| state.n_steps != n_steps) {
+            return Err(self.refusal("its parts have taken different numbers of steps"));
+        }
+        self.begin_state(n_steps)?;
+        self.write(share, values, optimizer, memories).map_err(|source| self.folder.error(source))?;
+        share.ranges().for_each(|range| self.written.add(range));
+        Ok(())
+    }
+
+    /// Brings the checkpoint to its place, if all of it is there.
+    pub fn finish(self) -> Result<(), CheckpointError> {
+        let n_missing = self.n_values - self.written.len();
+        let Some(state) = self.state.as_ref().filter(|_| n_missing == 0) else {
+            let problem = format!("{n_missing} of {} numbers are missing", self.n_values);
+            return Err(self.refusal(&problem));
+        };
+        for file in [&self.model.1, &state.file] {
+            file.sync_all().map_err(|source| self.folder.error(source))?;
+        }
+        let Self { folder, model, state, .. } = self;
+        // Closed first: some systems rename no folder with an open file in it.
+        drop((model, state));
+        folder.finish()
+    }
+
+    fn begin_state(&mut self, n_steps: u64) -> Result<(), CheckpointError> {
+        if self.state.is_none() {
+            let (layout, header) = self.vectors.layout(n_steps, &self.progress);
+            let file = self.folder.create(STATE_FILE, &header, layout.n_bytes())?;
+            self.state = Some(State { n_steps, layout, file });
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, share: &Share, values: &[f32], optimizer: &Optimizer, memories: &[Vec<f32>]) -> io::Result<()> {
+        let (layout, file) = &mut self.model;
+        weights::write(file, layout, &self.tensors, share, values)?;
+        let State { layout, file, .. } = self.state.as_mut().expect("it was begun before");
+        self.vectors.write(file, layout, share, optimizer, memories)
+    }
+
+    fn refusal(&self, problem: &str) -> CheckpointError {
+        CheckpointError::malformed(
+            self.folder.path(),
+            format!("cannot be written: {problem}; earlier checkpoints are untouched"),
+        )
+    }
+}
+
+/// Which numbers of the whole vector were written: ranges that do not touch, by their starts.
+#[derive(Default)]
+struct Written(BTreeMap<usize, usize>);
+
+impl Written {
+    /// Whether nothing of this was written yet.
+    fn is_free(&self, range: &Range<usize>) -> bool {
+        self.0.range(..range.end).next_back().is_none_or(|(_, &end)| end <= range.start)
+    }
+
+    fn add(&mut self, Range { mut start, mut end }: Range<usize>) {
+        if let Some((&before, _)) = self.0.range(..start).next_back().filter(|&(_, &end)| end == start) {
+            start = before;
+        }
+        if let Some(after) = self.0.remove(&end) {
+            end = after;
+        }
+        self.0.insert(start, end);
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use safetensors::tensor::{Dtype, TensorView};
+
+    use super::{CheckpointError, MODEL_FILE, PieceWriter, Progress, STATE_FILE, Share, Written};
+    use crate::checkpoint::{load, load_share, save};
+    use crate::model::{Network, Stretch, zoo};
+    use crate::optimizer::{Optimizer, OptimizerKind, OptimizerSpec};
+    use crate::rng::Rng;
+
+    /// What one peer holds of a network: some of its numbers, or all.
+    struct Held {
+        stretches: Vec<Stretch>,
+        values: Vec<f32>,
+        optimizer: Optimizer,
+        progress: Progress,
+    }
+
+    impl Held {
+        fn share(&self) -> Share {
+            Share::new(self.stretches.clone(), self.optimizer.state().1.next().map_or(0, |(_, memory)| memory.len()))
+        }
+
+        fn writer(&self, folder: &Path, network: &Network) -> Result<PieceWriter, CheckpointError> {
+            let n_memories = self.progress.swarm_memories.len();
+            PieceWriter::create(folder, network, self.optimizer.spec(), &self.progress, n_memories)
+        }
+
+        fn put(&self, writer: &mut PieceWriter) -> Result<(), CheckpointError> {
+            writer.put_share(&self.share(), &self.values, &self.optimizer, &self.progress.swarm_memories)
+        }
+
+        /// Reads the same from a checkpoint and compares.
+        fn expect_in(&self, folder: &Path, network: &Network) {
+            let n_params = self.share().n_params;
+            let mut optimizer = Optimizer::new(self.optimizer.spec().clone(), n_params);
+            let (values, progress) = load_share(folder, network, &self.share(), &mut optimizer).unwrap();
+            assert!(values == self.values && progress == self.progress && optimizer == self.optimizer);
+        }
+
+        /// Some of this.
+        fn take(&self, stretches: &[Stretch]) -> Self {
+            let take = |vector: &[f32]| -> Vec<f32> {
+                let stretches = stretches.iter().filter(|stretch| stretch.whole < vector.len());
+                stretches.flat_map(|stretch| &vector[stretch.whole..][..stretch.len]).copied().collect()
+            };
+            let (n_steps, memories) = self.optimizer.state();
+            let memories = memories.map(|(_, memory)| take(memory)).collect();
+            let optimizer = remembering(self.optimizer.spec(), n_steps, memories);
+            let swarm_memories = self.progress.swarm_memories.iter().map(|memory| take(memory)).collect();
+            let progress = Progress { swarm_memories, ..self.progress.clone() };
+            Self { stretches: stretches.to_vec(), values: take(&self.values), optimizer, progress }
+        }
+    }
+
+    fn remembering(spec: &OptimizerSpec, n_steps: u64, memories: Vec<Vec<f32>>) -> Optimizer {
+        let mut optimizer = Optimizer::new(spec.clone(), memories[0].len());
+        let mut memories = memories.into_iter();
+        assert!(optimizer.restore(n_steps, |_| memories.next()), "as many as the rule remembers");
+        optimizer
+    }
+
+    /// A network, and a state of it in which no two numbers of a vector are alike.
+    fn whole(model: &str, kind: OptimizerKind, n_memories: usize) -> (Network, Held) {
+        let network = Network::new(&zoo::describe(model, None, None).unwrap()).unwrap();
+        let n = network.n_values();
+        let vector = |k: usize, len: usize| -> Vec<f32> { (0..len).map(|i| (i * 8 + k) as f32).collect() };
+        let spec = OptimizerSpec { kind, ..OptimizerSpec::default() };
+        let memories = (0..spec.memories().len()).map(|k| vector(k + 1, network.n_params())).collect();
+        let optimizer = remembering(&spec, 1234, memories);
+        let swarm_memories = (0..n_memories).map(|k| vector(k + 4, n)).collect();
+        let swarm = Some(serde_json::json!({ "z": 1, "a": [2] }));
+        let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_memories, ..Progress::default() };
+        let stretches = vec![Stretch { mine: 0, whole: 0, len: n }];
+        (network, Held { stretches, values: vector(0, n), optimizer, progress })
+    }
+
+    /// The whole vector cut at random and dealt out, which is harder than any part of a network.
+    fn deal(network: &Network, whole: &Held, most_len: usize) -> Vec<Held> {
+        let mut rng = Rng::new(5);
+        let mut shares = vec![Vec::new(); 3];
+        let mut lens = [0; 3];
+        let mut start = 0;
+        while start < network.n_values() {
+            // Trained numbers come before statistics in every share.
+            let border = if start < network.n_params() { network.n_params() } else { network.n_values() };
+            let (k, len) = (rng.below(3), (1 + rng.below(most_len)).min(border - start));
+            shares[k].push(Stretch { mine: lens[k], whole: start, len });
+            (lens[k], start) = (lens[k] + len, start + len);
+        }
+        shares.iter().map(|stretches| whole.take(stretches)).collect()
+    }
+
+    fn small() -> (Network, Held, Vec<Held>) {
+        let (network, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
+        let shares = deal(&network, &whole, 100);
+        (network, whole, shares)
+    }
+
+    #[test]
+    fn pieces_make_the_bytes_of_the_whole_and_come_back() {
+        let cases = [
+            ("digits-cnn", OptimizerKind::Rmsprop, 0, 50),
+            ("mlp", OptimizerKind::Adam, 1, 5000),
+            ("resnet20", OptimizerKind::Adagrad, 2, 500),
+        ];
+        for (model, kind, n_memories, most_len) in cases {
+            let root = tempfile::tempdir().unwrap();
+            let (network, whole) = whole(model, kind, n_memories);
+            let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
+            save(&at_once, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+            let mut writer = whole.writer(&in_pieces, &network).unwrap();
+            let shares = deal(&network, &whole, most_len);
+            shares.iter().rev().for_each(|share| share.put(&mut writer).unwrap());
+            assert!(!in_pieces.exists(), "nobody sees it before it is finished");
+            writer.finish().unwrap();
+            for name in [MODEL_FILE, STATE_FILE] {
+                let [expected, found] = [&at_once, &in_pieces].map(|folder| fs::read(folder.join(name)).unwrap());
+                assert!(expected == found, "{name} of {model} differs");
+            }
+            shares.iter().for_each(|share| share.expect_in(&in_pieces, &network));
+            whole.expect_in(&in_pieces, &network);
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_what_the_safetensors_library_writes() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("step-1");
+        let (network, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
+        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        let serialize = |tensors: Vec<(&str, Vec<usize>, Vec<u8>)>, note: (&str, &str)| {
+            let view = |shape: &Vec<usize>, bytes| TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
+            let views = tensors.iter().map(|(name, shape, bytes)| (*name, view(shape, bytes)));
+            let notes = [(note.0.to_owned(), note.1.to_owned())].into_iter().collect();
+            safetensors::serialize(views, Some(notes)).unwrap()
+        };
+        let model = network.tensors().iter().map(|named| {
+            let numbers = &whole.values[named.range.clone()];
+            let bytes = named.tensor.places().iter().flat_map(|&place| numbers[place].to_le_bytes()).collect();
+            (named.name.as_str(), named.tensor.shape.clone(), bytes)
+        });
+        assert!(fs::read(folder.join(MODEL_FILE)).unwrap() == serialize(model.collect(), ("format", "pt")));
+        let of_swarm = ("swarm.memory.0", whole.progress.swarm_memories[0].as_slice());
+        let state =
+            whole.optimizer.state().1.chain([of_swarm]).map(|(name, memory)| {
+                (name, vec![memory.len()], memory.iter().flat_map(|x| x.to_le_bytes()).collect())
+            });
+        let progress = serde_json::to_string(&whole.progress).unwrap();
+        let note = format!(r#"{{"format":"nettorrent-state/1","optimizer_steps":1234,"progress":{progress}}}"#);
+        assert!(fs::read(folder.join(STATE_FILE)).unwrap() == serialize(state.collect(), ("nettorrent", &note)));
+    }
+
+    #[test]
+    fn what_is_missing_twice_or_of_another_run_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("step-1");
+        let (network, whole, shares) = small();
+        let problem = |result: Result<(), CheckpointError>, expected: &str| {
+            let problem = result.unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        };
+        problem(whole.writer(&folder, &network).unwrap().finish(), "numbers are missing");
+        let mut writer = whole.writer(&folder, &network).unwrap();
+        shares[0].put(&mut writer).unwrap();
+        shares[2].put(&mut writer).unwrap();
+        problem(shares[0].put(&mut writer), "the same numbers");
+        problem(whole.put(&mut writer), "the same numbers");
+        let mut later = whole.take(&shares[1].stretches);
+        later.optimizer.count_step();
+        problem(later.put(&mut writer), "different numbers of steps");
+        let mut forgetful = whole.take(&shares[1].stretches);
+        forgetful.progress.swarm_memories.clear();
+        problem(forgetful.put(&mut writer), "memories");
+        let mut short = whole.take(&shares[1].stretches);
+        short.values.pop();
+        problem(short.put(&mut writer), "another network");
+        let mut other = whole.take(&shares[1].stretches);
+        let spec = OptimizerSpec { kind: OptimizerKind::Adagrad, ..OptimizerSpec::default() };
+        other.optimizer = Optimizer::new(spec, other.share().n_params);
+        problem(other.put(&mut writer), "another optimizer");
+        problem(writer.finish(), &format!("{} of {} numbers are missing", shares[1].values.len(), network.n_values()));
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "nothing is left of it");
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_there_is_not_replaced() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("step-1");
+        let (network, whole, shares) = small();
+        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        assert!(whole.writer(&folder, &network).is_err());
+        shares[1].expect_in(&folder, &network);
+    }
+
+    #[test]
+    fn damaged_files_are_refused_by_shares_as_by_the_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("step-1");
+        let (network, whole, shares) = small();
+        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        let load_both = || {
+            let mut optimizers = [&whole, &shares[0]].map(|held| held.optimizer.clone());
+            let all = load(&folder, &network, &mut optimizers[0]).map(|_| ());
+            let some = load_share(&folder, &network, &shares[0].share(), &mut optimizers[1]).map(|_| ());
+            [all, some].map(|result| result.map_err(|error| error.to_string()))
+        };
+        assert_eq!(load_both(), [Ok(()), Ok(())]);
+        for name in [MODEL_FILE, STATE_FILE] {
+            let path = folder.join(name);
+            let bytes = fs::read(&path).unwrap();
+            let huge = [u64::MAX.to_le_bytes().as_slice(), &bytes[8..]].concat();
+            let longer = [bytes.as_slice(), &[0; 4]].concat();
+            let text = String::from_utf8_lossy(&bytes[8..]).find("F32").unwrap() + 8;
+            let integers = [&bytes[..text], b"I32", &bytes[text + 3..]].concat();
+            for damaged in [&[], &bytes[..7], &bytes[..60], &bytes[..bytes.len() - 4], &huge, &longer, &integers] {
+                fs::write(&path, damaged).unwrap();
+                let [all, some] = load_both();
+                assert!(all.is_err() && all == some, "{name}: {all:?} and {some:?}");
+            }
+            fs::remove_file(&path).unwrap();
+            let [all, some] = load_both();
+            assert!(all.is_err() && all == some, "{name}: {all:?} and {some:?}");
+            fs::write(&path, &bytes).unwrap();
+        }
+        assert_eq!(load_both(), [Ok(()), Ok(())]);
+    }
+
+    #[test]
+    fn what_was_written_is_counted_once() {
+        let mut written = Written::default();
+        for range in [4..6, 10..12, 6..8, 0..4] {
+            assert!(written.is_free(&range));
+            written.add(range);
+        }
+        assert_eq!((written.len(), written.0.len()), (10, 2));
+        for range in [0..1, 7..9, 9..11, 11..20, 0..20, 8..11] {
+            assert!(!written.is_free(&range), "{range:?}");
+        }
+        assert!(written.is_free(&(8..10)));
+        written.add(8..10);
+        assert_eq!((written.len(), written.0.len()), (12, 1));
+    }
+}

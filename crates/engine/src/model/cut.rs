@@ -1,0 +1,161 @@
+//! Cutting a part out of a network: which layers can be split by columns, and where a part's numbers lie in the whole's.
+
+use std::ops::Range;
+
+use super::builder::{Section, build_section};
+use super::columns::Columns;
+use super::description::{LayerSpec, ModelSpec};
+use super::network::{ModelError, NamedTensor, Network};
+use super::part::{PartSpec, Stretch};
+
+/// A part as it was cut out.
+pub(super) struct Cut {
+    pub network: Network,
+    pub outputs: Columns,
+    pub stretches: Vec<Stretch>,
+}
+
+/// Cuts a part out of the network that a description describes, and that was built as `whole`.
+pub(super) fn cut(spec: &ModelSpec, whole: &Network, part: &PartSpec) -> Result<Cut, ModelError> {
+    check_range(spec, part)?;
+    let mut layers = spec.layers[part.layers.clone()].to_vec();
+    let split = if part.columns == 1 { None } else { Some(split(&mut layers, part)?) };
+    let below = &spec.layers[..part.layers.start];
+    let section = Section { below, layers: &layers, split: split.clone() };
+    let (network, shape) = build_section(&spec.input, section)?;
+    let outputs = match &split {
+        None => {
+            let n_channels = shape[shape.len() - 1];
+            Columns { n_pixels: network.lens[network.output] / n_channels, n_channels, channels: 0..n_channels }
+        }
+        Some((channels, n_channels)) => Columns {
+            n_pixels: network.lens[network.output] / channels.len(),
+            n_channels: *n_channels,
+            channels: channels.clone(),
+        },
+    };
+    let stretches = stretches(&network, whole, split.as_ref());
+    Ok(Cut { network, outputs, stretches })
+}
+
+fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
+    let PartSpec { layers: Range { start, end }, column, columns } = *part;
+    let wrong = |problem: String| Err(ModelError { place: format!("the layers {start} to {end}"), problem });
+    let n = spec.layers.len();
+    if start >= end {
+        return wrong("there is none from the first to before the last; give every group at least one".into());
+    }
+    if end > n {
+        return wrong(format!("the network has only {n}; let the last group end there"));
+    }
+    if column >= columns {
+        return wrong(format!("there is no column {column} of {columns}; use at least one, and count them from 0"));
+    }
+    Ok(())
+}
+
+/// Has the first layer make only the part's block of outputs, if it and all that follow can be split: the block, and how many
+/// outputs there are.
+fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usize), ModelError> {
+    let error = |i: usize, layer: &LayerSpec, problem: String| {
+        let place = format!("layers[{}] ({})", part.layers.start + i, layer.kind());
+        ModelError { place, problem }
+    };
+    // A flatten moves no number, so it may stand before the layer that is split.
+    let first = layers.iter().position(|layer| *layer != LayerSpec::Flatten).unwrap_or(0);
+    let kind = layers[first].clone();
+    let out = match &mut layers[first] {
+        LayerSpec::Conv(spec) => &mut spec.out,
+        LayerSpec::Dense(spec) => &mut spec.out,
+        LayerSpec::Embedding(spec) => &mut spec.out,
+        layer => {
+            let problem = "a group of several columns must begin with a layer that can be split by outputs: conv, dense or \
+                           embedding; begin the group there, or use columns = 1";
+            return Err(error(first, layer, problem.into()));
+        }
+    };
+    let n_outputs = *out;
+    if part.columns > n_outputs {
+        let problem = format!("{} columns cannot share its {n_outputs} outputs; use at most {n_outputs}", part.columns);
+        return Err(error(first, &kind, problem));
+    }
+    let channels = block(part.column, part.columns, n_outputs);
+    *out = channels.len();
+    for (i, layer) in layers.iter().enumerate().skip(first + 1) {
+        if !is_by_channel(layer) {
+            let problem = "it mixes channels, so it cannot be split by columns with the layers before it; end the group before \
+                           it, or use columns = 1";
+            return Err(error(i, layer, problem.into()));
+        }
+    }
+    Ok((channels, n_outputs))
+}
+
+/// Whether each channel of a layer's output is made of the same channel of its input alone.
+fn is_by_channel(layer: &LayerSpec) -> bool {
+    match layer {
+        LayerSpec::AveragePool(_)
+        | LayerSpec::BatchNorm(_)
+        | LayerSpec::DepthwiseConv(_)
+        | LayerSpec::Dropout(_)
+        | LayerSpec::Flatten
+        | LayerSpec::Gelu
+        | LayerSpec::GlobalPool
+        | LayerSpec::MaxPool(_)
+        | LayerSpec::Relu
+        | LayerSpec::Sigmoid
+        | LayerSpec::Tanh => true,
+        LayerSpec::Conv(_)
+        | LayerSpec::Dense(_)
+        | LayerSpec::Embedding(_)
+        | LayerSpec::LayerNorm(_)
+        | LayerSpec::Recurrent(_)
+        | LayerSpec::Residual(_) => false,
+    }
+}
+
+/// One of `n` blocks of `len` things, all as long as each other; the first ones get one more if they do not come out even.
+fn block(k: usize, n: usize, len: usize) -> Range<usize> {
+    let start = |k: usize| k * (len / n) + k.min(len % n);
+    start(k)..start(k + 1)
+}
+
+/// Where the part's numbers lie in the whole, in order of both.
+fn stretches(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize)>) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut push = |stretch: Stretch| match stretches.last_mut() {
+        // The running statistics are not trained, so they begin a stretch of their own.
+        Some(last)
+            if last.mine + last.len == stretch.mine
+                && last.whole + last.len == stretch.whole
+                && stretch.mine != network.n_params =>
+        {
+            last.len += stretch.len;
+        }
+        _ => stretches.push(stretch),
+    };
+    let mut rest = whole.tensors.iter();
+    for NamedTensor { name, tensor, range } in &network.tensors {
+        let home = rest.find(|tensor| tensor.name == *name).expect("the whole has all tensors of its parts, in order");
+        let (mine, home) = (range.clone(), home.range.clone());
+        let Some((channels, n_channels)) = split else {
+            push(Stretch { mine: mine.start, whole: home.start, len: mine.len() });
+            continue;
+        };
+        // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs; it is the
+        // first layer, since no other dense layer is split.
+        let inner = if is_dense_weight(network, name) { tensor.shape[1] } else { 1 };
+        let (step, len) = (n_channels * inner, channels.len() * inner);
+        for outer in 0..mine.len() / len {
+            let whole = home.start + outer * step + channels.start * inner;
+            push(Stretch { mine: mine.start + outer * len, whole, len });
+        }
+    }
+    stretches
+}
+
+/// Whether a tensor holds the weights of the first layer, and that is a dense one.
+fn is_dense_weight(network: &Network, tensor: &str) -> bool {
+    let first = &network.steps[0];
+    first.kind == "dense" && tensor.strip_prefix(&first.name) == Some(".weight")
+}

@@ -1,0 +1,208 @@
+//! A part of a network, as one of several peers holds it: consecutive layers and, where the first of them is split, some of
+//! its outputs. Its numbers are a flat vector of their own.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::columns::Columns;
+use super::cut::{Cut, cut};
+use super::description::ModelSpec;
+use super::layer::Init;
+use super::loss::{self, Score};
+use super::network::{ModelError, Network, Op};
+use crate::rng::Rng;
+
+/// Which part of a network.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PartSpec {
+    /// Which of the description's layers (those of the outermost list).
+    pub layers: Range<usize>,
+    /// Which block of the first layer's outputs, of how many.
+    pub column: usize,
+    /// See `column`.
+    pub columns: usize,
+}
+
+/// Numbers that follow one another both in the part's vector and in the whole network's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where they begin in the part's.
+    pub mine: usize,
+    /// Where they begin in the whole network's.
+    pub whole: usize,
+    /// How many.
+    pub len: usize,
+}
+
+/// Which samples of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// The first one's number within the batch.
+    pub first: usize,
+    /// How many.
+    pub n: usize,
+    /// How many the whole batch has.
+    pub batch_len: usize,
+}
+
+/// A part of a network: an immutable function of its own flat vector.
+///
+/// A part that is split by columns is handed all numbers of the value below, and makes some channels of the one above. The
+/// layers of a split part must work channel by channel, but for the first, which may be `conv`, `dense` or `embedding` (a
+/// `flatten` may come before it).
+pub struct Part {
+    pub(super) network: Network,
+    spec: PartSpec,
+    stretches: Vec<Stretch>,
+    outputs: Columns,
+    /// What the whole network's tensors start as and how many numbers they have, in the order of its vector.
+    starts: Vec<(Init, usize)>,
+    n_whole_params: usize,
+}
+
+impl Part {
+    /// The part of a network that a description describes.
+    pub fn new(spec: &ModelSpec, part: &PartSpec) -> Result<Self, ModelError> {
+        let whole = Network::new(spec)?;
+        let Cut { network, outputs, stretches } = cut(spec, &whole, part)?;
+        let starts = whole.tensors().iter().map(|named| (named.tensor.init, named.range.len())).collect();
+        Ok(Self { network, spec: part.clone(), stretches, outputs, starts, n_whole_params: whole.n_params() })
+    }
+
+    /// How many numbers are trained.
+    pub fn n_params(&self) -> usize {
+        self.network.n_params()
+    }
+
+    /// Length of the part's flat vector: the trained numbers, then the running statistics.
+    pub fn n_values(&self) -> usize {
+        self.network.n_values()
+    }
+
+    /// Numbers of a sample that the part is handed: those of all columns below.
+    pub fn input_len(&self) -> usize {
+        self.network.lens[0]
+    }
+
+    /// Which of the numbers above it makes.
+    pub fn outputs(&self) -> &Columns {
+        &self.outputs
+    }
+
+    /// Multiplications for one sample on the way up.
+    pub fn n_multiplications(&self) -> usize {
+        self.network.summary().iter().map(|layer| layer.n_multiplications).sum()
+    }
+
+    /// Whether it is right only for all samples of a batch at once, because it takes statistics over them: batch norm.
+    pub fn needs_all_rows(&self) -> bool {
+        self.network.steps.iter().any(|step| matches!(&step.op, Op::Layer(layer) if layer.statistics().is_some()))
+    }
+
+    /// Where the part's numbers lie in the whole network's vector: together these cover the part's vector once, in order.
+    /// None holds both trained numbers and running statistics.
+    pub fn stretches(&self) -> &[Stretch] {
+        &self.stretches
+    }
+
+    /// Ranges of the part's vector, see [`Network::buckets`].
+    pub fn buckets(&self, min_len: usize) -> Vec<Range<usize>> {
+        self.network.buckets(min_len)
+    }
+
+    /// The part's share of what [`Network::init`] gives for the whole, bit for bit, without ever holding the whole.
+    pub fn init(&self, rng: &mut Rng) -> Vec<f32> {
+        let mut mine = Vec::with_capacity(self.n_values());
+        let mut start = 0;
+        let mut stretches = self.stretches.iter().copied().peekable();
+        for &(init, len) in &self.starts {
+            // Stretches are in the whole's order, and so go through it once; one may go on into the next tensor.
+            let (mut at, end) = (start, start + len);
+            while let Some(stretch) = stretches.peek_mut().filter(|stretch| stretch.whole < end) {
+                init.skip(stretch.whole - at, rng);
+                let n = stretch.len.min(end - stretch.whole);
+                mine.extend((0..n).map(|_| init.draw(rng)));
+                at = stretch.whole + n;
+                (stretch.whole, stretch.len) = (at, stretch.len - n);
+                if stretch.len > 0 {
+                    break;
+                }
+                stretches.next();
+            }
+            init.skip(end - at, rng);
+            start = end;
+        }
+        mine
+    }
+
+    /// The part's share of a whole network's vector (parameters, then statistics).
+    ///
+    /// # Panics
+    /// If the vector is too short to be the whole network's.
+    pub fn take(&self, whole: &[f32]) -> Vec<f32> {
+        self.gather(&self.stretches, whole)
+    }
+
+    /// The part's share of a vector of the trained numbers only, as an optimizer remembers them.
+    ///
+    /// # Panics
+    /// If the vector is not as long as the whole network's trained numbers.
+    pub fn take_params(&self, whole: &[f32]) -> Vec<f32> {
+        assert_eq!(whole.len(), self.n_whole_params, "as many as the whole network trains");
+        let n_trained = self.stretches.partition_point(|stretch| stretch.mine < self.n_params());
+        self.gather(&self.stretches[..n_trained], whole)
+    }
+
+    /// Writes the part's vector to its places in the whole network's.
+    ///
+    /// # Panics
+    /// If one of them has another length.
+    pub fn put(&self, mine: &[f32], whole: &mut [f32]) {
+        assert_eq!(mine.len(), self.n_values(), "the vector belongs to another part");
+        for Stretch { mine: from, whole: to, len } in self.stretches.iter().copied() {
+            whole[to..to + len].copy_from_slice(&mine[from..from + len]);
+        }
+    }
+
+    fn gather(&self, stretches: &[Stretch], whole: &[f32]) -> Vec<f32> {
+        let mut mine = Vec::with_capacity(self.n_values());
+        stretches.iter().for_each(|stretch| mine.extend_from_slice(&whole[stretch.whole..][..stretch.len]));
+        mine
+    }
+}
+
+impl Ord for PartSpec {
+    /// By the first layer, the last, and the column.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |part: &Self| (part.layers.start, part.layers.end, part.column, part.columns);
+        key(self).cmp(&key(other))
+    }
+}
+
+impl PartialOrd for PartSpec {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PartSpec { layers, column, columns } = &self.spec;
+        write!(f, "Part(layers {layers:?}, column {column} of {columns}, {} numbers)", self.n_values())
+    }
+}
+
+/// How well some samples are classified by the whole network's outputs, and the gradient by these of the batch's mean loss.
+///
+/// # Panics
+/// If there are not as many outputs as labels, or a label names no class.
+pub fn loss_gradient(outputs: &[f32], labels: &[u32], n_classes: usize, batch_len: usize) -> (Score, Vec<f32>) {
+    assert_eq!(outputs.len(), labels.len() * n_classes, "a sample has {n_classes} outputs");
+    assert!(labels.iter().all(|&label| (label as usize) < n_classes), "a label names no class");
+    let mut gradient = vec![0.0; outputs.len()];
+    loss::gradient(outputs, labels, n_classes, batch_len, &mut gradient);
+    (loss::score(outputs, labels, n_classes), gradient)
+}

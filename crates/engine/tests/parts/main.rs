@@ -1,0 +1,5 @@
+//! Parts of a network compute together what the whole computes, however it is cut.
+
+mod grid;
+mod splits;
+mod zoo;
