@@ -8,6 +8,7 @@ pub(crate) mod eval;
 pub(crate) mod join;
 pub(crate) mod model;
 pub(crate) mod peer;
+pub(crate) mod plan;
 pub(crate) mod predict;
 pub(crate) mod simulate;
 pub(crate) mod start;

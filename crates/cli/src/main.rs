@@ -10,6 +10,8 @@ mod link_survey;
 mod measuring;
 mod memory;
 mod open;
+mod plan_picture;
+mod plan_text;
 mod progress;
 mod recorder;
 mod run_folder;
@@ -59,6 +61,8 @@ enum Command {
     Study(commands::study::StudyArguments),
     /// Measure step time and links, foretell each strategy's speed, and recommend one.
     Advise(commands::advise::AdviseArguments),
+    /// Plan which peers hold which layers of a network, and say how fast that would be.
+    Plan(commands::plan::PlanArguments),
     /// List how peers can exchange what they learnt.
     Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
         Command::Study(arguments) => commands::study::study(&arguments),
         Command::Advise(arguments) => commands::advise::advise(&arguments),
+        Command::Plan(arguments) => commands::plan::plan(&arguments),
         Command::Strategies(arguments) => commands::strategies::strategies(&arguments),
         Command::Eval(arguments) => commands::eval::eval(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use nettorrent_engine::checkpoint::Progress;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Start, Stop, Times};
+use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Start, Stop, Times, Wait};
 use nettorrent_sim::{Outcome, Scenario};
-use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
+use nettorrent_swarm::{Peer, PeerId, Waiting};
 
 use crate::events::EventLog;
 use crate::memory::peak_rss_bytes;
@@ -18,14 +18,28 @@ use crate::run_folder::RunFolder;
 use crate::swarm::chronicle::{Chronicle, Course};
 use crate::swarm::material::Material;
 
+/// Among more peers than this nobody writes down for whom it waits: that grows with the square of their number, and there is
+/// no figure that could show it.
+const MOST_THAT_TELL_WAITS: usize = 32;
+
 /// Writes a run's folder from the records of a simulation.
 pub(crate) struct Recorder {
     run: RunFolder,
     chronicle: Chronicle,
+    /// For whom each peer waits; none among too many.
+    waiting: Option<BTreeMap<PeerId, Waiting>>,
     /// When each peer's last round ended.
     last: BTreeMap<PeerId, f64>,
-    /// When each epoch's last round ended so far, how many samples had been trained then, and at what rate.
-    epochs: BTreeMap<u64, (f64, u64, f32)>,
+    epochs: Epochs,
+}
+
+/// What is known of epochs, by their numbers, counted from 1.
+#[derive(Default)]
+struct Epochs {
+    /// When the last round ended so far, how many samples had been trained then, and at what rate.
+    ends: BTreeMap<u64, (f64, u64, f32)>,
+    /// How long the longest part of the test after it took.
+    test_s: BTreeMap<u64, f64>,
 }
 
 impl Recorder {
@@ -50,7 +64,13 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         events.write_at(Duration::ZERO, Event::Start(start))?;
-        Ok(Self { run, chronicle: Chronicle::new(events), last: BTreeMap::new(), epochs: BTreeMap::new() })
+        Ok(Self {
+            run,
+            chronicle: Chronicle::new(events),
+            waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
+            last: BTreeMap::new(),
+            epochs: Epochs::default(),
+        })
     }
 
     /// Writes down what a peer tells.
@@ -70,7 +90,7 @@ impl Recorder {
             ..
         } = record.event
         {
-            self.epochs.insert(epoch + 1, (record.at_s, n_samples_all, lr));
+            self.epochs.ends.insert(epoch + 1, (record.at_s, n_samples_all, lr));
             let began = self.last.insert(record.peer, record.at_s).unwrap_or(0.0);
             let elapsed_s = record.at_s - began;
             let times = Times {
@@ -82,13 +102,34 @@ impl Recorder {
                 send_s,
                 sent_bytes,
                 received_bytes,
+                waits: self.take_waits(record.peer, at, wait_s),
                 ..Times::of(record.peer)
             };
             self.chronicle.add_times(at, &times)?;
         }
-        let epochs = &self.epochs;
-        self.chronicle.add_record(at, record, |epoch| course(epochs, epoch))?;
+        if let RecordEvent::Epoch { epoch, test_s, .. } = record.event {
+            let longest = self.epochs.test_s.entry(epoch).or_default();
+            *longest = longest.max(test_s);
+        }
+        self.chronicle.add_record(at, record, |epoch| self.epochs.course(epoch))?;
         Ok(())
+    }
+
+    /// Sees how a peer is after an input.
+    pub(crate) fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+        if let Some(waiting) = &mut self.waiting {
+            let waiting = waiting.entry(peer).or_default();
+            waiting.pass(at);
+            waiting.go_on(state.status());
+        }
+    }
+
+    /// For whom a peer waited in the round that has just ended.
+    fn take_waits(&mut self, peer: PeerId, at: Duration, wait_s: f64) -> Vec<Wait> {
+        let Some(waiting) = self.waiting.as_mut().and_then(|all| all.get_mut(&peer)) else { return Vec::new() };
+        waiting.pass(at);
+        let waits = waiting.take(Duration::from_secs_f64(wait_s));
+        waits.into_iter().map(|(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect()
     }
 
     /// Writes the end, and what was learnt.
@@ -114,11 +155,16 @@ impl Recorder {
     }
 }
 
-/// How fast an epoch was, by the ends of its last round and of the one before it.
-fn course(epochs: &BTreeMap<u64, (f64, u64, f32)>, epoch: u64) -> Course {
-    let Some(&(end_s, n_samples, lr)) = epochs.get(&epoch) else { return Course::default() };
-    let (began_s, n_before) = epochs.get(&(epoch - 1)).map_or((0.0, 0), |&(end_s, n_samples, _)| (end_s, n_samples));
-    let took = Duration::from_secs_f64((end_s - began_s).max(0.0));
-    let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
-    Course { lr, samples_per_s, took }
+impl Epochs {
+    /// How fast an epoch was. It began when the last round of the one before had ended and that one was tested; the others
+    /// wait for who takes the longest for that.
+    fn course(&self, epoch: u64) -> Course {
+        let Some(&(end_s, n_samples, lr)) = self.ends.get(&epoch) else { return Course::default() };
+        let former = epoch - 1;
+        let (former_end_s, n_before) = self.ends.get(&former).map_or((0.0, 0), |&(end_s, n, _)| (end_s, n));
+        let began_s = former_end_s + self.test_s.get(&former).copied().unwrap_or(0.0);
+        let took = Duration::from_secs_f64((end_s - began_s).max(0.0));
+        let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
+        Course { lr, samples_per_s, took }
+    }
 }

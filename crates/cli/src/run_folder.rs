@@ -115,10 +115,21 @@ impl RunFolder {
         progress: &Progress,
         keep: usize,
     ) -> anyhow::Result<PathBuf> {
-        let path = self.path.join(CHECKPOINTS).join(checkpoint_name(progress.step));
+        let path = self.checkpoint_path(progress.step);
         if !path.exists() {
             checkpoint::save(&path, network, values, optimizer, progress)?;
         }
+        self.remove_old(keep)?;
+        Ok(path)
+    }
+
+    /// Where the checkpoint after a step is.
+    pub(crate) fn checkpoint_path(&self, step: u64) -> PathBuf {
+        self.path.join(CHECKPOINTS).join(checkpoint_name(step))
+    }
+
+    /// Removes what is older than the newest `keep`, and what was never whole.
+    pub(crate) fn remove_old(&self, keep: usize) -> anyhow::Result<()> {
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {
             // Renamed first: if we are killed while it is removed, half a checkpoint must not look like a whole one.
@@ -132,7 +143,7 @@ impl RunFolder {
         {
             fs::remove_dir_all(&rest).with_context(|| format!("cannot remove {}", rest.display()))?;
         }
-        Ok(path)
+        Ok(())
     }
 
     /// Reads a checkpoint of this run.

@@ -1,6 +1,7 @@
 //! Swarms: processes of this machine or of several that train together.
 
 pub(crate) mod announcement;
+pub(crate) mod beginning;
 pub(crate) mod board;
 pub(crate) mod chronicle;
 pub(crate) mod keeper;

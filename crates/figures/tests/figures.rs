@@ -1,8 +1,8 @@
 //! Every figure is whole XML, says what it shows and in what, and stands whatever its data are.
 
 use nettorrent_figures::{
-    Axis, Bar, BarChart, BarSeries, Heatmap, Ideal, LineChart, PeerGraph, PeerLink, PeerNode, Point, Reference, STYLE,
-    Series, Span, StackedBar, StackedBars, Timeline, TimelineRow, Unit,
+    Axis, Bar, BarChart, BarSeries, Heatmap, Ideal, LineChart, PeerGraph, PeerGrid, PeerGrids, PeerLink, PeerNode,
+    Point, Reference, STYLE, Series, Span, StackedBar, StackedBars, Timeline, TimelineRow, Unit,
 };
 use roxmltree::{Document, Node};
 
@@ -254,4 +254,24 @@ fn every_colour_of_text_and_axes_changes_in_the_dark() {
         assert!(svg.contains(colour), "{colour}");
         assert!(STYLE.contains(&format!("[fill=\"{colour}\"]")) && STYLE.contains(&format!("[stroke=\"{colour}\"]")));
     }
+}
+
+#[test]
+fn grids_of_peers_have_a_cell_for_each() {
+    let grid = |rows, columns, first| PeerGrid {
+        name: format!("layers <{rows}>"),
+        detail: "3 MB".to_owned(),
+        rows,
+        columns,
+        first,
+        passing: "12 kB up".to_owned(),
+    };
+    let figure = |grids| PeerGrids { title: "A plan".to_owned(), grids };
+    let svg = figure(vec![grid(10, 10, 0), grid(1, 1, 100)]).svg();
+    assert_says(&svg, &["A plan", "layers <10>", "10 × 10; 3 MB", "0", "99", "100", "12 kB up"]);
+    assert_eq!(count(&svg, "rect"), 101);
+    assert!(texts(&figure(vec![]).svg()).contains(&"A plan".to_owned()));
+    let huge = figure(vec![grid(1000, 1000, 0); 3]).svg();
+    assert_eq!(count(&huge, "rect"), 3 * 64 * 64);
+    texts(&figure(vec![grid(0, 0, 0)]).svg());
 }

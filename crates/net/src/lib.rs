@@ -88,6 +88,5 @@ mod records;
 mod runtime;
 mod secure;
 mod sharing;
-mod waiting;
 
 pub use runtime::{Load, block_on};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nettorrent_engine::model::Workspace;
 use nettorrent_swarm::record::{Event, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken, Waiting};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -29,7 +29,6 @@ use crate::probes::Probes;
 use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
 use crate::speed::Speed;
-use crate::waiting::Waiting;
 
 /// What a node needs to know besides its peer.
 pub struct NodeSettings {
@@ -271,6 +270,9 @@ impl Node {
             }
             report(Report::Record { record: &record, waits: &waits }, &self.peer);
         }
+        for block in self.out.saved.drain(..) {
+            report(Report::Saved(&block), &self.peer);
+        }
         self.failure = self.failure.take().or(self.out.failure.take());
     }
 
@@ -334,7 +336,7 @@ impl Node {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
                 Kind::Hello | Kind::Service => self.contacts.cut(peer),
-                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested => {
+                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers => {
                     self.on_input(Input::Frame { from: peer, frame }, report);
                 }
             },

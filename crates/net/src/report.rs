@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::Record;
+use nettorrent_swarm::{PeerId, SavedBlock};
 
 use crate::membership::Note;
 use crate::shared_folder::News;
@@ -17,6 +17,8 @@ pub enum Report<'a> {
         /// If it is the end of a round, for whom the peer waited in it, as far as is known.
         waits: &'a [(PeerId, Duration)],
     },
+    /// A block of a layer network was gathered here to be kept.
+    Saved(&'a SavedBlock),
     /// Somebody came, went, or was given up.
     Note(&'a Note),
     /// Somebody was not let in, or a member was cut off, and why.

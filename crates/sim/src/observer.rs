@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::wire::Frame;
-use nettorrent_swarm::{Peer, PeerId};
+use nettorrent_swarm::{Peer, PeerId, SavedBlock};
 
 /// Sees what happens. A list of records keeps them; a closure is handed each of them.
 pub trait Observer {
@@ -13,14 +13,19 @@ pub trait Observer {
         let _ = record;
     }
 
+    /// A block of a layer network is to be kept.
+    fn saved(&mut self, block: SavedBlock) {
+        let _ = block;
+    }
+
     /// A peer hands a frame to its link.
     fn frame(&mut self, at: Duration, from: PeerId, to: PeerId, frame: &Frame) {
         let _ = (at, from, to, frame);
     }
 
     /// A peer has taken an input, and what it wanted is under way.
-    fn handled(&mut self, peer: PeerId, state: &Peer) {
-        let _ = (peer, state);
+    fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+        let _ = (at, peer, state);
     }
 
     /// Whether it wants to see more; if not, the simulation ends where it is.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nettorrent_engine::team::TeamError;
 use nettorrent_swarm::record::Record;
-use nettorrent_swarm::{PeerId, Place, Status};
+use nettorrent_swarm::{BlockView, PeerId, Place, Status};
 
 use crate::scenario::ScenarioError;
 
@@ -28,6 +28,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// In a layer network: the whole network's parameters, put together from the blocks of a pipeline. Nothing if one is missing.
+    pub fn whole(&self, pipeline: usize, n_values: usize) -> Option<Vec<f32>> {
+        let mut whole = vec![f32::NAN; n_values];
+        let blocks = self.live().flat_map(|peer| &peer.blocks).filter(|block| block.pipeline == pipeline);
+        blocks.for_each(|block| block.part.put(&block.values, &mut whole));
+        whole.iter().all(|value| !value.is_nan()).then_some(whole)
+    }
+
     /// The peers that were there at the end.
     pub fn live(&self) -> impl Iterator<Item = &PeerOutcome> {
         self.peers.iter().filter(|peer| peer.fate == Fate::Live)
@@ -45,8 +53,10 @@ pub struct PeerOutcome {
     pub is_finished: bool,
     /// How far it came.
     pub place: Place,
-    /// Its parameters.
+    /// Its parameters; none in a layer network.
     pub values: Arc<Vec<f32>>,
+    /// In a layer network, the blocks that it holds.
+    pub blocks: Vec<BlockView>,
     /// What it sent and received.
     pub traffic: Traffic,
 }

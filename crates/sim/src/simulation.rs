@@ -168,7 +168,10 @@ impl Simulation {
         let links = self.scenario.links_of(number);
         self.network.add(links);
         self.n_unfinished += 1;
-        let mut peer = Peer::new(id(number), self.setup.clone(), self.state.clone());
+        let mut peer = match &self.setup.layers {
+            None => Peer::new(id(number), self.setup.clone(), self.state.clone()),
+            Some(network) => Peer::in_layers(id(number), self.setup.clone(), network.origin(self.state.clone())),
+        };
         if let Some(rate) = links.0.bits_per_second {
             // What a real host has to find out is known here from the beginning.
             let told = peer.handle(self.time(), Input::Uplink(rate as f64 / 8.0), &mut self.outbox);
@@ -246,7 +249,7 @@ impl Simulation {
         let traffic = &mut self.hosts[to].traffic;
         traffic.frames_received += 1;
         traffic.bytes_received += frame.n_bytes() as u64;
-        if frame.head.kind == Kind::Strategy {
+        if matches!(frame.head.kind, Kind::Strategy | Kind::Layers) {
             traffic.payload_received += frame.body.len() as u64;
         }
         self.handle(to, Input::Frame { from: id(from as usize), frame }, compute, observer);
@@ -280,7 +283,7 @@ impl Simulation {
             let traffic = &mut self.hosts[peer].traffic;
             traffic.frames_sent += 1;
             traffic.bytes_sent += frame.n_bytes() as u64;
-            if frame.head.kind == Kind::Strategy {
+            if matches!(frame.head.kind, Kind::Strategy | Kind::Layers) {
                 traffic.payload_sent += frame.body.len() as u64;
             }
             self.network.send(self.now, peer, number(to), frame, &mut self.queue);
@@ -293,9 +296,10 @@ impl Simulation {
             self.begin_work(peer, work, compute);
         }
         out.records.drain(..).for_each(|record| observer.record(record));
+        out.saved.drain(..).for_each(|block| observer.saved(block));
         let failure = out.failure.take();
         self.outbox = out;
-        observer.handled(id(peer), &self.hosts[peer].peer);
+        observer.handled(self.time(), id(peer), &self.hosts[peer].peer);
         self.look_after(peer, failure);
     }
 
@@ -303,7 +307,7 @@ impl Simulation {
     fn begin_work(&mut self, peer: usize, work: Work, compute: &mut Compute) {
         let host = &mut self.hosts[peer];
         let per_sample = nanos(self.scenario.sample_time) as f64 * host.slowness;
-        let lasts = work.n_samples() as f64 * if work.is_training() { per_sample } else { per_sample / 3.0 };
+        let lasts = work.worth() * per_sample;
         let began = self.now.max(host.is_busy_until);
         host.is_busy_until = began.saturating_add(lasts as Nanos);
         compute.begin(peer, began, lasts as Nanos, work, &mut self.queue);
@@ -347,7 +351,8 @@ impl Simulation {
             fate: host.fate,
             is_finished: host.is_finished,
             place: host.peer.place().clone(),
-            values: host.peer.values().clone(),
+            values: host.peer.values(),
+            blocks: host.peer.blocks(),
             traffic: host.traffic,
         };
         Outcome {

@@ -51,7 +51,10 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
     let (total_s, final_accuracy) = (last.seconds, last.test_accuracy);
     let best_accuracy = epochs.iter().map(|epoch| epoch.test_accuracy).fold(0.0, f64::max);
     let n_samples: f64 = history.epochs.iter().map(|(_, epoch)| epoch.samples_per_s * epoch.seconds).sum();
-    let peers: Vec<PeerMeasurement> = history.peers.iter().map(|(&id, peer)| measure_peer(id, peer)).collect();
+    let mut peers: Vec<PeerMeasurement> = history.peers.iter().map(|(&id, peer)| measure_peer(id, peer)).collect();
+    if let (None, [alone]) = (&start.strategy, peers.as_mut_slice()) {
+        add_times_alone(alone, &history);
+    }
     let is_counted = !peers.is_empty() && peers.iter().all(|peer| peer.resources.is_some());
     let on_sockets = || peers.iter().flat_map(|peer| &peer.resources).map(|used| used.socket_sent_bytes).sum();
     Ok(Measurement {
@@ -130,6 +133,17 @@ fn measure_peer(peer: PeerId, history: &PeerHistory) -> PeerMeasurement {
         payload_received_bytes: sum.received_bytes,
         resources: (!history.resources.is_empty()).then(|| resources(history)),
     }
+}
+
+/// One who trains alone does not tell where its time went, but how long it trained and tested. It waits for nobody, so it
+/// computed while it trained.
+fn add_times_alone(alone: &mut PeerMeasurement, history: &History) {
+    if alone.elapsed_s > 0.0 {
+        return;
+    }
+    alone.compute_s = history.epochs.iter().map(|(_, epoch)| epoch.seconds).sum();
+    let last_s = history.epochs.last().map_or(0.0, |(at_s, _)| *at_s);
+    alone.elapsed_s = last_s.max(alone.compute_s);
 }
 
 fn resources(history: &PeerHistory) -> ResourceUse {
@@ -219,6 +233,18 @@ mod tests {
         assert_eq!((used.cpu_percent_mean, used.cpu_percent_max, used.rss_bytes_max), (40.0, 100.0, 7));
         assert_eq!((used.socket_sent_bytes, used.series.len()), (90, 2));
         assert_eq!(second.resources, None);
+    }
+
+    #[test]
+    fn who_trains_alone_computes_while_it_trains() {
+        let alone =
+            |line: &&str| !["view", "replicas", "times"].iter().any(|event| line.contains(&format!("\"{event}\"")));
+        let lines: String = BEGINNING.split_inclusive('\n').filter(alone).collect();
+        let lines = lines.replace(r#""strategy":"gossip","n_peers":2,"#, "");
+        let measured = measured(&[&lines, FINISHED]).unwrap();
+        let [peer] = measured.peers.as_slice() else { panic!("one peer") };
+        assert_eq!((peer.elapsed_s, peer.compute_s, peer.wait_s), (7.0, 4.5, 0.0));
+        assert!(peer.resources.is_some() && peer.waits.is_empty());
     }
 
     #[test]

@@ -147,7 +147,7 @@ pub struct Measurement {
     pub wall_s: f64,
     /// Samples a second of training, all peers together.
     pub samples_per_s: f64,
-    /// Each peer's part, sorted by peer; empty where one trained alone.
+    /// Each peer's part, sorted by peer; where one trained alone, its own if it was measured.
     pub peers: Vec<PeerMeasurement>,
     /// Bytes of bodies that all peers sent.
     pub payload_bytes: u64,

@@ -6,7 +6,7 @@ use std::fs;
 
 use fixture::{Course, fail, results};
 use nettorrent_study::report::write;
-use nettorrent_study::{Outcome, Results};
+use nettorrent_study::{Outcome, Results, RunResult};
 
 /// What a report's files say.
 struct Report {
@@ -218,6 +218,29 @@ fn tables_have_a_line_for_everything() {
     assert_eq!(report.lines("resources.csv").len(), n_seconds);
     let json = fs::read(report.folder.path().join("results.json")).expect("results");
     assert_eq!(json, serde_json::to_vec_pretty(&results).expect("JSON"));
+}
+
+#[test]
+fn who_trains_alone_has_a_bar_where_its_times_are_known() {
+    let bars = |elapsed_s: f64| {
+        let mut results = clear_winner();
+        let done = |run: &RunResult| run.measurement().map(|measured| measured.peers.clone()).unwrap_or_default();
+        let mut alone = done(results.runs.last().expect("there are runs")).swap_remove(0);
+        (alone.elapsed_s, alone.compute_s, alone.wait_s) = (elapsed_s, elapsed_s, 0.0);
+        (alone.encode_s, alone.decode_s) = (0.0, 0.0);
+        for run in results.runs.iter_mut().filter(|run| run.facts.strategy.is_none()) {
+            let Outcome::Done(measured) = &mut run.outcome else { panic!("all runs are done") };
+            measured.peers = vec![alone.clone()];
+        }
+        let report = report(&results);
+        let figure = report.folder.path().join("figures/time-by-setting.svg");
+        let svg = fs::read_to_string(figure).expect("a figure");
+        (svg.contains("\nalone\n"), svg.matches("<rect").count())
+    };
+    let (is_named, n_parts) = bars(30.0);
+    let (is_named_without, n_parts_without) = bars(0.0);
+    assert!(is_named && !is_named_without);
+    assert_eq!(n_parts, n_parts_without + 1, "it only computes");
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub(crate) mod bucket;
 mod chain;
 mod exchange;
 pub(crate) mod keeper;
+pub(crate) mod own_copy;
 mod ring;
 pub(crate) mod segments;
 mod shards;

@@ -5,9 +5,11 @@
 
 pub mod codec;
 pub mod collective;
+pub mod layers;
 mod peer;
 mod place;
 pub mod record;
+mod replica;
 mod setup;
 pub mod shape;
 pub mod sketch;
@@ -15,11 +17,14 @@ pub mod sparse;
 pub mod strategies;
 pub mod strategy;
 pub mod view;
+mod waiting;
 pub mod wire;
 mod work;
 
+pub use layers::{BlockView, LayerNetwork, Origin, SavedBlock};
 pub use peer::{Input, Outbox, Peer, Phase, Status, TimerToken};
 pub use place::{Place, State};
 pub use setup::{Setup, SetupError};
 pub use view::{PeerId, View};
+pub use waiting::Waiting;
 pub use work::{Done, Work, Workbench};

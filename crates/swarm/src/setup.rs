@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules};
 use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::schedule::ScheduleSpec;
 use nettorrent_engine::task::Task;
 use toml::Table;
 
+use crate::layers::LayerNetwork;
+use crate::layers::plan::PlanError;
 use crate::strategy::{OptionError, Spec, Strategy, find};
 
 /// What all peers of a swarm share. It never changes, so those in one process hold the same one.
@@ -16,7 +20,7 @@ pub struct Setup {
     /// What is learnt.
     pub task: Arc<dyn Task>,
     /// Who trains which samples.
-    pub curriculum: Curriculum,
+    pub curriculum: Arc<Curriculum>,
     /// Where all randomness comes from.
     pub seed: u64,
     /// How often to go through the data.
@@ -27,6 +31,8 @@ pub struct Setup {
     pub schedule: ScheduleSpec,
     /// How peers train together.
     pub swarm: SwarmSpec,
+    /// Who holds which part of the network, if nobody holds it whole.
+    pub layers: Option<Arc<LayerNetwork>>,
     strategy: &'static Spec,
 }
 
@@ -39,6 +45,18 @@ pub enum SetupError {
     /// The split or the batches.
     #[error(transparent)]
     Curriculum(#[from] CurriculumError),
+    /// The plan of the layers.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A strategy that cannot be combined with layers.
+    #[error(
+        "{strategy} cannot be combined with layers: it counts who answered in time, and that may differ from block to block; \
+         choose another strategy"
+    )]
+    Strategy {
+        /// Its name.
+        strategy: String,
+    },
 }
 
 impl Setup {
@@ -49,7 +67,7 @@ impl Setup {
         (strategy.build)(&job.swarm.options)?;
         let rules =
             Rules { split: job.swarm.split, resplit: job.swarm.resplit, batches: job.batch_rule(), seed: job.seed };
-        let curriculum = Curriculum::new(task.labels().into(), rules);
+        let curriculum = Arc::new(Curriculum::new(task.labels().into(), rules));
         Ok(Self {
             task,
             curriculum,
@@ -58,8 +76,36 @@ impl Setup {
             optimizer: job.optimizer.clone(),
             schedule: job.schedule.clone(),
             swarm: job.swarm.clone(),
+            layers: None,
             strategy,
         })
+    }
+
+    /// The setup of a job whose network is shared out by its layers, if the job says so.
+    pub fn with_layers(job: &Job, learning: Arc<Learning>, spec: &ModelSpec) -> Result<Self, SetupError> {
+        let whole = Self::new(job, learning.clone())?;
+        let Some(layers) = &job.layers else { return Ok(whole) };
+        if !whole.strategy().settles_all() {
+            return Err(SetupError::Strategy { strategy: whole.swarm.strategy });
+        }
+        let save_every = job.checkpoint.every;
+        let network = LayerNetwork::new(&whole, layers, learning, spec, save_every)?;
+        Ok(Self { layers: Some(Arc::new(network)), ..whole })
+    }
+
+    /// The same for those who hold a part of the network.
+    pub(crate) fn for_part(&self, task: Arc<dyn Task>) -> Self {
+        Self {
+            task,
+            curriculum: self.curriculum.clone(),
+            seed: self.seed,
+            epochs: self.epochs,
+            optimizer: self.optimizer.clone(),
+            schedule: self.schedule.clone(),
+            swarm: self.swarm.clone(),
+            layers: None,
+            strategy: self.strategy,
+        }
     }
 
     /// The strategy of the epochs before the job's own takes over, if there are any: the usual one, as it is if nothing is said.

@@ -86,6 +86,11 @@ pub trait Strategy: Send {
         false
     }
 
+    /// Whether everybody's work goes into every round. Who counts only those who answered in time says no.
+    fn settles_all(&self) -> bool {
+        true
+    }
+
     /// For those who train freely: whether the next batch may begin.
     fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
         let _ = ctx;

@@ -36,10 +36,12 @@ pub enum Kind {
     /// Who lives: failure detection. It goes before all else that waits on its link, or a peer that has much to say would be
     /// taken for dead. Hosts only.
     Probe = 7,
+    /// What peers of a layer network say to each other about blocks and what goes through them.
+    Layers = 8,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Hello,
         Self::Membership,
         Self::Service,
@@ -48,6 +50,7 @@ impl Kind {
         Self::Strategy,
         Self::Tested,
         Self::Probe,
+        Self::Layers,
     ];
 }
 

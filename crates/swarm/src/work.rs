@@ -11,6 +11,8 @@ use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
 
+use crate::layers::{PartDone, PartWork};
+
 /// Something to compute.
 #[derive(Debug)]
 pub struct Work {
@@ -24,8 +26,10 @@ pub struct Work {
 /// What to compute.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// The gradient of a batch, times `scale`.
-    Gradient { plan: Arc<Plan>, seat: usize, batch: usize, seed: u64, scale: f32, spare: Vec<Vec<f32>> },
+    /// The gradient of a batch, the peer's `step`-th, times `scale`.
+    Gradient { plan: Arc<Plan>, seat: usize, batch: usize, step: u64, seed: u64, scale: f32, spare: Vec<Vec<f32>> },
+    /// A block's part of what a layer network computes.
+    Part(PartWork),
     /// How well these training samples are classified.
     Score { samples: Arc<[usize]> },
     /// How well these test samples are classified.
@@ -65,6 +69,13 @@ pub enum Done {
         /// How the samples were classified.
         score: Score,
     },
+    /// A block's part is computed.
+    Part {
+        /// Of which work.
+        id: u64,
+        /// What came of it.
+        part: PartDone,
+    },
     /// It cannot be done.
     Failed {
         /// Why not.
@@ -92,6 +103,16 @@ impl Work {
             What::Gradient { plan, seat, batch, .. } => plan.batch(*seat, *batch).len(),
             What::Score { samples } => samples.len(),
             What::Test { samples } => samples.len(),
+            What::Part(work) => work.n_samples(),
+        }
+    }
+
+    /// How many samples could be trained, with the whole network and both ways, for what it takes.
+    pub fn worth(&self) -> f64 {
+        match &self.what {
+            What::Gradient { .. } => self.n_samples() as f64,
+            What::Score { .. } | What::Test { .. } => self.n_samples() as f64 / 3.0,
+            What::Part(work) => work.worth(),
         }
     }
 
@@ -104,6 +125,7 @@ impl Work {
     pub fn run(self, task: &dyn Task, bench: &mut Workbench, hand_over: &mut (dyn FnMut(Done) + Send)) {
         let Self { id, values, what } = self;
         let result = match what {
+            What::Part(work) => work.run(&values, &mut bench.room).map(|part| Done::Part { id, part }),
             What::Score { samples } => {
                 let score = task.score(&values, &samples, &mut bench.room);
                 score.map(|score| Done::Scored { id, score })
@@ -112,7 +134,7 @@ impl Work {
                 let score = task.test(&values, samples, &mut bench.room);
                 score.map(|score| Done::Tested { id, score })
             }
-            What::Gradient { plan, seat, batch, seed, scale, mut spare } => {
+            What::Gradient { plan, seat, batch, seed, scale, mut spare, .. } => {
                 bench.gradient.resize(task.n_values(), 0.0);
                 let mut on_bucket = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });

@@ -65,7 +65,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     }
     let patience = Duration::try_from_secs_f64(arguments.pilot_seconds)
         .context("--pilot-seconds: must be a number of seconds from 0 up")?;
-    let material = Material::open(arguments.job.open(&[])?, None)?;
+    let material = Material::open(arguments.job.open(&[])?, None, 1)?;
     let surveyed = match &arguments.ticket {
         Some(ticket) => survey(ticket, if arguments.plain { Encryption::Off } else { Encryption::On })?,
         None => Vec::new(),

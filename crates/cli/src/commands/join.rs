@@ -11,10 +11,10 @@ use nettorrent_net::identity::Identity;
 use nettorrent_net::service::{Answer, Invitation, Question};
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
-use nettorrent_swarm::State;
 
 use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
+use crate::swarm::beginning::Start;
 use crate::swarm::material::Material;
 use crate::swarm::network::{Beginning, NetworkArguments, train};
 
@@ -66,9 +66,9 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         let address = arguments.network.addresses(&endpoint).first().copied();
         let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
         let address = arguments.network.address.or(seen).or(address).unwrap_or(endpoint.local_address());
-        let state = State::fresh(&material.setup);
+        let start = Start::fresh(&material);
         let measures = arguments.measuring.is_on();
-        let beginning = Beginning { material: &material, state, run, events, wait_for: 1, members, measures };
+        let beginning = Beginning { material: &material, start, run, events, wait_for: 1, members, measures };
         train(beginning, (endpoint, arrivals), address, &arguments.network).await
     })?
 }

@@ -13,11 +13,11 @@ use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
-use nettorrent_swarm::State;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::run_folder::RunFolder;
-use crate::swarm::keeper::{self, Keeper};
+use crate::swarm::beginning::Start;
+use crate::swarm::keeper::Keeper;
 use crate::swarm::material::Material;
 use crate::swarm::member::{Keep, Part};
 use crate::swarm::messages::{EndingKind, Order, Orders, PeerEvent};
@@ -44,7 +44,7 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
         let _ = commands.blocking_send(Command::Leave);
     })?;
     let run = RunFolder::open(&orders.run)?;
-    let material = Material::open(run.job(&[])?, Some(run.model_spec()?))?;
+    let material = Material::open(run.job(&[])?, Some(run.model_spec()?), orders.n_peers)?;
     let load = Load { n_processes: orders.n_peers, n_bytes: material.n_bytes() };
     block_on(load, take_part(&orders, run, &material, (heard, members)))?
 }
@@ -55,11 +55,11 @@ async fn take_part(
     material: &Material,
     (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>),
 ) -> anyhow::Result<ExitCode> {
-    let state = match &orders.checkpoint {
-        Some(checkpoint) => keeper::load(&run, Path::new(checkpoint), material)?,
-        None => State::fresh(&material.setup),
+    let start = match &orders.checkpoint {
+        Some(checkpoint) => Start::from_checkpoint(&run, Path::new(checkpoint), material)?,
+        None => Start::fresh(material),
     };
-    material.setup.curriculum.check(orders.n_peers)?;
+    material.check(orders.n_peers)?;
     let ticket: Ticket = orders.ticket.parse()?;
     let identity = Identity::new(&ticket.secret, orders.seat)?;
     let me = identity.peer;
@@ -83,7 +83,7 @@ async fn take_part(
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
     let part = Part {
         material,
-        state,
+        start,
         keeper: Keeper::start(run, material)?,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,

@@ -9,9 +9,11 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::read_toml;
 use nettorrent_engine::task::Task;
-use nettorrent_sim::{Outcome, Scenario, Simulation};
+use nettorrent_history::HistoryError;
+use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::{Peer, PeerId};
 use serde_json::json;
 
 use crate::job_arguments::JobArguments;
@@ -49,9 +51,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let n_peers = arguments.peers as usize;
     let scenario = scenario(arguments)?;
     let job = arguments.job.open(&[])?;
-    let material = Material::open(job, None)?;
+    let material = Material::open(job, None, n_peers)?;
     let Material { job, learning, setup, .. } = &material;
-    setup.curriculum.check(n_peers)?;
+    material.check(n_peers)?;
     if !arguments.json {
         println!(
             "{} with {} parameters on {} samples, {} simulated peers by {} over {}",
@@ -63,18 +65,14 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
             scenario.link
         );
     }
-    let mut viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
+    let viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
     let recorder = |path: &Path| Recorder::start(path, &material, n_peers, &scenario);
-    let mut run = arguments.run.as_deref().map(recorder).transpose()?;
-    let mut problem = None;
+    let run = arguments.run.as_deref().map(recorder).transpose()?;
+    let mut audience = Audience { viewer, run, problem: None };
     let began = Instant::now();
     let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
-    let outcome = simulation.run_with(&mut |record: Record| {
-        if let Some(run) = &mut run {
-            problem = problem.take().or(run.add(&record).err());
-        }
-        viewer.see(&record);
-    })?;
+    let outcome = simulation.run_with(&mut audience)?;
+    let Audience { viewer, run, problem } = audience;
     viewer.bar.finish_and_clear();
     if let Some(problem) = problem {
         return Err(problem.into());
@@ -103,6 +101,29 @@ fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
         scenario.sample_time = seconds.context("--sample-ms: must be a number of milliseconds from 0 up")?;
     }
     Ok(scenario)
+}
+
+/// Who is told what happens: the one who looks on, and the run's folder if there is one.
+struct Audience {
+    viewer: Viewer,
+    run: Option<Recorder>,
+    /// Why the folder could not be written to, the first time.
+    problem: Option<HistoryError>,
+}
+
+impl Observer for Audience {
+    fn record(&mut self, record: Record) {
+        if let Some(run) = &mut self.run {
+            self.problem = self.problem.take().or(run.add(&record).err());
+        }
+        self.viewer.see(&record);
+    }
+
+    fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+        if let Some(run) = &mut self.run {
+            run.handled(at, peer, state);
+        }
+    }
 }
 
 /// Shows what happens while it happens.

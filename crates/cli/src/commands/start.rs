@@ -9,11 +9,11 @@ use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{Load, block_on};
-use nettorrent_swarm::State;
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
+use crate::swarm::beginning::Start;
 use crate::swarm::keeper;
 use crate::swarm::material::Material;
 use crate::swarm::network::{Beginning, NetworkArguments, train};
@@ -44,17 +44,17 @@ pub(crate) struct StartArguments {
 /// Runs `start`.
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let folder = arguments.network.open_folder()?;
-    let (run, material, state) = match &arguments.resume {
+    let (run, material, start) = match &arguments.resume {
         Some(path) => resumed(arguments, RunFolder::open(path)?)?,
         None => fresh(arguments)?,
     };
     let wait_for = arguments.wait_for as usize;
-    material.setup.curriculum.check(wait_for)?;
+    material.check(wait_for)?;
     let events = arguments.measuring.open_events(&run, arguments.network.json)?;
     let secret = Secret::random();
     let identity = Identity::new(&secret, 0)?;
     let measures = arguments.measuring.is_on();
-    let beginning = Beginning { material: &material, state, run, events, wait_for, members: Vec::new(), measures };
+    let beginning = Beginning { material: &material, start, run, events, wait_for, members: Vec::new(), measures };
     block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
         let (endpoint, arrivals) = arguments.network.bind(identity, &material, folder).await?;
         let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
@@ -70,30 +70,33 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     })?
 }
 
-fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Material, State)> {
-    let material = Material::open(arguments.job.open(&[])?, None)?;
-    let state = match &arguments.weights {
-        Some(path) => State::from_values(&material.setup, load_weights(path, material.learning.network())?),
-        None => State::fresh(&material.setup),
-    };
+fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Material, Start)> {
+    let material = Material::open(arguments.job.open(&[])?, None, arguments.wait_for as usize)?;
+    let values =
+        arguments.weights.as_deref().map(|path| load_weights(path, material.learning.network())).transpose()?;
     let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
-    if arguments.weights.is_some() {
-        // The seed alone would not bring these back.
-        keeper::save(&run, &material, &state)?;
-    }
-    Ok((run, material, state))
+    let start = match values {
+        Some(values) => {
+            // The seed alone would not bring these back.
+            keeper::save_values(&run, &material, &values)?;
+            Start::from_values(&material, values)
+        }
+        None => Start::fresh(&material),
+    };
+    Ok((run, material, start))
 }
 
-fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Material, State)> {
+fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Material, Start)> {
     let job = definite(run.job(&arguments.job.settings())?)?;
-    let material = Material::open(job, Some(run.model_spec()?))?;
-    let state = match run.choose(None)? {
-        Some(checkpoint) => keeper::load(&run, &checkpoint, &material)?,
-        None => State::fresh(&material.setup),
+    let material = Material::open(job, Some(run.model_spec()?), arguments.wait_for as usize)?;
+    let start = match run.choose(None)? {
+        Some(checkpoint) => Start::from_checkpoint(&run, &checkpoint, &material)?,
+        None => Start::fresh(&material),
     };
-    if state.place.ledger.epoch >= material.job.epochs {
-        bail!("the run has done its {} epochs; train it further with --epochs N", state.place.ledger.epoch);
+    let epoch = start.place().ledger.epoch;
+    if epoch >= material.job.epochs {
+        bail!("the run has done its {epoch} epochs; train it further with --epochs N");
     }
     run.write_job(&material.job)?;
-    Ok((run, material, state))
+    Ok((run, material, start))
 }

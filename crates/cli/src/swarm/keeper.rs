@@ -5,13 +5,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use nettorrent_engine::checkpoint::Progress;
+use nettorrent_engine::checkpoint::{PieceWriter, Progress};
 use nettorrent_engine::learning::Learning;
-use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_engine::task::Task;
-use nettorrent_swarm::{Place, State};
+use nettorrent_swarm::{Place, SavedBlock, State};
 use std::sync::Arc;
 
+use super::beginning::place_of;
 use super::material::Material;
 use crate::run_folder::RunFolder;
 
@@ -22,31 +23,51 @@ pub(crate) struct Kept {
     pub step: u64,
 }
 
+/// What is to be written.
+enum Order {
+    /// A whole state.
+    State(State),
+    /// A block of one.
+    Block(SavedBlock),
+}
+
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
 pub(crate) struct Keeper {
-    states: Sender<State>,
+    orders: Sender<Order>,
     kept: Receiver<anyhow::Result<Kept>>,
     thread: JoinHandle<()>,
 }
 
 impl Keeper {
     pub(crate) fn start(run: RunFolder, material: &Material) -> anyhow::Result<Self> {
-        let (states, orders) = channel::<State>();
+        let (sender, orders) = channel::<Order>();
         let (answers, kept) = channel();
         let (learning, seed, keep) = (material.learning.clone(), material.job.seed, material.job.checkpoint.keep);
+        let optimizer = material.job.optimizer.clone();
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-            for state in orders {
+            let (run, learning) = (&run, &*learning);
+            let mut pieces = Pieces { run, learning, optimizer: &optimizer, seed, keep, writer: None };
+            for order in orders {
+                let kept = match order {
+                    Order::State(state) => Some(write(run, learning, seed, &state, keep)),
+                    Order::Block(block) => pieces.put(&block).transpose(),
+                };
                 // If nobody wants to know, it is kept all the same.
-                let _ = answers.send(write(&run, &learning, seed, &state, keep));
+                kept.into_iter().for_each(|kept| drop(answers.send(kept)));
             }
         })?;
-        Ok(Self { states, kept, thread })
+        Ok(Self { orders: sender, kept, thread })
     }
 
     /// Has a state written.
     pub(crate) fn keep(&self, state: State) {
         // Only a panic ends the thread, and `finish` tells of that.
-        let _ = self.states.send(state);
+        let _ = self.orders.send(Order::State(state));
+    }
+
+    /// Has a block of a layer network written. When all have come, the checkpoint is whole.
+    pub(crate) fn keep_block(&self, block: SavedBlock) {
+        let _ = self.orders.send(Order::Block(block));
     }
 
     /// What was written since the last call.
@@ -56,24 +77,66 @@ impl Keeper {
 
     /// Waits until all is written.
     pub(crate) fn finish(self) -> anyhow::Result<Vec<anyhow::Result<Kept>>> {
-        drop(self.states);
+        drop(self.orders);
         let rest = self.kept.iter().collect();
         self.thread.join().map_err(|_| anyhow!("the thread that writes checkpoints has failed"))?;
         Ok(rest)
     }
 }
 
-/// Writes a state at once.
-pub(crate) fn save(run: &RunFolder, material: &Material, state: &State) -> anyhow::Result<Kept> {
-    write(run, &material.learning, material.job.seed, state, material.job.checkpoint.keep)
+/// Writes parameters that a run is to begin with at once.
+pub(crate) fn save_values(run: &RunFolder, material: &Material, values: &[f32]) -> anyhow::Result<Kept> {
+    let state = State::from_values(&material.setup, values.to_vec());
+    write(run, &material.learning, material.job.seed, &state, material.job.checkpoint.keep)
+}
+
+/// A checkpoint of a layer network that is being written block by block: the whole is never in memory.
+struct Pieces<'a> {
+    run: &'a RunFolder,
+    learning: &'a Learning,
+    optimizer: &'a OptimizerSpec,
+    seed: u64,
+    keep: usize,
+    writer: Option<(PieceWriter, PathBuf)>,
+}
+
+impl Pieces<'_> {
+    fn put(&mut self, block: &SavedBlock) -> anyhow::Result<Option<Kept>> {
+        let SavedBlock { part, state, is_first, is_last } = block;
+        let (epoch, step) = (state.place.ledger.epoch, state.place.step);
+        if *is_first {
+            let progress = progress(self.seed, &state.place, Vec::new())?;
+            let path = self.run.checkpoint_path(step);
+            self.writer = None;
+            if !path.exists() {
+                let n_memories = state.memories.len();
+                let network = self.learning.network();
+                let writer = PieceWriter::create(&path, network, self.optimizer, &progress, n_memories)?;
+                self.writer = Some((writer, path));
+            }
+        }
+        let Some((writer, _)) = &mut self.writer else { return Ok(None) };
+        writer.put(part, &state.values, &state.optimizer, &state.memories)?;
+        if !is_last {
+            return Ok(None);
+        }
+        let Some((writer, path)) = self.writer.take() else { return Ok(None) };
+        writer.finish()?;
+        self.run.remove_old(self.keep)?;
+        Ok(Some(Kept { path, epoch, step }))
+    }
+}
+
+fn progress(seed: u64, place: &Place, swarm_memories: Vec<Vec<f32>>) -> anyhow::Result<Progress> {
+    let (epoch, step) = (place.ledger.epoch, place.step);
+    let swarm = Some(serde_json::to_value(place).context("cannot write how far the swarm is")?);
+    Ok(Progress { seed, step, epoch, swarm, swarm_memories, ..Progress::default() })
 }
 
 fn write(run: &RunFolder, learning: &Learning, seed: u64, state: &State, keep: usize) -> anyhow::Result<Kept> {
     let State { values, optimizer, place, memories } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let swarm = Some(serde_json::to_value(place).context("cannot write how far the swarm is")?);
-    let swarm_memories = memories.clone();
-    let progress = Progress { seed, step, epoch, swarm, swarm_memories, ..Progress::default() };
+    let progress = progress(seed, place, memories.clone())?;
     let path = run.save(learning.network(), values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }
@@ -83,10 +146,6 @@ pub(crate) fn load(run: &RunFolder, checkpoint: &std::path::Path, material: &Mat
     let Material { job, learning, .. } = material;
     let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
     let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
-    let place: Place = match progress.swarm {
-        Some(place) => serde_json::from_value(place).context("the checkpoint does not say how far the swarm was")?,
-        // It was one machine's: a swarm goes on from the beginning of the epoch that it was in.
-        None => Place::at_epoch(progress.epoch, progress.step, progress.epoch * learning.labels().len() as u64),
-    };
+    let place = place_of(&progress, learning.labels().len() as u64)?;
     Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use nettorrent_engine::data::Part;
-use nettorrent_engine::job::{Job, build_network, read_toml};
+use nettorrent_engine::job::{Groups, Job, LayersSpec, build_network, read_toml};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::task::Task;
@@ -13,6 +13,7 @@ use nettorrent_net::fingerprint;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
 use nettorrent_swarm::Setup;
+use nettorrent_swarm::layers::planner;
 
 use crate::open::{data_spec, n_threads, open_data};
 
@@ -28,20 +29,30 @@ pub(crate) struct Material {
 }
 
 impl Material {
-    /// What a job names; the model is the job's, or one that was described before.
-    pub(crate) fn open(job: Job, spec: Option<ModelSpec>) -> anyhow::Result<Self> {
+    /// What a job names, for so many peers; the model is the job's, or one that was described before.
+    pub(crate) fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: usize) -> anyhow::Result<Self> {
         let train_set = open_data(&job, Part::Train)?;
         let test_set = open_data(&job, Part::Test)?;
         let spec = match spec {
             Some(spec) => spec,
             None => job.model_spec(train_set.shape(), train_set.classes().len())?,
         };
+        if let Some(LayersSpec { groups: Groups::Auto(_), .. }) = job.layers {
+            planner::resolve(&mut job, &spec, n_peers)?;
+        }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
         let network = build_network(&job.model, &spec)?;
         let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
-        let setup = Arc::new(Setup::new(&job, learning.clone())?);
+        let setup = Arc::new(Setup::with_layers(&job, learning.clone(), &spec)?);
         let package = JobPackage { job: toml::to_string(&as_it_travels(&job))?, model: toml::to_string(&spec)?, data };
         Ok(Self { job, spec, learning, setup, package })
+    }
+
+    /// Whether so many peers can do the job.
+    pub(crate) fn check(&self, n_peers: usize) -> anyhow::Result<()> {
+        let n_replicas = self.setup.layers.as_ref().map_or(n_peers, |network| network.n_pipelines(n_peers));
+        self.setup.curriculum.check(n_replicas)?;
+        Ok(())
     }
 
     /// What others may cost a peer of this job.
@@ -70,7 +81,8 @@ impl Material {
         }
         job.threads = n_threads(threads.unwrap_or(0));
         let spec: ModelSpec = read_toml("the swarm's model", &package.model)?;
-        let material = Self::open(job, Some(spec))?;
+        // Whoever began the swarm has planned it.
+        let material = Self::open(job, Some(spec), 1)?;
         if material.package.data != package.data {
             bail!(
                 "the data here are not those of the swarm: their contents differ; get the same data set, or say with \

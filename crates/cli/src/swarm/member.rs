@@ -10,9 +10,10 @@ use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::resources::Monitor;
 use nettorrent_swarm::record::{Event, Record};
-use nettorrent_swarm::{Peer, PeerId, Phase, State};
+use nettorrent_swarm::{Peer, PeerId, Phase};
 use tokio::sync::mpsc;
 
+use super::beginning::Start;
 use super::keeper::Keeper;
 use super::material::Material;
 use super::messages::{EndingKind, PeerEvent, Progress};
@@ -34,7 +35,7 @@ pub(crate) enum Keep {
 /// What a part in a swarm needs.
 pub(crate) struct Part<'a> {
     pub material: &'a Material,
-    pub state: State,
+    pub start: Start,
     pub keeper: Keeper,
     pub keep: Keep,
     pub wait_for: usize,
@@ -52,10 +53,10 @@ impl Part<'_> {
         commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<EndingKind> {
-        let Self { material, state, keeper, keep, wait_for, address, introducers, measures } = self;
+        let Self { material, start, keeper, keep, wait_for, address, introducers, measures } = self;
         let id = endpoint.identity().peer;
-        let epoch = state.place.ledger.epoch;
-        let peer = Peer::new(id, material.setup.clone(), state);
+        let epoch = start.place().ledger.epoch;
+        let peer = start.into_peer(id, material);
         let deadline = material.job.swarm.deadline();
         let settings = NodeSettings {
             package: material.package.clone(),
@@ -92,7 +93,7 @@ impl Part<'_> {
         }
         let peer = node.peer();
         if keep == Keep::Always || peer.view().rank(id) == Some(0) {
-            keeper.keep(peer.state());
+            keep_state(&keeper, peer);
         }
         for kept in keeper.finish()? {
             let kept = kept?;
@@ -111,6 +112,13 @@ impl Part<'_> {
         let peak_rss_bytes = peak_rss_bytes();
         tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, step, peak_rss_bytes })?;
         Ok(ending)
+    }
+}
+
+/// Has a peer's state written. In a layer network nobody has it whole: there the blocks come one by one.
+fn keep_state(keeper: &Keeper, peer: &Peer) {
+    if let Some(state) = peer.state() {
+        keeper.keep(state);
     }
 }
 
@@ -146,6 +154,7 @@ impl Reporter<'_> {
             self.tell_progress(peer, tell)?;
         }
         match report {
+            Report::Saved(block) => self.keeper.keep_block((*block).clone()),
             Report::Record { record: Record { event: Event::Round { .. }, .. }, .. } | Report::Tick => {}
             Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
             Report::Note(note) => {
@@ -212,7 +221,7 @@ impl Reporter<'_> {
         let every = self.material.job.checkpoint.every;
         let is_due = every > 0 && epoch.is_multiple_of(every);
         if is_due && (self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)) {
-            self.keeper.keep(peer.state());
+            keep_state(self.keeper, peer);
         }
     }
 }

@@ -14,11 +14,12 @@ use nettorrent_net::identity::Identity;
 use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::{discovery, fingerprint};
+use nettorrent_swarm::PeerId;
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::{PeerId, State};
 use tokio::sync::mpsc;
 
 use super::announcement::{Announcement, announce};
+use super::beginning::Start;
 use super::board::{Board, Company};
 use super::keeper::Keeper;
 use super::material::Material;
@@ -100,7 +101,7 @@ impl NetworkArguments {
 /// What a peer begins with.
 pub(crate) struct Beginning<'a> {
     pub material: &'a Material,
-    pub state: State,
+    pub start: Start,
     pub run: RunFolder,
     pub events: EventLog,
     pub wait_for: usize,
@@ -115,7 +116,7 @@ pub(crate) async fn train(
     address: SocketAddr,
     arguments: &NetworkArguments,
 ) -> anyhow::Result<ExitCode> {
-    let Beginning { material, state, run, events, wait_for, members, measures } = beginning;
+    let Beginning { material, start, run, events, wait_for, members, measures } = beginning;
     let (leave, commands) = mpsc::channel(1);
     Interrupt::listen_and(move || {
         // If it does not listen any more, it is ending anyway.
@@ -125,13 +126,13 @@ pub(crate) async fn train(
         .discover
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
-    let mut board = Board::new(events, material, Company::OneOfMany, &state.place);
-    announce(&Announcement { material, run: &run, place: &state.place, link: None }, &mut board)?;
-    let mut place = (state.place.ledger.epoch, state.place.step);
+    let mut board = Board::new(events, material, Company::OneOfMany, start.place());
+    announce(&Announcement { material, run: &run, place: start.place(), link: None }, &mut board)?;
+    let mut place = (start.place().ledger.epoch, start.place().step);
     let path = run.path().to_owned();
     let part = Part {
         material,
-        state,
+        start,
         keeper: Keeper::start(run, material)?,
         keep: Keep::Always,
         wait_for,

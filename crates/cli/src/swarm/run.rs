@@ -7,10 +7,11 @@ use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
 use nettorrent_net::shared_folder::SharedFolder;
+use nettorrent_swarm::Place;
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::{Place, State};
 
 use super::announcement::{Announcement, announce};
+use super::beginning::Start;
 use super::board::{Board, Company};
 use super::keeper;
 use super::local::{self, LocalSettings};
@@ -61,15 +62,16 @@ pub(crate) struct Stopped {
 /// Begins a run and trains it.
 pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
-    let material = Material::open(job, None)?;
-    let Material { job, spec, learning, setup, .. } = &material;
-    setup.curriculum.check(job.swarm.peers)?;
+    let n_peers = job.swarm.peers;
+    let material = Material::open(job, None, n_peers)?;
+    let Material { job, spec, learning, .. } = &material;
+    material.check(job.swarm.peers)?;
     let values = fresh.weights.map(|path| load_weights(path, learning.network())).transpose()?;
     let run = RunFolder::create(fresh.run, job, spec)?;
     let events = fresh.measuring.open_events(&run, fresh.json)?;
     let checkpoint = match values {
         // The seed alone would not bring these back.
-        Some(values) => Some(keeper::save(&run, &material, &State::from_values(setup, values))?.path),
+        Some(values) => Some(keeper::save_values(&run, &material, &values)?.path),
         None => None,
     };
     let settings = links.settings(job, checkpoint, Place::default());
@@ -80,9 +82,10 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
 pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
     let Stopped { run, events, checkpoint, is_changed, measures } = stopped;
-    let material = Material::open(job, Some(run.model_spec()?))?;
+    let n_peers = job.swarm.peers;
+    let material = Material::open(job, Some(run.model_spec()?), n_peers)?;
     let place = match &checkpoint {
-        Some(checkpoint) => keeper::load(&run, checkpoint, &material)?.place,
+        Some(checkpoint) => Start::from_checkpoint(&run, checkpoint, &material)?.place().clone(),
         None => Place::default(),
     };
     let display = Display::new(events.is_printed());

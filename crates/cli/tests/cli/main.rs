@@ -5,10 +5,12 @@ mod bad_input;
 mod checkpoints;
 mod data;
 mod jobs;
+mod layers;
 mod measuring;
 #[cfg(unix)]
 mod namespaces;
 mod pipes;
+mod plan;
 mod program;
 mod resume;
 mod samples;

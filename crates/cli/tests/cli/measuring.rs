@@ -109,6 +109,57 @@ fn each_peer_tells_what_it_takes_and_for_whom_it_waits() {
 }
 
 #[test]
+fn simulated_peers_tell_for_whom_they_wait() {
+    let place = Place::new();
+    let settings = ["--epochs", "1", "--link", "100mbit/20ms", "--sample-ms", "1"];
+    let simulate = |run: &str, others: &[&str]| {
+        place.succeed(&[&["simulate", "--run", run], others, &settings[..]].concat());
+        events(&place.path(run), "times")
+    };
+    for spec in STRATEGIES {
+        let times = simulate(spec.name, &["--peers", "3", "--strategy", spec.name]);
+        let members = peers(&times);
+        assert_eq!(members.len(), 3, "{}", spec.name);
+        let mut waited = 0.0;
+        for event in &times {
+            let waits = event["waits"].as_array().cloned().unwrap_or_default();
+            let all = sum(&waits, "seconds");
+            assert!(all <= number(event, "wait_s") + 1e-6, "{}: {event}", spec.name);
+            let other: BTreeSet<u64> = members.iter().copied().filter(|&peer| event["peer"] != peer).collect();
+            assert!(peers(&waits).is_subset(&other), "{}: a peer waits for others: {event}", spec.name);
+            waited += all;
+        }
+        // Where thinking takes no time, a peer that waits knows for whom. But the best peer is found by scoring a few samples,
+        // which every peer does itself; and who trains freely counts its wait for the first view, which is nobody's.
+        let payload = (spec.build)(&(spec.defaults)()).expect("the defaults are right").turn().payload;
+        if spec.name != "best-peer" && payload != Payload::Updates {
+            let waits_s = sum(&times, "wait_s");
+            assert!(waits_s > 0.0 && waited > 0.9 * waits_s, "{}: {waited} of {waits_s}", spec.name);
+        }
+    }
+    let many = simulate("many", &["--peers", "33"]);
+    assert!(sum(&many, "wait_s") > 0.0 && many.iter().all(|event| event["waits"].is_null()), "too many to tell");
+}
+
+#[test]
+fn simulated_epochs_take_as_long_as_their_training() {
+    let place = Place::new();
+    place.write("slow.toml", "[stragglers]\nshare = 0.5\nfactor = 4.0\n");
+    for (run, scenario) in [("even", &[][..]), ("uneven", &["--scenario", "slow.toml"][..])] {
+        let settings = ["simulate", "--run", run, "--peers", "2", "--epochs", "3", "--sample-ms", "1"];
+        place.succeed(&[&settings[..], scenario].concat());
+        let epochs = events(&place.path(run), "epoch");
+        let [first, others @ ..] = epochs.as_slice() else { panic!("there are epochs") };
+        let (first_s, test_s) = (number(first, "seconds"), number(first, "test_seconds"));
+        assert!(others.len() == 2 && test_s > 0.0, "{epochs:?}");
+        // All epochs train as many samples in as many rounds; the test before them is far longer than this hundredth.
+        for epoch in others {
+            assert!((number(epoch, "seconds") / first_s - 1.0).abs() < 0.01, "{run}: {epochs:?}");
+        }
+    }
+}
+
+#[test]
 fn a_process_alone_tells_what_it_takes_and_nothing_is_measured_if_nobody_wants_it() {
     let place = Place::new();
     train(&place, &["--epochs", "2"]);

@@ -2,6 +2,7 @@
 //! same thing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::job::Job;
@@ -84,8 +85,8 @@ fn an_outer_step_of_one_without_momentum_is_the_mean() {
 struct States(BTreeMap<u32, BTreeMap<PeerId, State>>);
 
 impl Observer for States {
-    fn handled(&mut self, id: PeerId, peer: &Peer) {
-        let state = peer.state();
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
+        let state = peer.state().expect("it holds the whole");
         self.0.entry(state.place.standing.round).or_default().insert(id, state);
     }
 }

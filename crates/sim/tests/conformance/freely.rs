@@ -145,7 +145,7 @@ impl Observer for Accounts {
         assert!(self.changes.entry(key).or_default().insert((seat, clock), change).is_none(), "trained twice");
     }
 
-    fn handled(&mut self, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, _: Duration, peer: PeerId, state: &Peer) {
         let ledger = &state.place().ledger;
         self.ledgers.insert(peer, ledger.clone());
         if peer == self.witness {

@@ -1,6 +1,7 @@
 //! It learns, with one peer and with several, and all hold the same after each epoch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use nettorrent_engine::model::Workspace;
 use nettorrent_sim::{Observer, Scenario, Simulation};
@@ -63,10 +64,10 @@ impl Observer for Replicas {
         }
     }
 
-    fn handled(&mut self, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, _: Duration, peer: PeerId, state: &Peer) {
         let epoch = state.place().ledger.epoch;
         if self.epochs.insert(peer, epoch).unwrap_or(0) < epoch {
-            let bits = state.state().values.iter().map(|value| value.to_bits()).collect();
+            let bits = state.state().expect("it holds the whole").values.iter().map(|value| value.to_bits()).collect();
             self.values.entry(epoch).or_default().insert(peer, bits);
             let place = state.place();
             self.places.entry(epoch).or_default().insert((place.standing.round, place.step));

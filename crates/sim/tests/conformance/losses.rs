@@ -160,8 +160,8 @@ impl Observer for Steady {
         self.n_views += usize::from(matches!(record.event, Event::View { .. }));
     }
 
-    fn handled(&mut self, id: PeerId, peer: &Peer) {
-        let state = peer.state();
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
+        let state = peer.state().expect("it holds the whole");
         if let Some(before) = self.states.get(&id).filter(|before| before.place.standing == state.place.standing) {
             assert!(before.values == state.values, "{id}: other parameters in {:?}", state.place.standing);
             assert!(before.optimizer == state.optimizer, "{id}: another memory in {:?}", state.place.standing);

@@ -141,7 +141,7 @@ fn loss_with_liar(case: &Case, liar: usize, lie: fn(f32) -> f32) -> f64 {
     assert!(host.refused.is_empty(), "{}: {:?}", case.name(), host.refused);
     let task = &host.setup.task;
     let loss = |values: &[f32]| task.test(values, 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap().loss();
-    loss(host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.seed))
+    loss(&host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.seed))
 }
 
 #[test]

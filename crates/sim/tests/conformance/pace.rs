@@ -1,6 +1,7 @@
 //! Nobody runs away from a slow peer: what comes before its time has to be kept, and there is no end to it otherwise.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_sim::{Observer, Scenario, Simulation, Stragglers, Toy, ToySize};
@@ -16,7 +17,7 @@ struct Lead {
 }
 
 impl Observer for Lead {
-    fn handled(&mut self, id: PeerId, peer: &Peer) {
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
         self.rounds.insert(id, peer.place().standing.round);
         let (first, last) = (self.rounds.values().max(), self.rounds.values().min());
         self.most = self.most.max(first.zip(last).map_or(0, |(first, last)| first - last));

@@ -41,7 +41,9 @@ fn parts(peer: &PeerMeasurement) -> [f64; 5] {
 /// A bar for each setting: the mean over its peers and trials.
 fn settings(groups: &Groups<'_>) -> Option<Figure> {
     let bar = |group: &Group<'_>| {
-        let peers: Vec<[f64; 5]> = group.measurements.iter().flat_map(|measured| &measured.peers).map(parts).collect();
+        let all = group.measurements.iter().flat_map(|measured| &measured.peers);
+        // Who only tells what it takes of its machine has no bar, rather than one without length.
+        let peers: Vec<[f64; 5]> = all.filter(|peer| peer.elapsed_s > 0.0).map(parts).collect();
         let mean = |index: usize| Spread::of(peers.iter().map(|parts| parts[index])).map_or(0.0, |spread| spread.mean);
         let bar = StackedBar { name: groups.name(group), lengths: (0..5).map(mean).collect() };
         (!peers.is_empty()).then_some(bar)

@@ -316,6 +316,10 @@ impl Strategy for ManagerWorker {
         true
     }
 
+    fn settles_all(&self) -> bool {
+        false
+    }
+
     fn waits_for(&self) -> Vec<usize> {
         self.missing.clone()
     }

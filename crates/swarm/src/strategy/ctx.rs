@@ -8,7 +8,8 @@ use bytes::Bytes;
 use nettorrent_engine::optimizer::Optimizer;
 
 use super::TurnLength;
-use crate::peer::{Core, Outbox, Wish};
+use crate::peer::Outbox;
+use crate::replica::{Core, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};

@@ -254,12 +254,7 @@ impl Core {
 
     /// Refuses a ledger that no honest peer of this swarm has.
     pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Malformed> {
-        let Setup { curriculum, epochs, .. } = &*self.setup;
-        if ledger.segments.is_empty() && ledger.epoch <= *epochs {
-            return Ok(());
-        }
-        let limits = curriculum.limits(*epochs, MOST_MEMBERS);
-        ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
+        check_ledger(&self.setup, ledger)
     }
 
     /// Finds the plan of a ledger that came from elsewhere.
@@ -284,12 +279,6 @@ impl Core {
         let step = 1.0 / plan.n_rounds(1).max(1) as f64 * (left / total);
         let done = self.place.ledger.epoch as f64 + before / total + f64::from(n_batches) * step;
         swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), self.view.len(), done)
-    }
-
-    /// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
-    pub(super) fn batch_seed(&self, seat: usize, n_batches: u32) -> u64 {
-        let seed = mix(self.setup.seed ^ mix(self.place.step + u64::from(n_batches)));
-        if seat == 0 { seed } else { mix(seed ^ seat as u64) }
     }
 
     /// Takes a round's result over.
@@ -332,4 +321,20 @@ impl Core {
         }
         self.spare.extend(parts);
     }
+}
+
+/// Refuses a ledger that no honest peer of this swarm has.
+pub(crate) fn check_ledger(setup: &Setup, ledger: &Ledger) -> Result<(), Malformed> {
+    let Setup { curriculum, epochs, .. } = setup;
+    if ledger.segments.is_empty() && ledger.epoch <= *epochs {
+        return Ok(());
+    }
+    let limits = curriculum.limits(*epochs, MOST_MEMBERS);
+    ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
+}
+
+/// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
+pub(crate) fn batch_seed(seed: u64, seat: usize, step: u64) -> u64 {
+    let seed = mix(seed ^ mix(step));
+    if seat == 0 { seed } else { mix(seed ^ seat as u64) }
 }

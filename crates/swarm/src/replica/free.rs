@@ -13,7 +13,7 @@ use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::encoded;
-use super::{Core, Outbox, Peer, Phase};
+use super::{Core, Outbox, Phase, Replica};
 use crate::place::Place;
 use crate::strategy::{Ctx, Malformed, Past, Payload, Trained};
 
@@ -113,8 +113,9 @@ impl Ending {
     }
 }
 
-impl Peer {
-    pub(super) fn trains_freely(&self) -> bool {
+impl Replica {
+    /// Whether it does not wait for rounds.
+    pub(crate) fn trains_freely(&self) -> bool {
         self.core.turn.payload == Payload::Updates
     }
 

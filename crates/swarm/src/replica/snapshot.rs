@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
 use super::free::Ending;
-use super::{Outbox, Peer};
+use super::{Outbox, Replica};
 use crate::codec::Codec;
 use crate::place::{Place, State};
 use crate::strategy::{Malformed, Past, Payload};
@@ -41,7 +41,7 @@ impl Incoming {
     }
 }
 
-impl Peer {
+impl Replica {
     pub(super) fn send_snapshot(&self, to: &[u32], endings: Vec<Ending>, out: &mut Outbox) {
         if to.is_empty() {
             return;

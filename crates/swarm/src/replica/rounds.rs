@@ -1,11 +1,11 @@
 //! The end of rounds and epochs, and what comes next.
 
-use super::{Outbox, Peer, Phase, Wish};
+use super::{Outbox, Phase, Replica, Wish};
 use crate::record::Event;
 use crate::sketch::sketch;
 use crate::strategy::{Ctx, Settled};
 
-impl Peer {
+impl Replica {
     /// Does what the strategy asked for, as long as it asks.
     pub(super) fn grant_wishes(&mut self, out: &mut Outbox) {
         loop {

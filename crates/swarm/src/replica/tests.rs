@@ -8,7 +8,7 @@ use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
-use super::{Outbox, Peer};
+use super::{Outbox, Replica};
 use crate::record::Event;
 use crate::strategy::Malformed;
 use crate::view::PeerId;
@@ -75,7 +75,7 @@ impl Tests {
     }
 }
 
-impl Peer {
+impl Replica {
     /// Begins this peer's part of the test after an epoch.
     pub(super) fn begin_test(&mut self, epoch: u64, train: Score, out: &mut Outbox) {
         let core = &mut self.core;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::free::{Clock, Ending};
 use super::snapshot::Incoming;
-use super::{Outbox, Peer, Phase};
+use super::{Outbox, Phase, Replica};
 use crate::place::{Place, Standing};
 use crate::record::Event;
 use crate::strategy::{Ctx, Malformed, Past};
@@ -75,7 +75,7 @@ impl Accord {
     }
 }
 
-impl Peer {
+impl Replica {
     pub(super) fn on_view(&mut self, view: View, out: &mut Outbox) -> Result<(), Malformed> {
         let core = &mut self.core;
         if view.number <= core.view.number {
@@ -220,10 +220,10 @@ impl Peer {
     }
 }
 
-pub(super) fn encoded(value: &impl Serialize) -> Bytes {
+pub(crate) fn encoded(value: &impl Serialize) -> Bytes {
     postcard::to_allocvec(value).expect("plain values can be written").into()
 }
 
-pub(super) fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
+pub(crate) fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
     postcard::from_bytes(body).map_err(|error| Malformed::new(format!("its message cannot be read: {error}")))
 }

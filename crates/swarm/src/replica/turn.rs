@@ -5,7 +5,7 @@ use std::time::Duration;
 use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
-use super::{Outbox, Peer, Phase};
+use super::{Outbox, Phase, Replica, batch_seed};
 use crate::codec::is_finite;
 use crate::strategy::{Ctx, Payload, Scale, Trained};
 use crate::work::{Done, What, Work, scaled};
@@ -37,7 +37,7 @@ pub(super) struct TurnState {
     pub ended: Option<Duration>,
 }
 
-impl Peer {
+impl Replica {
     /// Begins the turn that the ledger and the plan say is next.
     pub(super) fn begin_turn(&mut self, out: &mut Outbox) {
         let core = &mut self.core;
@@ -91,11 +91,13 @@ impl Peer {
         turn.work = core.next_work_id();
         turn.gradient.clear();
         let scale = if core.turn.payload == Payload::Gradients { turn.share } else { 1.0 };
+        let step = core.place.step + u64::from(turn.n_done);
         let what = What::Gradient {
             plan,
             seat,
             batch: (turn.first + turn.n_done) as usize,
-            seed: core.batch_seed(seat, turn.n_done),
+            step,
+            seed: batch_seed(core.setup.seed, seat, step),
             scale,
             spare: std::mem::take(&mut core.spare),
         };
@@ -114,7 +116,7 @@ impl Peer {
             }
             Done::Tested { id, score } => self.on_own_test(id, score, took, out),
             Done::Failed { problem } => out.failure = Some(problem),
-            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } => {}
+            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } | Done::Part { .. } => {}
         }
     }
 

@@ -1,13 +1,17 @@
-//! For whom a peer waits in a round, and how long.
+//! For whom a peer waits in a round, and how long: what hosts, real or simulated, make of its status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nettorrent_swarm::{PeerId, Phase, Status};
+use crate::peer::{Phase, Status};
+use crate::view::PeerId;
 
 /// Adds up for whom a peer waits, from what it says about itself after each input.
+///
+/// At each input the host lets time [`pass`](Self::pass), [`take`](Self::take)s what belongs to the rounds that have ended
+/// with it, and [goes on](Self::go_on) with what the peer says now.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub struct Waiting {
     /// Whose messages are to come next.
     awaited: Vec<PeerId>,
     since: Duration,
@@ -16,7 +20,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// It is now so late: those who were awaited until now share that time.
-    pub(crate) fn pass(&mut self, now: Duration) {
+    pub fn pass(&mut self, now: Duration) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.since, now));
         let each = passed / u32::try_from(self.awaited.len()).unwrap_or(u32::MAX).max(1);
         for &peer in &self.awaited {
@@ -26,7 +30,7 @@ impl Waiting {
 
     /// The peer waits as it says from now on. Only what is waited for between a turn and the next belongs to a round's
     /// waiting; when replicas are brought together or a new view is agreed on, what was waited for before is over.
-    pub(crate) fn go_on(&mut self, status: Status) {
+    pub fn go_on(&mut self, status: Status) {
         self.awaited.clear();
         match status.phase {
             Phase::Exchanging => self.awaited = status.waits_for,
@@ -36,7 +40,7 @@ impl Waiting {
     }
 
     /// For whom the peer waited in the round that has just ended, in which it waited for so long.
-    pub(crate) fn take(&mut self, waited: Duration) -> Vec<(PeerId, Duration)> {
+    pub fn take(&mut self, waited: Duration) -> Vec<(PeerId, Duration)> {
         let sums = std::mem::take(&mut self.sums);
         let sum: Duration = sums.values().sum();
         // A peer that trains freely also waits at the end of a segment, which is no round's time.
@@ -48,7 +52,8 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::Waiting;
-    use nettorrent_swarm::{PeerId, Phase, Status};
+    use crate::peer::{Phase, Status};
+    use crate::view::PeerId;
     use std::time::Duration;
 
     const A: PeerId = PeerId(1);

@@ -1,0 +1,135 @@
+//! A plan as a picture: the grid of peers of each group, in plain text and as a figure.
+
+use nettorrent_engine::job::LayersSpec;
+use nettorrent_figures::{PeerGrid, PeerGrids};
+use nettorrent_swarm::layers::plan::{Group, block};
+use nettorrent_swarm::layers::planner::{Candidate, GroupEstimate};
+
+use crate::plan_text::{Planned, bytes};
+
+/// More than so many columns, or twice as many rows, are left out in the middle.
+const MOST_SHOWN: usize = 12;
+
+/// The first replica's peers in plain text, from the first layers to the last.
+pub(crate) fn picture(planned: &Planned<'_>) -> String {
+    let Candidate { plan, estimate, .. } = &planned.choice.best;
+    // A number, and a blank at each side.
+    let cell = plan.n_slots().saturating_sub(1).to_string().len() + 2;
+    let mut text = String::new();
+    let mut first = 0;
+    for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
+        text += &format!("  group {index}: {}\n", planned.layers_of(group));
+        text += &grid(group, first, cell, planned.question.batch);
+        first += group.rows * group.columns;
+        if let Some(above) = estimate.groups.get(index + 1) {
+            text += &format!("   ↓ ↑   {}\n", passing(one, above));
+        }
+    }
+    if estimate.n_replicas > 1 {
+        let n_slots = plan.n_slots();
+        let last = estimate.n_replicas * n_slots - 1;
+        text += &format!("  and the same again with peers {n_slots} to {last}, {n_slots} at a time\n");
+    }
+    text
+}
+
+/// One group's peers, row by row; beside each row its samples.
+fn grid(group: &Group, first: usize, cell: usize, batch: usize) -> String {
+    let columns = shown(group.columns, MOST_SHOWN);
+    let rows = shown(group.rows, 2 * MOST_SHOWN);
+    let bar = "─".repeat(cell);
+    let line = |left: &str, middle: &str, right: &str| {
+        format!("  {left}{}{right}\n", vec![bar.as_str(); columns.len()].join(middle))
+    };
+    let mut text = line("┌", "┬", "┐");
+    for (place, row) in rows.iter().enumerate() {
+        if place > 0 {
+            text += &line("├", "┼", "┤");
+        }
+        let number = |column: &Option<usize>| match (row, column) {
+            (Some(row), Some(column)) => (first + row * group.columns + column).to_string(),
+            _ => "…".to_owned(),
+        };
+        let cells: Vec<String> = columns.iter().map(|column| format!("{:^cell$}", number(column))).collect();
+        text += &format!("  │{}│{}\n", cells.join("│"), samples(*row, group.rows, batch));
+    }
+    text + &line("└", "┴", "┘")
+}
+
+/// Which samples a row has, where there are several rows.
+fn samples(row: Option<usize>, n_rows: usize, batch: usize) -> String {
+    match row {
+        Some(row) if n_rows > 1 => {
+            let samples = block(row, n_rows, batch);
+            match samples.len() {
+                0 => "  no samples".to_owned(),
+                1 => format!("  sample {}", samples.start),
+                _ => format!("  samples {} – {}", samples.start, samples.end - 1),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+/// All numbers below `n`, or the first and the last with a gap between.
+fn shown(n: usize, most: usize) -> Vec<Option<usize>> {
+    if n <= most {
+        return (0..n).map(Some).collect();
+    }
+    (0..most - 2).map(Some).chain([None, Some(n - 1)]).collect()
+}
+
+fn passing(below: &GroupEstimate, above: &GroupEstimate) -> String {
+    format!("a peer below sends {} up, a peer above {} down", bytes(below.up_bytes), bytes(above.down_bytes))
+}
+
+/// The same as a figure.
+pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
+    let Candidate { plan, estimate, .. } = &planned.choice.best;
+    let mut first = 0;
+    let mut grids = Vec::with_capacity(plan.groups.len());
+    for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
+        let above = estimate.groups.get(index + 1);
+        let each = if group.rows * group.columns > 1 { " each" } else { "" };
+        grids.push(PeerGrid {
+            name: planned.layers_of(group),
+            detail: format!("{} parameters, {}{each}", indicatif::HumanCount(one.n_params), bytes(one.memory_bytes)),
+            rows: group.rows,
+            columns: group.columns,
+            first,
+            passing: above.map_or(String::new(), |above| passing(one, above)),
+        });
+        first += group.rows * group.columns;
+    }
+    let in_flight = planned.job.layers.as_ref().map_or(LayersSpec::default().in_flight, |layers| layers.in_flight);
+    let replicas = match estimate.n_replicas {
+        1 => String::new(),
+        n => format!(", the first of {n} replicas"),
+    };
+    PeerGrids {
+        title: format!("{} on {first} peers, {in_flight} batches in flight{replicas}", planned.job.model),
+        grids,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_swarm::layers::plan::Group;
+
+    use super::grid;
+
+    #[test]
+    fn grids_are_drawn_whatever_their_size() {
+        let group = |rows, columns| Group { layers: 0..1, rows, columns };
+        assert_eq!(grid(&group(1, 1), 7, 3, 10), "  ┌───┐\n  │ 7 │\n  └───┘\n");
+        let two =
+            "  ┌────┬────┐\n  │ 8  │ 9  │  samples 0 – 1\n  ├────┼────┤\n  │ 10 │ 11 │  sample 2\n  └────┴────┘\n";
+        assert_eq!(grid(&group(2, 2), 8, 4, 3), two);
+        let square = grid(&group(10, 10), 0, 4, 100);
+        assert_eq!(square.lines().count(), 21);
+        assert!(square.contains("│ 99 │  samples 90 – 99"), "{square}");
+        let large = grid(&group(100, 100), 0, 6, 100);
+        assert!(large.lines().all(|line| line.chars().count() <= 100), "{large}");
+        assert!(large.contains("9999") && large.contains('…'), "{large}");
+    }
+}

@@ -1,0 +1,259 @@
+//! What `plan` has found out, for people and for programs.
+
+use indicatif::HumanCount;
+use nettorrent_engine::job::Job;
+use nettorrent_engine::model::LayerSpec;
+use nettorrent_figures::Unit;
+use nettorrent_swarm::layers::plan::Group;
+use nettorrent_swarm::layers::planner::{Candidate, Choice, GroupEstimate, PlanKind, Question};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::plan_picture::picture;
+
+/// What estimates rest on.
+pub(crate) const ASSUMPTIONS: &str = "\
+The network is cut into groups of layers, and each group is shared by a grid of peers: rows are blocks of a batch's samples,
+columns are blocks of the outputs of the group's first layer. Peers that are left over make further such pipelines (replicas),
+which train batches of their own and average.
+
+What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
+receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
+batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides. Plans are compared
+by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
+in flight, but neither the data nor the program. With batch norm, a group's peers see whole batches, so it has one row.";
+
+/// Where a peer's speed is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Speed {
+    Given,
+    Measured,
+    Usual,
+}
+
+/// What was found out.
+pub(crate) struct Planned<'a> {
+    pub job: &'a Job,
+    pub n_params: usize,
+    pub question: &'a Question<'a>,
+    pub choice: &'a Choice,
+    pub speed: Speed,
+    /// Whether the job gives the groups itself.
+    pub is_given: bool,
+    /// Why there are no data, if there are none.
+    pub without_data: Option<String>,
+}
+
+/// The widest a name of layers is.
+const WIDEST_LAYERS: usize = 22;
+
+impl Planned<'_> {
+    /// One object for programs.
+    pub(crate) fn json(&self) -> Value {
+        let Question { batch, in_flight, n_peers, speeds, link, multiplications_per_s, memory_limit, .. } =
+            self.question;
+        json!({
+            "model": self.job.model, "n_params": self.n_params, "batch": batch, "in_flight": in_flight,
+            "n_peers": n_peers, "speeds": speeds, "link": link, "multiplications_per_s": multiplications_per_s,
+            "speed": self.speed, "memory_limit": memory_limit, "is_given": self.is_given,
+            "best": self.choice.best, "runners_up": self.choice.runners_up,
+            "groups": self.choice.best.plan.group_specs(), "assumptions": ASSUMPTIONS,
+        })
+    }
+
+    /// Tables, a picture and what to do, for people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.head();
+        text += &right_aligned(&self.group_lines(), 2);
+        text += &self.totals();
+        text += &format!("\n{}", picture(self));
+        if !self.is_given {
+            text += &format!("\n{}", right_aligned(&self.candidate_lines(), 1));
+        }
+        text + &format!("\n{}\nWhat estimates rest on: nettorrent plan --help.\n", self.verdict())
+    }
+
+    fn head(&self) -> String {
+        let Question { batch, in_flight, n_peers, speeds, link, multiplications_per_s, .. } = self.question;
+        let source = match self.speed {
+            Speed::Given => "as given".to_owned(),
+            Speed::Measured => format!("measured here on {} threads", self.job.threads),
+            Speed::Usual => "taken to be so; say it with --speed".to_owned(),
+        };
+        let s = |n: usize| if n == 1 { "" } else { "s" };
+        let mut text = format!(
+            "{} with {} parameters in batches of {batch}, {in_flight} in flight; {n_peers} peer{} over {link}\n\
+             A peer makes {:.1} thousand million multiplications a second ({source}).\n",
+            self.job.model,
+            HumanCount(self.n_params as u64),
+            s(*n_peers),
+            multiplications_per_s / 1e9
+        );
+        if !speeds.is_empty() {
+            let list: Vec<String> = speeds.iter().map(f64::to_string).collect();
+            text += &format!("Speeds by each other, in turn: {}.\n", list.join(", "));
+        }
+        if let Some(problem) = &self.without_data {
+            text += &format!("Samples are taken to be as this model usually has them, because {problem}.\n");
+        }
+        text.push('\n');
+        text
+    }
+
+    /// A line for each group.
+    fn group_lines(&self) -> Vec<Vec<String>> {
+        let head = ["group", "layers", "grid", "parameters", "memory", "up", "down", "sums", "compute", "exchange"];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        let Candidate { plan, estimate, .. } = &self.choice.best;
+        for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
+            let GroupEstimate { n_params, memory_bytes, up_bytes, down_bytes, sum_bytes, compute_s, exchange_s } = one;
+            lines.push(vec![
+                index.to_string(),
+                shortened(&self.layers_of(group)),
+                format!("{}x{}", group.rows, group.columns),
+                HumanCount(*n_params).to_string(),
+                bytes(*memory_bytes),
+                bytes(*up_bytes),
+                bytes(*down_bytes),
+                bytes(*sum_bytes),
+                milliseconds(*compute_s),
+                milliseconds(*exchange_s),
+            ]);
+        }
+        lines
+    }
+
+    /// The names of a group's first and last layer.
+    pub(crate) fn layers_of(&self, group: &Group) -> String {
+        let layers = &self.question.spec.layers;
+        let name = |index: usize| match layers[index].name() {
+            Some(name) => name.to_owned(),
+            None => format!("{index} {}", LayerSpec::kind(&layers[index])),
+        };
+        let (first, last) = (group.layers.start, group.layers.end - 1);
+        if first == last { name(first) } else { format!("{} – {}", name(first), name(last)) }
+    }
+
+    fn totals(&self) -> String {
+        let Candidate { plan, estimate, .. } = &self.choice.best;
+        let n_slots = plan.n_slots();
+        let mut text = format!(
+            "\n{} a batch, {} on its way; {:.0} samples/s in all; {} of memory a peer at most\n",
+            milliseconds(estimate.batch_s),
+            milliseconds(estimate.journey_s),
+            estimate.samples_per_s,
+            bytes(estimate.memory_bytes)
+        );
+        let peers = if n_slots == 1 { "1 peer".to_owned() } else { format!("{n_slots} peers") };
+        text += &match estimate.n_replicas {
+            1 => format!("One pipeline of {peers}"),
+            n => format!("{n} replicas of {peers} each"),
+        };
+        text += &match estimate.n_spare {
+            0 => ".\n".to_owned(),
+            1 => "; 1 peer is left over.\n".to_owned(),
+            n => format!("; {n} peers are left over.\n"),
+        };
+        text
+    }
+
+    /// A line for each candidate.
+    fn candidate_lines(&self) -> Vec<Vec<String>> {
+        let head = ["plan", "groups", "peers in each", "replicas", "a batch", "samples/s", "memory", "speed"];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        let best = self.choice.best.estimate.samples_per_s;
+        for Candidate { kind, plan, estimate } in std::iter::once(&self.choice.best).chain(&self.choice.runners_up) {
+            lines.push(vec![
+                kind.name().to_owned(),
+                plan.groups.len().to_string(),
+                plan.n_slots().to_string(),
+                estimate.n_replicas.to_string(),
+                milliseconds(estimate.batch_s),
+                format!("{:.0}", estimate.samples_per_s),
+                bytes(estimate.memory_bytes),
+                format!("{:.0} %", 100.0 * estimate.samples_per_s / best.max(1e-12)),
+            ]);
+        }
+        lines
+    }
+
+    /// What to do, and why.
+    fn verdict(&self) -> String {
+        let Choice { best, runners_up } = self.choice;
+        let is_over = self.question.memory_limit.filter(|limit| best.estimate.memory_bytes > *limit);
+        if let (true, Some(limit)) = (self.is_given, is_over) {
+            let needs = bytes(best.estimate.memory_bytes);
+            return format!("The job's groups do not fit: a peer needs {needs} and has {}.\n", bytes(limit));
+        }
+        if self.is_given {
+            return "These are the job's own groups; --set layers.groups=auto lets the planner choose.\n".to_owned();
+        }
+        let parallel = runners_up.iter().find(|one| one.kind == PlanKind::DataParallel);
+        let mut text = match (best.kind, parallel) {
+            (PlanKind::DataParallel, _) => {
+                return "Data parallelism is best here: every peer holds the whole network, and no [layers] section is \
+                        needed.\n"
+                    .to_owned();
+            }
+            (kind, Some(parallel)) => {
+                let times = best.estimate.samples_per_s / parallel.estimate.samples_per_s.max(1e-12);
+                format!("A {} plan is best here, {times:.2} times as fast as data parallelism.", kind.name())
+            }
+            (kind, None) => {
+                format!("A {} plan is best here; the whole network does not fit a peer's memory.", kind.name())
+            }
+        };
+        text += " In the job:\n\n  [layers]\n";
+        text += &format!("  in_flight = {}\n  groups = [\n", self.question.in_flight);
+        for group in best.plan.group_specs() {
+            let mut fields = format!("layers = {}", group.layers);
+            for (name, n) in [("rows", group.rows), ("columns", group.columns)] {
+                if n > 1 {
+                    fields += &format!(", {name} = {n}");
+                }
+            }
+            text += &format!("    {{ {fields} }},\n");
+        }
+        text + "  ]\n"
+    }
+}
+
+/// The text, or its beginning and an ellipsis where it is too wide.
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= WIDEST_LAYERS {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(WIDEST_LAYERS - 1).collect();
+    format!("{}…", start.trim_end())
+}
+
+/// Bytes in a unit that fits.
+pub(crate) fn bytes(n: u64) -> String {
+    if n == 0 { "-".to_owned() } else { Unit::Bytes.format(n as f64) }
+}
+
+fn milliseconds(seconds: f64) -> String {
+    match 1e3 * seconds {
+        0.0 => "-".to_owned(),
+        ms if ms < 10.0 => format!("{ms:.2} ms"),
+        ms if ms < 100.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
+/// Columns as wide as their widest cell; the first few to the left, numbers to the right.
+fn right_aligned(lines: &[Vec<String>], n_left: usize) -> String {
+    let width = |k: usize| lines.iter().map(|line| line[k].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells =
+            line.iter().zip(&widths).enumerate().map(|(k, (cell, width))| {
+                if k < n_left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,127 @@
+//! Peers that come and go: the rest goes on from the last mark, with all blocks.
+
+use std::time::Duration;
+
+use nettorrent_sim::{Fate, Fault, Join, Outcome, Partition, Scenario, What, When};
+use nettorrent_swarm::record::Event;
+
+use crate::pipeline::Pipeline;
+
+const GRIDS: [&str; 2] =
+    ["layers.groups=[{layers=3,columns=2},{layers=2},{layers=1}]", "layers.groups=[{layers=5},{layers=1,rows=3}]"];
+
+fn pipeline(grid: &str, settings: &[&str]) -> Pipeline {
+    let usual = ["model=mlp:12,9", grid, "layers.mark_every=4", "epochs=4", "batch=4"];
+    Pipeline::new(&[&usual, settings].concat(), (&[6], 3), 240)
+}
+
+fn fault(peer: usize, round: u32, what: What) -> Fault {
+    Fault { peer, when: When::Round(round), what }
+}
+
+/// All who are there at the end have finished, nobody was refused, and the network was learnt.
+fn check(pipeline: &Pipeline, outcome: &Outcome, what: &str) {
+    assert!(
+        outcome.failures.is_empty() && outcome.refusals.is_empty(),
+        "{what}: {:?} {:?}",
+        outcome.failures,
+        outcome.refusals
+    );
+    assert!(outcome.live().all(|peer| peer.is_finished), "{what}");
+    assert!(outcome.whole(0, pipeline.n_values()).is_some(), "{what}: blocks are missing");
+    let last = outcome.records.iter().rev().find_map(|record| match record.event {
+        Event::Epoch { epoch, test_accuracy, .. } => Some((epoch, test_accuracy)),
+        _ => None,
+    });
+    let (epoch, accuracy) = last.expect("it was tested");
+    assert!(epoch == 4 && accuracy > 0.8, "{what}: {accuracy} after epoch {epoch}");
+}
+
+/// The rounds in which views began.
+fn beginnings(outcome: &Outcome) -> Vec<(u32, u32)> {
+    let view = |event: &Event| match event {
+        Event::View { view, round, .. } => Some((*view, *round)),
+        _ => None,
+    };
+    let mut views: Vec<(u32, u32)> = outcome.records.iter().filter_map(|record| view(&record.event)).collect();
+    views.sort_unstable();
+    views.dedup();
+    views
+}
+
+#[test]
+fn any_peer_may_be_lost_at_any_time() {
+    for grid in GRIDS {
+        for in_flight in ["layers.in_flight=1", "layers.in_flight=3"] {
+            let pipeline = pipeline(grid, &[in_flight]);
+            for peer in 0..4 {
+                for round in [0, 1, 5, 60, 61, 238] {
+                    for what in [What::Kill, What::Leave] {
+                        let faults = vec![fault(peer, round, what)];
+                        let outcome = pipeline.run(4, Scenario { faults, ..Scenario::default() });
+                        let told = format!("{grid} {in_flight} {what:?} of {peer} after round {round}");
+                        check(&pipeline, &outcome, &told);
+                        let (_, began) = *beginnings(&outcome).last().unwrap();
+                        assert!(began + 9 > round, "{told}: went on from round {began}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_block_is_its_replica_s() {
+    let pipeline = pipeline(GRIDS[0], &["layers.copies=false"]);
+    for peer in 0..8 {
+        let faults = vec![fault(peer, 10, What::Kill)];
+        let outcome = pipeline.run(8, Scenario { faults, ..Scenario::default() });
+        check(&pipeline, &outcome, &format!("peer {peer}"));
+        assert!(beginnings(&outcome).last().unwrap().1 >= 4, "it was there in the other pipeline");
+    }
+}
+
+#[test]
+fn without_copies_all_begins_anew() {
+    let pipeline = pipeline(GRIDS[0], &["layers.copies=false"]);
+    let outcome = pipeline.run(4, Scenario { faults: vec![fault(2, 50, What::Kill)], ..Scenario::default() });
+    check(&pipeline, &outcome, "without copies");
+    assert_eq!(beginnings(&outcome).last().unwrap().1, 0);
+}
+
+#[test]
+fn one_after_the_other_may_be_lost_to_the_last() {
+    let pipeline = pipeline(GRIDS[0], &["layers.in_flight=2"]);
+    let faults = vec![fault(3, 10, What::Kill), fault(0, 40, What::Kill), fault(1, 70, What::Leave)];
+    let outcome = pipeline.run(4, Scenario { faults, ..Scenario::default() });
+    check(&pipeline, &outcome, "one after the other");
+    assert_eq!(outcome.live().count(), 1);
+    assert_eq!(outcome.live().next().unwrap().blocks.len(), 4);
+}
+
+#[test]
+fn newcomers_take_over_blocks() {
+    for strategy in ["swarm.strategy=ring-all-reduce", "swarm.strategy=threshold", "swarm.strategy=local-sgd"] {
+        let pipeline = pipeline(GRIDS[0], &[strategy]);
+        let joins = (1..=6).map(|k| Join { at: Duration::from_millis(40 * k) }).collect();
+        let outcome = pipeline.run(2, Scenario { joins, ..Scenario::default() });
+        check(&pipeline, &outcome, strategy);
+        assert!(outcome.peers.iter().all(|peer| peer.fate == Fate::Live && peer.blocks.len() == 1), "two pipelines");
+        assert!(outcome.whole(1, pipeline.n_values()).is_some());
+    }
+}
+
+#[test]
+fn peers_that_hang_or_are_cut_off_come_back() {
+    let pipeline = pipeline(GRIDS[0], &["layers.in_flight=2"]);
+    let deadline = Duration::from_millis(50);
+    for peer in 0..4 {
+        let faults = vec![fault(peer, 20, What::Hang(Duration::from_millis(200)))];
+        let outcome = pipeline.run(4, Scenario { faults, deadline, ..Scenario::default() });
+        check(&pipeline, &outcome, &format!("peer {peer} hangs"));
+        let (from, until) = (Duration::from_millis(100), Duration::from_millis(400));
+        let partitions = vec![Partition { peers: vec![peer], from, until }];
+        let outcome = pipeline.run(4, Scenario { partitions, deadline, ..Scenario::default() });
+        check(&pipeline, &outcome, &format!("peer {peer} is cut off"));
+    }
+}

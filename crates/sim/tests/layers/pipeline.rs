@@ -1,0 +1,122 @@
+//! Small tasks for layer networks: a network of the zoo, and samples that are made up.
+
+use std::sync::Arc;
+
+use nettorrent_engine::data::{Batch, DataError, Dataset};
+use nettorrent_engine::job::{Job, build_network};
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::ModelSpec;
+use nettorrent_engine::rng::Rng;
+use nettorrent_sim::{Outcome, Scenario, Simulation};
+use nettorrent_swarm::{Setup, SetupError, State};
+
+/// Samples around a centre for each class.
+struct MadeUp {
+    shape: Vec<usize>,
+    classes: Vec<String>,
+    labels: Vec<u32>,
+    inputs: Vec<f32>,
+}
+
+impl MadeUp {
+    fn new(shape: &[usize], n_classes: usize, n: usize, seed: u64) -> Self {
+        let len: usize = shape.iter().product();
+        let mut rng = Rng::stream(seed, "made up", 0);
+        let mut centres = Rng::stream(7, "centres", 0);
+        let centres: Vec<f32> = (0..n_classes * len).map(|_| centres.normal()).collect();
+        let labels: Vec<u32> = (0..n).map(|k| (k % n_classes) as u32).collect();
+        let sample = |&label: &u32| centres[label as usize * len..][..len].to_vec();
+        let inputs = labels.iter().flat_map(sample).map(|centre| centre + 0.5 * rng.normal()).collect();
+        let classes = (0..n_classes).map(|class| class.to_string()).collect();
+        Self { shape: shape.to_vec(), classes, labels, inputs }
+    }
+}
+
+impl Dataset for MadeUp {
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
+        let len: usize = self.shape.iter().product();
+        let inputs = indices.iter().flat_map(|&k| &self.inputs[k * len..][..len]).copied().collect();
+        Ok(Batch { inputs, labels: indices.iter().map(|&k| self.labels[k]).collect() })
+    }
+}
+
+/// A job with its network and its samples.
+pub(crate) struct Pipeline {
+    pub(crate) job: Job,
+    pub(crate) learning: Arc<Learning>,
+    pub(crate) setup: Arc<Setup>,
+}
+
+impl Pipeline {
+    /// The job of these settings, for samples of this shape.
+    pub(crate) fn new(settings: &[&str], samples: (&[usize], usize), n_train: usize) -> Self {
+        Self::try_new(settings, samples, n_train).unwrap()
+    }
+
+    /// The same, if there can be such a job.
+    pub(crate) fn try_new(
+        settings: &[&str],
+        (shape, n_classes): (&[usize], usize),
+        n_train: usize,
+    ) -> Result<Self, SetupError> {
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let job = Job::parse("the test's job", "optimizer.lr = 0.05\noptimizer.momentum = 0.5\n", &settings).unwrap();
+        let spec = job.model_spec(shape, n_classes).unwrap();
+        Self::try_of_model(job, &spec, n_train)
+    }
+
+    pub(crate) fn of_model(job: Job, spec: &ModelSpec, n_train: usize) -> Self {
+        Self::try_of_model(job, spec, n_train).unwrap()
+    }
+
+    fn try_of_model(job: Job, spec: &ModelSpec, n_train: usize) -> Result<Self, SetupError> {
+        let network = build_network(&job.model, spec).unwrap();
+        let n_classes = network.n_classes();
+        let set = |n, seed| Box::new(MadeUp::new(&spec.input, n_classes, n, seed));
+        let learning = Arc::new(Learning::new(&job, network, set(n_train, 1), set(n_train / 2, 2)).unwrap());
+        let setup = Arc::new(Setup::with_layers(&job, learning.clone(), spec)?);
+        Ok(Self { job, learning, setup })
+    }
+
+    /// The same task for machines that each hold the whole network.
+    pub(crate) fn whole(&self) -> Arc<Setup> {
+        Arc::new(Setup::new(&self.job, self.learning.clone()).unwrap())
+    }
+
+    pub(crate) fn run(&self, n_peers: usize, scenario: Scenario) -> Outcome {
+        let outcome = Simulation::new(self.setup.clone(), n_peers, scenario).unwrap().run();
+        outcome.unwrap_or_else(|error| panic!("{:?}: {error}", self.job.layers))
+    }
+
+    pub(crate) fn n_values(&self) -> usize {
+        self.learning.network().n_values()
+    }
+
+    /// What so many machines learn that each hold the whole network.
+    pub(crate) fn learnt_whole(&self, n_peers: usize) -> Vec<f32> {
+        let outcome = Simulation::new(self.whole(), n_peers, Scenario::default()).unwrap().run().unwrap();
+        outcome.peers[0].values.to_vec()
+    }
+
+    pub(crate) fn init(&self) -> Vec<f32> {
+        State::fresh(&self.whole()).values.to_vec()
+    }
+}
+
+/// How far two vectors are apart, beside how far the first has come from its beginning.
+pub(crate) fn difference(a: &[f32], b: &[f32], beginning: &[f32]) -> f64 {
+    let distance = |a: &[f32], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
+    (distance(a, b) / distance(a, beginning)).sqrt()
+}

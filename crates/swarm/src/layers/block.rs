@@ -1,0 +1,341 @@
+//! A block: a part of the network at one peer. Its replica says what is to be trained; its passes train it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use nettorrent_engine::kernel::vectorised;
+use nettorrent_engine::model::Mode;
+
+use super::exam::{Exam, batches};
+use super::label::{Letter, Purpose};
+use super::pass::{Key, Pass, Seat, Urgency};
+use super::work::{PartDone, PartWork, Samples};
+use crate::peer::{Input, Outbox};
+use crate::place::State;
+use crate::record::Event;
+use crate::replica::{Replica, batch_seed};
+use crate::strategy::Malformed;
+use crate::view::{PeerId, View};
+use crate::wire::HEAD_LEN;
+use crate::work::{Done, What, Work};
+
+/// What may wait for passes that have not begun. Blocks of a pipeline are never far apart.
+const EARLY_BYTES: usize = 256 << 20;
+
+/// A part of the network at one peer.
+pub(super) struct Block {
+    pub seat: Seat,
+    pub replica: Replica,
+    passes: BTreeMap<Key, Pass>,
+    /// By purpose, the first serial number that has not begun.
+    n_begun: [u32; 3],
+    /// The gradient that the replica waits for.
+    wanted: Option<Wanted>,
+    /// How many gradients the replica has been given.
+    n_given: u32,
+    exams: VecDeque<Exam>,
+    /// What came for passes that have not begun.
+    early: VecDeque<Letter>,
+    early_bytes: usize,
+    /// What goes into the record of the round.
+    told: Told,
+}
+
+/// A gradient that the replica waits for.
+struct Wanted {
+    id: u64,
+    serial: u32,
+    step: u64,
+    scale: f32,
+    since: Duration,
+}
+
+/// What a pipeline adds to the record of a round.
+#[derive(Default)]
+struct Told {
+    staleness: u32,
+    waited: Duration,
+    sent_bytes: u64,
+    received_bytes: u64,
+}
+
+/// What a block wants done.
+#[derive(Default)]
+pub(super) struct BlockOutbox {
+    /// To other blocks of the pipeline.
+    pub letters: Vec<Letter>,
+    /// What the replica wants done; its peers are named by their pipelines (see [`pipeline_id`]).
+    pub replica: Outbox,
+    /// Whose letters turned out to be malformed, by address.
+    pub refused: Vec<(usize, Malformed)>,
+}
+
+/// How replicas of a block are named: by their pipelines, so that all blocks share out the samples alike.
+pub(super) fn pipeline_id(pipeline: usize) -> PeerId {
+    PeerId::new(pipeline as u32, 0)
+}
+
+impl Block {
+    pub(super) fn new(seat: Seat, state: State) -> Self {
+        let setup = seat.network.setup(seat.slot).clone();
+        let replica = Replica::new(pipeline_id(seat.pipeline), setup, state);
+        Self {
+            seat,
+            replica,
+            passes: BTreeMap::new(),
+            n_begun: [0; 3],
+            wanted: None,
+            n_given: 0,
+            exams: VecDeque::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
+            told: Told::default(),
+        }
+    }
+
+    /// All pipelines are there: it begins.
+    pub(super) fn start(&mut self, now: Duration, view: u32, n_pipelines: usize, out: &mut BlockOutbox) {
+        let members = (0..n_pipelines).map(pipeline_id).collect();
+        let told = self.feed(now, Input::View(View::new(view, members)), out);
+        told.expect("a view that this block is part of");
+    }
+
+    /// Hands the replica an input, and does what it asks for.
+    pub(super) fn feed(&mut self, now: Duration, input: Input, out: &mut BlockOutbox) -> Result<(), Malformed> {
+        let mut wishes = Outbox::default();
+        let result = self.replica.handle(now, input, &mut wishes);
+        let Outbox { frames, timers, work, mut records, refused, saved: _, failure } = wishes;
+        for record in &mut records {
+            self.told.write_into(&mut record.event);
+        }
+        out.replica.frames.extend(frames);
+        out.replica.timers.extend(timers);
+        out.replica.records.extend(records);
+        out.replica.refused.extend(refused);
+        out.replica.failure = out.replica.failure.take().or(failure);
+        for work in work {
+            self.on_work(now, work);
+        }
+        self.settle(now, out);
+        result
+    }
+
+    /// The replica wants something computed.
+    fn on_work(&mut self, now: Duration, work: Work) {
+        let Work { id, values, what } = work;
+        let n_batch = self.seat.network.learning.batch();
+        let mut begin_exam = |purpose: Purpose, batches: Vec<Samples>| {
+            let before = self.exams.iter().rev().find(|exam| exam.purpose == purpose);
+            let first = before.map_or(self.n_begun[purpose as usize], |exam| exam.serials().end);
+            self.exams.push_back(Exam::new(purpose, id, values.clone(), batches, first));
+        };
+        match what {
+            What::Test { samples } => {
+                let part = |range: std::ops::Range<usize>| {
+                    Samples::Test(samples.start + range.start..samples.start + range.end)
+                };
+                begin_exam(Purpose::Test, batches(samples.len(), n_batch, part));
+            }
+            What::Score { samples } => {
+                let part = |range| Samples::Train(samples.clone(), range);
+                begin_exam(Purpose::Judge, batches(samples.len(), n_batch, part));
+            }
+            What::Gradient { plan, seat, batch, step, scale, .. } => {
+                let serial = self.n_given;
+                self.wanted = Some(Wanted { id, serial, step, scale, since: now });
+                // Those that follow are begun before they are asked for.
+                let n_left = (plan.n_batches(seat) - batch).min(self.seat.network.in_flight as usize) as u32;
+                for ahead in (self.n_begun[Purpose::Train as usize] - serial)..n_left {
+                    let batch = batch + ahead as usize;
+                    let seed = batch_seed(self.replica.seed(), seat, step + u64::from(ahead));
+                    let samples = Samples::Batch { plan: plan.clone(), seat, batch };
+                    self.begin_pass(
+                        Key { purpose: Purpose::Train, serial: serial + ahead },
+                        samples,
+                        Mode::Train { seed },
+                    );
+                }
+            }
+            What::Part(_) => unreachable!("replicas know nothing of parts"),
+        }
+    }
+
+    fn begin_pass(&mut self, key: Key, samples: Samples, mode: Mode) {
+        self.n_begun[key.purpose as usize] = key.serial + 1;
+        self.passes.insert(key, Pass::new(&self.seat, key, samples, mode));
+    }
+
+    /// Another block of the pipeline says something about a pass.
+    pub(super) fn on_letter(&mut self, now: Duration, letter: Letter, out: &mut BlockOutbox) -> Result<(), Malformed> {
+        self.told.received_bytes += letter.body.len() as u64;
+        if letter.round >= self.n_begun[letter.label.purpose as usize] {
+            self.early_bytes += HEAD_LEN + letter.body.len();
+            if self.early_bytes > EARLY_BYTES {
+                return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
+            }
+            self.early.push_back(letter);
+            return Ok(());
+        }
+        self.take(&letter, out)?;
+        self.settle(now, out);
+        Ok(())
+    }
+
+    fn take(&mut self, letter: &Letter, out: &mut BlockOutbox) -> Result<(), Malformed> {
+        let Letter { label, round, body } = letter;
+        let key = Key { purpose: label.purpose, serial: *round };
+        let Some(pass) = self.passes.get_mut(&key) else {
+            return Err(Malformed::new("it speaks of a batch that is over"));
+        };
+        let from = label.from % self.seat.network.n_slots();
+        pass.take(&self.seat, (*label, from), body, &mut out.letters)
+    }
+
+    /// Takes what came for passes that have begun since.
+    fn take_early(&mut self, out: &mut BlockOutbox) {
+        let n_begun = self.n_begun;
+        let has_begun = |letter: &Letter| letter.round < n_begun[letter.label.purpose as usize];
+        if !self.early.iter().any(has_begun) {
+            return;
+        }
+        for letter in std::mem::take(&mut self.early) {
+            if !has_begun(&letter) {
+                self.early.push_back(letter);
+                continue;
+            }
+            self.early_bytes -= HEAD_LEN + letter.body.len();
+            if let Err(malformed) = self.take(&letter, out) {
+                out.refused.push((letter.label.from, malformed));
+            }
+        }
+    }
+
+    /// Begins what may begin, and hands the replica what is over, until nothing more follows.
+    fn settle(&mut self, now: Duration, out: &mut BlockOutbox) {
+        // With nothing coming down, two at a time keep neighbouring groups busy.
+        let most = self.seat.network.in_flight.max(2);
+        let mut begun = Vec::new();
+        for purpose in [Purpose::Judge, Purpose::Test] {
+            // One exam after the other, so that the serial numbers follow one another.
+            let exam = self.exams.iter_mut().find(|exam| exam.purpose == purpose);
+            begun.extend(exam.into_iter().flat_map(|exam| std::iter::from_fn(|| exam.begin_next(most))));
+        }
+        begun.into_iter().for_each(|(key, samples)| self.begin_pass(key, samples, Mode::Test));
+        self.take_early(out);
+        if let Some((key, pass)) = self.next_that_is_over() {
+            self.hand_over(now, key, pass, out);
+            self.settle(now, out);
+        }
+    }
+
+    /// A pass that is over and whose result is wanted.
+    fn next_that_is_over(&mut self) -> Option<(Key, Pass)> {
+        let wanted = self.wanted.as_ref().map(|wanted| wanted.serial);
+        let is_wanted = |key: &Key| key.purpose != Purpose::Train || Some(key.serial) == wanted;
+        let key = self.passes.iter().find(|(key, pass)| is_wanted(key) && pass.is_over()).map(|(key, _)| *key)?;
+        self.passes.remove(&key).map(|pass| (key, pass))
+    }
+
+    fn hand_over(&mut self, now: Duration, key: Key, pass: Pass, out: &mut BlockOutbox) {
+        let (compute, step) = (pass.compute, pass.step);
+        let (score, gradient) = pass.into_result();
+        if key.purpose != Purpose::Train {
+            let at =
+                self.exams.iter().position(|exam| exam.purpose == key.purpose && exam.serials().contains(&key.serial));
+            let Some(at) = at else { return };
+            self.exams[at].count(score, compute);
+            if let Some(done) = self.exams[at].result() {
+                let exam = self.exams.remove(at).expect("it is there");
+                self.give(now, done, exam.compute, out);
+            }
+            return;
+        }
+        let (Some(wanted), Some(mut gradient)) = (self.wanted.take(), gradient) else { return };
+        self.n_given += 1;
+        self.told.staleness = (wanted.step - step) as u32;
+        self.told.waited = now.saturating_sub(wanted.since).saturating_sub(compute);
+        let task = self.replica.task().clone();
+        let id = wanted.id;
+        vectorised(|| gradient.iter_mut().for_each(|number| *number *= wanted.scale));
+        // Buckets come from the end of the trained numbers to their beginning, and then the statistics: nothing is copied that
+        // can be cut off.
+        let mut statistics = gradient.split_off(task.n_params());
+        for (bucket, range) in task.buckets().iter().enumerate() {
+            let numbers = match range.start {
+                0 => std::mem::take(&mut gradient),
+                start if start < task.n_params() => gradient.split_off(start),
+                _ => std::mem::take(&mut statistics),
+            };
+            self.give(now, Done::Bucket { id, bucket, numbers }, compute, out);
+        }
+        self.give(now, Done::Trained { id, score }, compute, out);
+    }
+
+    fn give(&mut self, now: Duration, done: Done, took: Duration, out: &mut BlockOutbox) {
+        let taken = self.feed(now, Input::Done { done, took }, out);
+        taken.expect("what this peer itself computed is not malformed");
+    }
+
+    /// The pass that should be computed with next, and how urgent it is.
+    pub(super) fn most_urgent(&mut self, out: &mut BlockOutbox) -> Option<(Urgency, Key)> {
+        let Self { seat, passes, .. } = self;
+        let urgencies = passes.iter_mut().filter_map(|(key, pass)| Some((pass.urgency(seat, &mut out.letters)?, *key)));
+        // Of equals the oldest; and tests first, for they hold on to parameters that are otherwise past.
+        urgencies.min_by_key(|(urgency, key)| (*urgency, key.purpose == Purpose::Train, key.serial))
+    }
+
+    /// Goes on after passes may have ended without anything computed.
+    pub(super) fn go_on(&mut self, now: Duration, out: &mut BlockOutbox) {
+        self.settle(now, out);
+    }
+
+    /// Begins to compute with a pass.
+    pub(super) fn begin(&mut self, key: Key) -> (PartWork, std::sync::Arc<Vec<f32>>) {
+        let exam = self.exams.iter().find(|exam| exam.purpose == key.purpose && exam.serials().contains(&key.serial));
+        let values = exam.map_or_else(|| self.replica.values().clone(), |exam| exam.values.clone());
+        let step = self.wanted.as_ref().map_or(self.replica.place().step, |wanted| wanted.step);
+        let pass = self.passes.get_mut(&key).expect("it was just found");
+        pass.begin(&self.seat, &values, step)
+    }
+
+    /// A pass has been computed with. An error is this peer's own.
+    pub(super) fn on_done(
+        &mut self,
+        now: Duration,
+        key: Key,
+        (done, took): (PartDone, Duration),
+        out: &mut BlockOutbox,
+    ) -> Result<(), String> {
+        let Some(pass) = self.passes.get_mut(&key) else { return Ok(()) };
+        pass.on_done(&self.seat, done, took, &mut out.letters)?;
+        self.settle(now, out);
+        Ok(())
+    }
+
+    /// Counts what was sent for this block.
+    pub(super) fn count_sent(&mut self, n_bytes: usize) {
+        self.told.sent_bytes += n_bytes as u64;
+    }
+
+    /// Whether it and all its replicas have done everything.
+    pub(super) fn is_finished(&self) -> bool {
+        self.replica.is_finished()
+    }
+
+    /// The slots that the oldest pass waits for.
+    pub(super) fn waits_for(&self) -> Vec<usize> {
+        self.passes.values().next().map(|pass| pass.waits_for(&self.seat)).unwrap_or_default()
+    }
+}
+
+impl Told {
+    fn write_into(&mut self, event: &mut Event) {
+        if let Event::Round { staleness, wait_s, sent_bytes, received_bytes, .. } = event {
+            let told = std::mem::take(self);
+            *staleness = (*staleness).max(told.staleness);
+            *wait_s += told.waited.as_secs_f64();
+            *sent_bytes += told.sent_bytes;
+            *received_bytes += told.received_bytes;
+        }
+    }
+}

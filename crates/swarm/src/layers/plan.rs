@@ -1,0 +1,260 @@
+//! The plan of a layer network: groups of consecutive layers, and the grid of peers of each.
+
+use std::ops::Range;
+
+use nettorrent_engine::job::GroupSpec;
+use nettorrent_engine::model::{ModelError, ModelSpec, Part, PartSpec};
+use serde::Serialize;
+
+use crate::shape::ShapeError;
+
+/// Consecutive layers and the grid of peers that share them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Which of the description's layers.
+    pub layers: Range<usize>,
+    /// Blocks of samples.
+    pub rows: usize,
+    /// Blocks of the first layer's outputs.
+    pub columns: usize,
+}
+
+/// A block's place in a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Coordinates {
+    /// Which group.
+    pub group: usize,
+    /// Which block of samples.
+    pub row: usize,
+    /// Which block of outputs.
+    pub column: usize,
+}
+
+/// Why layers cannot be shared out so.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// The model itself is wrong.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// There are more or fewer layers than the groups have.
+    #[error(
+        "the groups have {given} layers together, but the model has {there} (residual blocks count as one; `nettorrent model \
+         describe MODEL --toml` lists them); give every layer to one group"
+    )]
+    Cover {
+        /// How many layers all groups have.
+        given: usize,
+        /// How many the model has.
+        there: usize,
+    },
+    /// Nothing is to be done.
+    #[error("layers.groups[{group}].{field} = 0: must be at least 1")]
+    Empty {
+        /// Which group.
+        group: usize,
+        /// Which of its fields.
+        field: &'static str,
+    },
+    /// A group's layers cannot be held by peers in this way.
+    #[error("layers.groups[{group}]: {problem}")]
+    Group {
+        /// Which group.
+        group: usize,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// The groups are still to be chosen.
+    #[error("layers.groups = \"auto\" has to be planned for some number of peers first; see `nettorrent plan`")]
+    Unplanned,
+    /// A pipeline needs more peers than there are.
+    #[error("this plan has {n_slots} places, but there are only {n_peers} peers; use smaller grids or fewer groups")]
+    Peers {
+        /// How many places the plan has.
+        n_slots: usize,
+        /// How many peers there are.
+        n_peers: usize,
+    },
+    /// The link is none.
+    #[error("layers.link: {0}")]
+    Link(#[from] ShapeError),
+    /// A number that makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// No plan fits the peers' memory.
+    #[error(
+        "no plan for {n_peers} peers fits in {limit} bytes of memory a peer; the one that takes least needs {least} bytes: use \
+         more peers, a smaller batch, or a smaller layers.in_flight"
+    )]
+    Memory {
+        /// How many peers there are.
+        n_peers: usize,
+        /// What each has.
+        limit: u64,
+        /// What the plan that takes least needs.
+        least: u64,
+    },
+}
+
+/// Who does what in one pipeline: its slots are numbered group by group, row by row, column by column.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LayerPlan {
+    /// From the first layers to the last.
+    pub groups: Vec<Group>,
+}
+
+impl LayerPlan {
+    /// The plan with these groups, if the network can be shared out so.
+    pub fn new(spec: &ModelSpec, given: &[GroupSpec]) -> Result<Self, PlanError> {
+        let mut groups = Vec::with_capacity(given.len());
+        let mut start: usize = 0;
+        for (group, one) in given.iter().enumerate() {
+            for (field, n) in [("layers", one.layers), ("rows", one.rows), ("columns", one.columns)] {
+                if n == 0 {
+                    return Err(PlanError::Empty { group, field });
+                }
+            }
+            let end = start.saturating_add(one.layers);
+            groups.push(Group { layers: start..end, rows: one.rows, columns: one.columns });
+            start = end;
+        }
+        if start != spec.layers.len() {
+            return Err(PlanError::Cover { given: start, there: spec.layers.len() });
+        }
+        for (group, one) in groups.iter().enumerate() {
+            check(spec, one).map_err(|problem| PlanError::Group { group, problem })?;
+        }
+        Ok(Self { groups })
+    }
+
+    /// Its groups as a job says them.
+    pub fn group_specs(&self) -> Vec<GroupSpec> {
+        let spec = |group: &Group| GroupSpec { layers: group.layers.len(), rows: group.rows, columns: group.columns };
+        self.groups.iter().map(spec).collect()
+    }
+
+    /// How many slots a pipeline has.
+    pub fn n_slots(&self) -> usize {
+        self.groups.iter().map(|group| group.rows * group.columns).sum()
+    }
+
+    /// Where a slot is.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn coordinates(&self, slot: usize) -> Coordinates {
+        let mut rest = slot;
+        for (group, Group { rows, columns, .. }) in self.groups.iter().enumerate() {
+            if rest < rows * columns {
+                return Coordinates { group, row: rest / columns, column: rest % columns };
+            }
+            rest -= rows * columns;
+        }
+        panic!("a pipeline of {} slots has no slot {slot}", self.n_slots())
+    }
+
+    /// The slot at some coordinates.
+    pub fn slot(&self, at: Coordinates) -> usize {
+        let before: usize = self.groups[..at.group].iter().map(|group| group.rows * group.columns).sum();
+        before + at.row * self.groups[at.group].columns + at.column
+    }
+
+    /// Which part of the network a slot holds.
+    pub fn part(&self, slot: usize) -> PartSpec {
+        let Coordinates { group, column, .. } = self.coordinates(slot);
+        let Group { layers, columns, .. } = &self.groups[group];
+        PartSpec { layers: layers.clone(), column, columns: *columns }
+    }
+}
+
+/// Whether peers can hold a group's layers so, and if not, why.
+fn check(spec: &ModelSpec, group: &Group) -> Result<(), String> {
+    let Group { layers, rows, columns } = group;
+    if spec.layers[layers.clone()].iter().all(|layer| !layer.has_parameters()) {
+        return Err("none of its layers has parameters; let them belong to the group before or after it".into());
+    }
+    for column in 0..*columns {
+        let part = PartSpec { layers: layers.clone(), column, columns: *columns };
+        let needs_all_rows = Part::new(spec, &part).map_err(|error| error.to_string())?.needs_all_rows();
+        if needs_all_rows && *rows > 1 {
+            return Err(format!(
+                "rows = {rows}: a batch norm among its layers needs the whole batch's statistics; use rows = 1, or end the \
+                 group before the batch norm's layer"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The samples of one of `n_blocks` equal blocks of `n`; the first ones get one more if they do not come out even.
+pub fn block(k: usize, n_blocks: usize, n: usize) -> Range<usize> {
+    let start = |k: usize| k * (n / n_blocks) + k.min(n % n_blocks);
+    start(k)..start(k + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::GroupSpec;
+    use nettorrent_engine::model::{ModelSpec, zoo};
+
+    use super::{Coordinates, LayerPlan, PlanError, block};
+
+    fn model(name: &str) -> ModelSpec {
+        zoo::describe(name, None, None).unwrap()
+    }
+
+    fn plan(spec: &ModelSpec, given: &[(usize, usize, usize)]) -> Result<LayerPlan, PlanError> {
+        let group = |&(layers, rows, columns): &(usize, usize, usize)| GroupSpec { layers, rows, columns };
+        LayerPlan::new(spec, &given.iter().map(group).collect::<Vec<_>>())
+    }
+
+    fn problem(spec: &ModelSpec, given: &[(usize, usize, usize)]) -> String {
+        plan(spec, given).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn slots_are_numbered_group_by_group() {
+        // digits-cnn: conv relu conv relu pool flatten dense relu dropout dense
+        let plan = plan(&model("digits-cnn"), &[(2, 3, 4), (4, 2, 1), (4, 1, 1)]).unwrap();
+        assert_eq!(plan.n_slots(), 12 + 2 + 1);
+        for slot in 0..plan.n_slots() {
+            assert_eq!(plan.slot(plan.coordinates(slot)), slot);
+        }
+        assert_eq!(plan.coordinates(7), Coordinates { group: 0, row: 1, column: 3 });
+        assert_eq!(plan.coordinates(13), Coordinates { group: 1, row: 1, column: 0 });
+        let part = plan.part(7);
+        assert_eq!((part.layers, part.column, part.columns), (0..2, 3, 4));
+        assert_eq!(plan.group_specs()[0], GroupSpec { layers: 2, rows: 3, columns: 4 });
+    }
+
+    #[test]
+    fn groups_have_all_layers_once() {
+        let digits = model("digits-cnn");
+        assert!(plan(&digits, &[(10, 1, 1)]).is_ok());
+        assert!(problem(&digits, &[(4, 1, 1), (5, 1, 1)]).contains("9 layers together, but the model has 10"));
+        assert!(problem(&digits, &[(4, 1, 1), (7, 1, 1)]).contains("11 layers together"));
+        assert!(problem(&digits, &[(usize::MAX, 1, 1), (7, 1, 1)]).contains("layers together"));
+        assert_eq!(plan(&digits, &[]), Err(PlanError::Cover { given: 0, there: 10 }));
+        assert_eq!(plan(&digits, &[(10, 0, 1)]), Err(PlanError::Empty { group: 0, field: "rows" }));
+    }
+
+    #[test]
+    fn what_cannot_be_split_is_explained() {
+        let digits = model("digits-cnn");
+        let message = problem(&digits, &[(2, 1, 1), (8, 1, 2)]);
+        assert!(message.starts_with("layers.groups[1]: layers[6] (dense)"), "{message}");
+        let message = problem(&digits, &[(2, 1, 17), (8, 1, 1)]);
+        assert!(message.contains("layers.groups[0]") && message.contains("16"), "{message}");
+        let resnet = model("resnet20");
+        let n = resnet.layers.len();
+        let message = problem(&resnet, &[(3, 2, 1), (n - 3, 1, 1)]);
+        assert!(message.contains("rows = 2") && message.contains("batch norm"), "{message}");
+        assert!(plan(&resnet, &[(3, 1, 4), (n - 4, 1, 1), (1, 5, 2)]).is_ok());
+    }
+
+    #[test]
+    fn blocks_are_even() {
+        let all: Vec<_> = (0..4).map(|k| block(k, 4, 10)).collect();
+        assert_eq!(all, [0..3, 3..6, 6..8, 8..10]);
+        assert_eq!(block(2, 3, 2), 2..2);
+    }
+}

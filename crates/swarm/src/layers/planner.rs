@@ -1,0 +1,231 @@
+//! The planner of layer networks: which layers to give to which grid of peers, so that samples pass fastest.
+//!
+//! What is taken to be so, of a batch of `B` samples and a group of layers with `R` rows and `C` columns in `M` replicas:
+//!
+//! - *Computing.* A peer holds `B/R` samples and `1/C` of the outputs, both rounded up as blocks are. Its layers' multiplications
+//!   are made three times: on the way up, for the gradient by the inputs and for that by the weights. All else that layers do is
+//!   free.
+//! - *Up and down.* A number takes four bytes. A peer sends its block of outputs to every column above it, and the gradient by all
+//!   the inputs of its samples to the group below; it receives as much. The first group reads its samples from its own disk. The
+//!   columns of the last group tell each other their scores.
+//! - *Sums.* A part's gradient is summed over rows and averaged over replicas, each round a ring: `2(R-1)/R` and `2(M-1)/M` of the
+//!   part's bytes leave each peer, and so many delays pass as a ring has steps. Sums are not hidden behind computing.
+//! - *Links* send and receive at their full rate at the same time, and carry on while the peer computes.
+//! - *Time.* The batch's journey is the sum over all groups of computing and of both ways' messages (the slower of sender and
+//!   receiver, and the delay), and of the longest sums at its end. With `in_flight` batches on their way, a batch comes through in
+//!   that part of the journey's time, but no sooner than the busiest peer has computed for one batch, and the busiest link has
+//!   carried what belongs to one. So with one batch in flight it takes the journey, and with many what the busiest peer takes.
+//! - *Replicas* train batches of their own. Plans are compared by samples a second of all replicas together; that larger batches
+//!   may teach less is left out.
+//! - *Memory.* A part's numbers, their gradient and what the optimizer remembers; the last mark of the numbers and of what the
+//!   optimizer remembers, and such a mark of a neighbour's if nobody else has that block; inputs and values of all
+//!   batches in flight, and the gradients by one batch's values. The program itself, the data and messages on their way are left out.
+//! - *Peers* have their places in their order: peer `k` is in replica `k / n_slots` at slot `k % n_slots`. Of peers that do the
+//!   same, the slowest counts.
+//!
+//! The search cuts only before layers that multiply: what follows such a layer stays with it, for a cut there would be no cheaper.
+
+mod estimate;
+mod profile;
+mod search;
+
+use nettorrent_engine::job::{Groups, Job, LayersSpec};
+use nettorrent_engine::model::ModelSpec;
+use nettorrent_engine::optimizer::Optimizer;
+use serde::Serialize;
+
+use super::plan::{LayerPlan, PlanError};
+use crate::shape::Shape;
+
+pub use estimate::{Estimate, GroupEstimate};
+use profile::Profile;
+
+/// What a peer computes in a second where nobody has measured it: about a core with wide vectors.
+pub const USUAL_MULTIPLICATIONS_PER_S: f64 = 3e10;
+
+/// The link where nobody says one.
+const USUAL_LINK: &str = "1gbit";
+
+/// More peers than this are not planned for.
+const MOST_PEERS: usize = 100_000;
+
+/// What a plan is wanted for.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The network.
+    pub spec: &'a ModelSpec,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// How many batches are on their way at a time.
+    pub in_flight: usize,
+    /// How many peers there are.
+    pub n_peers: usize,
+    /// How fast they are by each other; fewer than peers are taken in turn, and none means all alike.
+    pub speeds: Vec<f64>,
+    /// Every peer's link.
+    pub link: Shape,
+    /// How many numbers the optimizer remembers of each parameter.
+    pub n_memories: usize,
+    /// Multiplications that a peer of speed 1 makes in a second of training.
+    pub multiplications_per_s: f64,
+    /// Whether a block that nobody else has is also kept by a neighbour.
+    pub copies: bool,
+    /// How many bytes each peer may take; as many as it wants if `None`.
+    pub memory_limit: Option<u64>,
+}
+
+/// What kind of plan it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanKind {
+    /// Every peer holds the whole network.
+    DataParallel,
+    /// Groups of layers, each held by a single peer of a replica.
+    Pipeline,
+    /// Some group is shared by a grid of peers.
+    Mixed,
+}
+
+/// A plan and what is expected of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// What kind it is.
+    pub kind: PlanKind,
+    /// The groups.
+    pub plan: LayerPlan,
+    /// How fast and how large.
+    pub estimate: Estimate,
+}
+
+/// What the planner chose, and what it chose it from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// The fastest plan that fits.
+    pub best: Candidate,
+    /// The best of each other kind, fastest first.
+    pub runners_up: Vec<Candidate>,
+}
+
+impl PlanKind {
+    /// The kind of a plan.
+    pub fn of(plan: &LayerPlan) -> Self {
+        match plan.groups.as_slice() {
+            groups if groups.iter().any(|group| group.rows * group.columns > 1) => Self::Mixed,
+            [_] => Self::DataParallel,
+            _ => Self::Pipeline,
+        }
+    }
+
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DataParallel => "data parallel",
+            Self::Pipeline => "pipeline",
+            Self::Mixed => "mixed",
+        }
+    }
+}
+
+impl<'a> Question<'a> {
+    /// What a job asks, for so many peers that are as fast as usual.
+    pub fn of(job: &Job, spec: &'a ModelSpec, n_peers: usize) -> Result<Self, PlanError> {
+        let usual = LayersSpec::default();
+        let layers = job.layers.as_ref().unwrap_or(&usual);
+        Ok(Self {
+            spec,
+            batch: job.batch,
+            in_flight: layers.in_flight,
+            n_peers,
+            speeds: layers.speeds.clone(),
+            link: layers.link.as_deref().unwrap_or(USUAL_LINK).parse()?,
+            n_memories: Optimizer::new(job.optimizer.clone(), 0).state().1.count(),
+            multiplications_per_s: USUAL_MULTIPLICATIONS_PER_S,
+            copies: layers.copies,
+            memory_limit: None,
+        })
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let problem = |text: String| Err(PlanError::Setting(text));
+        if !(1..=MOST_PEERS).contains(&self.n_peers) {
+            return problem(format!("{} peers: plans are made for 1 to {MOST_PEERS}", self.n_peers));
+        }
+        if self.batch == 0 || self.in_flight == 0 {
+            return problem("batch and layers.in_flight must be at least 1".into());
+        }
+        if let Some(speed) = self.speeds.iter().find(|speed| !(**speed > 0.0 && speed.is_finite())) {
+            return problem(format!("a speed of {speed}: must be a number above 0, such as 1.0 or 0.5"));
+        }
+        if self.speeds.len() > self.n_peers {
+            let (n, there) = (self.speeds.len(), self.n_peers);
+            return problem(format!("{n} speeds for {there} peers: give at most as many as there are peers"));
+        }
+        if !(self.multiplications_per_s > 0.0 && self.multiplications_per_s.is_finite()) {
+            return problem("a peer must make some multiplications in a second".into());
+        }
+        Ok(())
+    }
+
+    /// How fast a peer is.
+    fn speed(&self, peer: usize) -> f64 {
+        if self.speeds.is_empty() { 1.0 } else { self.speeds[peer % self.speeds.len()] }
+    }
+}
+
+/// The fastest plan that the search finds, and the best of each other kind.
+pub fn choose(question: &Question<'_>) -> Result<Choice, PlanError> {
+    question.check()?;
+    let profile = Profile::new(question.spec)?;
+    let mut found = search::best_of_each_kind(question, &profile);
+    if found.is_empty() {
+        let limit = question.memory_limit.unwrap_or(0);
+        let least = search::least_memory(question, &profile);
+        return Err(PlanError::Memory { n_peers: question.n_peers, limit, least });
+    }
+    // Stable: of equally fast ones, the simpler kind comes first.
+    found.sort_by(|a, b| b.estimate.samples_per_s.total_cmp(&a.estimate.samples_per_s));
+    let best = found.remove(0);
+    Ok(Choice { best, runners_up: found })
+}
+
+/// What is to be expected of a plan.
+pub fn estimate(question: &Question<'_>, plan: &LayerPlan) -> Result<Candidate, PlanError> {
+    question.check()?;
+    let profile = Profile::new(question.spec)?;
+    let (n_slots, n_peers) = (plan.n_slots(), question.n_peers);
+    if n_slots > n_peers {
+        return Err(PlanError::Peers { n_slots, n_peers });
+    }
+    if let Some((group, one)) = plan.groups.iter().enumerate().find(|(_, group)| group.rows > question.batch) {
+        let (rows, batch) = (one.rows, question.batch);
+        let problem = format!("rows = {rows}: a batch has only {batch} samples; use at most {batch} rows");
+        return Err(PlanError::Group { group, problem });
+    }
+    Ok(Candidate {
+        kind: PlanKind::of(plan),
+        plan: plan.clone(),
+        estimate: estimate::of_plan(question, &profile, &plan.groups),
+    })
+}
+
+/// Writes the chosen groups into a job that leaves them to the planner, so that all its peers have the same; groups that the job
+/// gives are checked. Nothing of a job that does not share out its layers.
+pub fn resolve(job: &mut Job, spec: &ModelSpec, n_peers: usize) -> Result<Option<Choice>, PlanError> {
+    let Some(layers) = &job.layers else { return Ok(None) };
+    let question = Question::of(job, spec, n_peers)?;
+    match &layers.groups {
+        Groups::Auto(_) => {
+            let choice = choose(&question)?;
+            let groups = Groups::Given(choice.best.plan.group_specs());
+            job.layers = Some(LayersSpec { groups, ..layers.clone() });
+            Ok(Some(choice))
+        }
+        Groups::Given(groups) => {
+            let best = estimate(&question, &LayerPlan::new(spec, groups)?)?;
+            Ok(Some(Choice { best, runners_up: Vec::new() }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

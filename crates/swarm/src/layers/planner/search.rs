@@ -1,0 +1,196 @@
+//! The search for a plan: from the last layers down, the best ways to hold all layers above each cut.
+//!
+//! For every number of replicas, a table holds for each cut, each number of columns just above it and each number of slots the
+//! best ways found (`table.rs`). It counts a message between two groups at its sender only, so the best of the table are estimated
+//! again in full, and those that come out best are improved by moving single cuts.
+
+mod table;
+
+use std::ops::Range;
+
+use super::estimate::of_plan;
+use super::profile::{Profile, most_columns, most_rows};
+use super::{Candidate, PlanKind, Question};
+use crate::layers::plan::{Group, LayerPlan};
+use table::{Aim, Table};
+
+/// Larger pipelines are not looked for; more peers become more replicas.
+const MOST_SLOTS: usize = 128;
+/// Up to so many sizes of pipelines are all tried.
+const MOST_SIZES: usize = 24;
+/// So often a plan is improved at most.
+const MOST_MOVES: usize = 200;
+
+/// The best plan of each kind, the simplest kind first; only plans that fit the memory.
+pub(super) fn best_of_each_kind(question: &Question<'_>, profile: &Profile) -> Vec<Candidate> {
+    let mut best: [Option<Candidate>; 3] = [None, None, None];
+    for n_slots in pipeline_sizes(question) {
+        // Grids may hide pipelines that are as fast in the same cells of the table, so these have one of their own.
+        let pipelines = Table::fill(question, profile, n_slots, Aim::Time, Grids::Single).plans();
+        let all = Table::fill(question, profile, n_slots, Aim::Time, Grids::All).plans();
+        for groups in pipelines.into_iter().chain(all) {
+            let candidate = judged(question, profile, groups);
+            let place = &mut best[candidate.kind as usize];
+            if place.as_ref().is_none_or(|there| is_faster(&candidate, there)) {
+                *place = Some(candidate);
+            }
+        }
+    }
+    best.into_iter().flatten().map(|candidate| improved(question, profile, candidate)).collect()
+}
+
+/// What the plan needs in its largest peer that needs least.
+pub(super) fn least_memory(question: &Question<'_>, profile: &Profile) -> u64 {
+    let question = Question { memory_limit: None, ..question.clone() };
+    let of_size = |n_slots| {
+        let table = Table::fill(&question, profile, n_slots, Aim::Memory, Grids::All);
+        let memory = |groups: Vec<Group>| of_plan(&question, profile, &groups).memory_bytes;
+        table.plans().into_iter().map(memory).min()
+    };
+    pipeline_sizes(&question).into_iter().filter_map(of_size).min().unwrap_or(0)
+}
+
+fn judged(question: &Question<'_>, profile: &Profile, groups: Vec<Group>) -> Candidate {
+    let estimate = of_plan(question, profile, &groups);
+    let plan = LayerPlan { groups };
+    Candidate { kind: PlanKind::of(&plan), plan, estimate }
+}
+
+/// Faster, or as fast with fewer groups or, if that is equal too, less memory.
+fn is_faster(one: &Candidate, other: &Candidate) -> bool {
+    let order = other
+        .estimate
+        .samples_per_s
+        .total_cmp(&one.estimate.samples_per_s)
+        .then(one.plan.groups.len().cmp(&other.plan.groups.len()))
+        .then(one.estimate.memory_bytes.cmp(&other.estimate.memory_bytes));
+    order.is_lt()
+}
+
+/// The same plan with its cuts moved and its grids changed as long as that makes it faster and no other kind of plan.
+fn improved(question: &Question<'_>, profile: &Profile, mut best: Candidate) -> Candidate {
+    for _ in 0..MOST_MOVES {
+        let moved = (1..best.plan.groups.len()).flat_map(|index| {
+            let groups = &best.plan.groups;
+            let place = profile.cuts.binary_search(&groups[index].layers.start).unwrap_or(0);
+            let cuts = [place.checked_sub(1), Some(place + 1)].into_iter().flatten();
+            cuts.filter_map(move |cut| with_cut(question, groups, index, *profile.cuts.get(cut)?))
+        });
+        let other_grids =
+            (0..best.plan.groups.len()).flat_map(|index| with_other_grid(question, &best.plan.groups, index));
+        let fits = |candidate: &Candidate| {
+            let is_small = question.memory_limit.is_none_or(|limit| candidate.estimate.memory_bytes <= limit);
+            is_small && candidate.kind == best.kind
+        };
+        let candidates = moved.chain(other_grids).map(|groups| judged(question, profile, groups)).filter(fits);
+        let fastest = candidates.reduce(|best, one| if is_faster(&one, &best) { one } else { best });
+        match fastest {
+            Some(candidate) if candidate.estimate.samples_per_s > best.estimate.samples_per_s => best = candidate,
+            _ => break,
+        }
+    }
+    best
+}
+
+/// The groups with the beginning of one moved, if they can still be held by their grids.
+fn with_cut(question: &Question<'_>, groups: &[Group], index: usize, cut: usize) -> Option<Vec<Group>> {
+    let mut groups = groups.to_vec();
+    groups[index - 1].layers.end = cut;
+    groups[index].layers.start = cut;
+    groups[index - 1..=index].iter().all(|group| can_be(question, group)).then_some(groups)
+}
+
+/// The groups with one row or column of one of them more or less, if there are peers for that and its layers can be held so.
+fn with_other_grid(question: &Question<'_>, groups: &[Group], index: usize) -> Vec<Vec<Group>> {
+    let Group { rows, columns, .. } = groups[index];
+    let grids = [(rows + 1, columns), (rows, columns + 1), (rows - 1, columns), (rows, columns - 1)];
+    let changed = grids.into_iter().filter(|(rows, columns)| rows * columns > 0).map(|(rows, columns)| {
+        let mut groups = groups.to_vec();
+        groups[index] = Group { rows, columns, ..groups[index].clone() };
+        groups
+    });
+    let is_possible = |groups: &Vec<Group>| {
+        let n_slots: usize = groups.iter().map(|group| group.rows * group.columns).sum();
+        n_slots <= question.n_peers && can_be(question, &groups[index])
+    };
+    changed.filter(is_possible).collect()
+}
+
+/// Whether a grid can hold these layers.
+fn can_be(question: &Question<'_>, group: &Group) -> bool {
+    !group.layers.is_empty()
+        && group.rows <= most_rows(question.spec, &group.layers, question.batch)
+        && group.columns <= most_columns(question.spec, &group.layers)
+}
+
+/// Which grids are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grids {
+    /// Single peers only.
+    Single,
+    /// All.
+    All,
+}
+
+/// How many slots a pipeline may have at most: for each number of replicas, as many as there are peers for. Where peers are not
+/// alike, who has which slot follows from their number, so that each number is tried.
+fn pipeline_sizes(question: &Question<'_>) -> Vec<usize> {
+    let n_peers = question.n_peers;
+    let is_tried = |n: &usize| !question.speeds.is_empty() || n_peers / (n_peers / n) == *n;
+    let sizes: Vec<usize> = (1..=n_peers.min(MOST_SLOTS)).filter(is_tried).collect();
+    if sizes.len() <= MOST_SIZES { sizes } else { thinned(sizes.into_iter()) }
+}
+
+/// The numbers of blocks worth trying: each makes the largest block smaller than the one before does.
+fn block_counts(n: usize, most: usize) -> Vec<usize> {
+    thinned((1..=n.min(most)).filter(|k| *k == 1 || n.div_ceil(*k) < n.div_ceil(*k - 1)))
+}
+
+/// All small numbers, and of the large ones every so many.
+fn thinned(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut kept: Vec<usize> = Vec::new();
+    for number in numbers {
+        if number <= 8 || kept.last().is_none_or(|last| 5 * number >= 6 * last) {
+            kept.push(number);
+        }
+    }
+    kept
+}
+
+/// The grids worth trying for some layers.
+fn grids(question: &Question<'_>, layers: &Range<usize>, n_slots: usize) -> Vec<(usize, usize)> {
+    let n_rows = most_rows(question.spec, layers, question.batch);
+    // Blocks of samples are those of the whole batch, even where only one is allowed.
+    let rows = block_counts(question.batch, n_slots.min(n_rows));
+    let columns = match most_columns(question.spec, layers) {
+        1 => vec![1],
+        n_outputs => block_counts(n_outputs, n_slots),
+    };
+    let grids = rows.iter().flat_map(|rows| columns.iter().map(|columns| (*rows, *columns)));
+    grids.filter(|(rows, columns)| rows * columns <= n_slots).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::Job;
+    use nettorrent_engine::model::zoo;
+
+    use super::{block_counts, pipeline_sizes};
+    use crate::layers::planner::Question;
+
+    #[test]
+    fn only_numbers_that_make_a_difference_are_tried() {
+        assert_eq!(block_counts(4, 100), [1, 2, 4]);
+        assert_eq!(block_counts(10, 4), [1, 2, 3, 4]);
+        assert_eq!(block_counts(1, 9), [1]);
+        assert!(block_counts(100, 100).contains(&10));
+        let spec = zoo::describe("mlp", None, None).unwrap();
+        let sizes = |n_peers, speeds: &[f64]| {
+            let asked = Question::of(&Job::default(), &spec, n_peers).unwrap();
+            pipeline_sizes(&Question { speeds: speeds.to_vec(), ..asked })
+        };
+        assert_eq!(sizes(12, &[]), [1, 2, 3, 4, 6, 12]);
+        assert_eq!(sizes(5, &[1.0, 0.5]), [1, 2, 3, 4, 5]);
+        assert!(sizes(100_000, &[]).len() <= 24);
+    }
+}

@@ -1,0 +1,90 @@
+//! What of a network can be split how: which layers can follow one another in columns, and which need all rows.
+//!
+//! The planner looks at very many groups, so it asks [`outputs_to_split`] and [`has_batch_norm`], which only look at the
+//! description; a plan that is to be run is asked of the engine itself, which must build the parts.
+
+use std::ops::Range;
+
+use nettorrent_engine::model::{LayerSpec, ModelError, ModelSpec};
+
+/// How many outputs there are to be split into columns: those of the first layer (but for a `flatten`), if the others can follow it
+/// channel by channel.
+pub(super) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Result<usize, ModelError> {
+    let refused = |layer: usize, what_to_do: &str| {
+        Err(ModelError {
+            place: place(spec, layer),
+            problem: format!("it cannot be split by columns; {what_to_do}, or use columns = 1"),
+        })
+    };
+    let is_flatten = |layer: &usize| matches!(spec.layers[*layer], LayerSpec::Flatten);
+    let first = layers.clone().find(|layer| !is_flatten(layer)).unwrap_or(layers.start);
+    let n_outputs = match &spec.layers[first] {
+        LayerSpec::Conv(spec) => spec.out,
+        LayerSpec::Dense(spec) => spec.out,
+        LayerSpec::Embedding(spec) => spec.out,
+        _ => return refused(first, "begin the group at a conv, dense or embedding layer"),
+    };
+    match (first + 1..layers.end).find(|layer| !works_channel_by_channel(&spec.layers[*layer])) {
+        Some(layer) => refused(layer, "end the group before it"),
+        None => Ok(n_outputs),
+    }
+}
+
+/// Whether a batch norm is among these layers, at whatever depth: its statistics are those of the whole batch.
+pub(super) fn has_batch_norm(layers: &[LayerSpec]) -> bool {
+    layers.iter().any(|layer| match layer {
+        LayerSpec::BatchNorm(_) => true,
+        LayerSpec::Residual(spec) => has_batch_norm(&spec.body) || has_batch_norm(&spec.projection),
+        _ => false,
+    })
+}
+
+fn works_channel_by_channel(layer: &LayerSpec) -> bool {
+    match layer {
+        LayerSpec::AveragePool(_)
+        | LayerSpec::BatchNorm(_)
+        | LayerSpec::DepthwiseConv(_)
+        | LayerSpec::Dropout(_)
+        | LayerSpec::Flatten
+        | LayerSpec::Gelu
+        | LayerSpec::GlobalPool
+        | LayerSpec::MaxPool(_)
+        | LayerSpec::Relu
+        | LayerSpec::Sigmoid
+        | LayerSpec::Tanh => true,
+        LayerSpec::Conv(_)
+        | LayerSpec::Dense(_)
+        | LayerSpec::Embedding(_)
+        | LayerSpec::LayerNorm(_)
+        | LayerSpec::Recurrent(_)
+        | LayerSpec::Residual(_) => false,
+    }
+}
+
+fn place(spec: &ModelSpec, layer: usize) -> String {
+    format!("layers[{layer}] ({})", spec.layers[layer].kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::model::zoo::{ZOO, describe};
+    use nettorrent_engine::model::{Part, PartSpec};
+
+    use super::{has_batch_norm, outputs_to_split};
+
+    #[test]
+    fn the_engine_thinks_the_same() {
+        for entry in ZOO {
+            let spec = describe(entry.name, None, None).unwrap();
+            for start in 0..spec.layers.len() {
+                for end in start + 1..=spec.layers.len().min(start + 6) {
+                    let part = |columns| Part::new(&spec, &PartSpec { layers: start..end, column: 0, columns });
+                    let whole = part(1).unwrap_or_else(|error| panic!("{} {start}..{end}: {error}", entry.name));
+                    assert_eq!(whole.needs_all_rows(), has_batch_norm(&spec.layers[start..end]));
+                    let can_split = outputs_to_split(&spec, &(start..end)).is_ok();
+                    assert_eq!(part(2).is_ok(), can_split, "{} {start}..{end}", entry.name);
+                }
+            }
+        }
+    }
+}

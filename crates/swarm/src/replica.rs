@@ -1,0 +1,263 @@
+//! A replica: one of several holders of the same parameters. Inputs in, outbox out.
+//!
+//! It owns the parameters and drives its strategy: turns of training, rounds of exchange, epochs, tests. When the view
+//! changes, the members first agree on whose parameters go on. All of that is written once, here, for all strategies.
+//!
+//! What it holds is the whole network, or in a layer network a block of it.
+
+mod agreement;
+mod core;
+mod free;
+mod rounds;
+mod snapshot;
+mod tests;
+mod turn;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agreement::Accord;
+use free::Ending;
+use nettorrent_engine::task::Task;
+use tests::Tests;
+use turn::TurnState;
+
+use crate::peer::{Input, Outbox, Phase, Status, TimerToken};
+use crate::place::{Place, State};
+use crate::setup::Setup;
+use crate::strategy::{Ctx, Malformed, Message, Strategy};
+use crate::view::{PeerId, View};
+use crate::wire::{Frame, Kind};
+
+pub(crate) use agreement::{decoded, encoded};
+pub(crate) use core::{Core, Wish, batch_seed, check_ledger};
+
+/// One of the holders of the same parameters.
+pub(crate) struct Replica {
+    core: Core,
+    strategy: Box<dyn Strategy>,
+    /// The strategy that takes over when the epochs of dense exchange are done.
+    next_strategy: Option<Box<dyn Strategy>>,
+    accord: Accord,
+    turn: Option<TurnState>,
+    tests: Tests,
+    phase: Phase,
+    phase_began: Duration,
+    /// How the last segment ended, where peers train freely.
+    ending: Option<Ending>,
+    /// What came before its time: in a view or a round that this peer has yet to reach.
+    held: VecDeque<(PeerId, Frame)>,
+    /// How much of it came from whom.
+    held_bytes: BTreeMap<PeerId, usize>,
+}
+
+/// What is held from one peer besides the vectors of rounds that are ahead.
+const HELD_BYTES: usize = 64 << 20;
+
+impl Replica {
+    /// A replica with the job's strategy, that waits for its first view.
+    pub(crate) fn new(id: PeerId, setup: Arc<Setup>, state: State) -> Self {
+        let strategy = setup.strategy();
+        let Some(dense) = setup.dense_strategy().filter(|_| state.place.ledger.epoch < setup.swarm.dense_epochs) else {
+            return Self::with_strategy(id, setup, strategy, state);
+        };
+        Self { next_strategy: Some(strategy), ..Self::with_strategy(id, setup, dense, state) }
+    }
+
+    /// A replica with a strategy that need not be in the list.
+    pub(crate) fn with_strategy(
+        id: PeerId,
+        setup: Arc<Setup>,
+        mut strategy: Box<dyn Strategy>,
+        mut state: State,
+    ) -> Self {
+        let n_values = setup.task.n_values();
+        let memories = std::mem::take(&mut state.memories);
+        // A checkpoint may be another strategy's.
+        if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
+            strategy.recall(memories);
+        }
+        let turn = strategy.turn();
+        let tests = Tests::after(state.place.ledger.epoch);
+        Self {
+            core: Core::new(id, setup, turn, state),
+            strategy,
+            next_strategy: None,
+            accord: Accord::Waiting,
+            turn: None,
+            tests,
+            phase: Phase::Agreeing,
+            phase_began: Duration::ZERO,
+            ending: None,
+            held: VecDeque::new(),
+            held_bytes: BTreeMap::new(),
+        }
+    }
+
+    /// Takes one input and says what is to be done. An error is the sender's fault and leaves the peer as it was, but for
+    /// parts of a round that the sender's own message was to complete.
+    pub(crate) fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
+        self.core.now = now;
+        match input {
+            Input::Done { done, took } => self.on_done(done, took, out),
+            Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
+            Input::Timer(token) => self.on_timer(token, out),
+            Input::Uplink(bytes_per_s) => self.core.uplink = Some(bytes_per_s),
+            Input::View(view) => self.on_view(view, out)?,
+        }
+        self.grant_wishes(out);
+        self.go_on_freely(out);
+        Ok(())
+    }
+
+    /// What it learns.
+    pub(crate) fn task(&self) -> &Arc<dyn Task> {
+        &self.core.setup.task
+    }
+
+    /// Where all randomness of the job comes from.
+    pub(crate) fn seed(&self) -> u64 {
+        self.core.setup.seed
+    }
+
+    /// The parameters as they are.
+    pub(crate) fn values(&self) -> &Arc<Vec<f32>> {
+        &self.core.values
+    }
+
+    /// How far it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.core.place
+    }
+
+    /// All that training could go on from, for a checkpoint: the state after the last round.
+    pub(crate) fn state(&self) -> State {
+        let mut state = self.core.state(self.memories());
+        state.values = self.strategy.common(&state.values);
+        state
+    }
+
+    /// The view it is in.
+    pub(crate) fn view(&self) -> &View {
+        &self.core.view
+    }
+
+    /// Whether all epochs are done and tested.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
+    /// What it is doing, and whom it waits for.
+    pub(crate) fn status(&self) -> Status {
+        let members = &self.core.view.members;
+        let waits_for = match self.phase {
+            Phase::Exchanging | Phase::Syncing => self.strategy.waits_for(),
+            Phase::Agreeing => self.accord.waits_for(&self.core.view),
+            Phase::Testing => self.tests.missing(members),
+            Phase::Training | Phase::Finished => Vec::new(),
+        };
+        Status {
+            phase: self.phase,
+            epoch: self.core.place.ledger.epoch,
+            round: self.core.place.standing.round,
+            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
+            began: self.phase_began,
+        }
+    }
+
+    /// What the strategy remembers.
+    fn memories(&self) -> Vec<Vec<f32>> {
+        let n_values = self.core.values.len();
+        let memory = |k| match self.strategy.memory(k) {
+            [] => vec![0.0; n_values],
+            memory => memory.to_vec(),
+        };
+        (0..self.strategy.n_memories()).map(memory).collect()
+    }
+
+    /// From this epoch on, another strategy may be the one.
+    fn choose_strategy(&mut self, epoch: u64) {
+        if epoch < self.core.setup.swarm.dense_epochs {
+            return;
+        }
+        if let Some(strategy) = self.next_strategy.take() {
+            self.core.turn = strategy.turn();
+            self.strategy = strategy;
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_began = self.core.now;
+    }
+
+    fn on_timer(&mut self, token: TimerToken, out: &mut Outbox) {
+        if token == self.core.timer_token(token.timer) && matches!(self.accord, Accord::Reached) {
+            self.strategy.on_timer(&mut Ctx::new(&mut self.core, out), token.timer);
+        }
+    }
+
+    fn on_frame(&mut self, from: PeerId, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        let view = self.core.view.number;
+        if frame.head.view > view {
+            return self.hold(from, frame);
+        }
+        if frame.head.view < view {
+            // What was said in a view that is over is void.
+            return Ok(());
+        }
+        let rank = self.core.view.rank(from).ok_or_else(|| Malformed::new("it does not belong to this view"))?;
+        match frame.head.kind {
+            Kind::Agreement => self.on_agreement(rank, &frame, out),
+            // The donor may be quicker than the first member, who says that this peer needs its state.
+            Kind::Snapshot if matches!(self.accord, Accord::Waiting) => self.hold(from, frame),
+            Kind::Snapshot => self.on_snapshot(rank, &frame, out),
+            Kind::Strategy | Kind::Tested if !matches!(self.accord, Accord::Reached) => self.hold(from, frame),
+            Kind::Strategy | Kind::Tested if frame.head.round >= self.open_rounds().end => self.hold(from, frame),
+            Kind::Tested => self.on_tested(from, &frame, out),
+            Kind::Strategy if frame.head.round < self.open_rounds().start => Ok(()),
+            Kind::Strategy => {
+                self.core.received_bytes += frame.body.len() as u64;
+                let message = Message { round: frame.head.round, part: frame.head.part, body: frame.body };
+                self.strategy.on_message(&mut Ctx::new(&mut self.core, out), rank, message)
+            }
+            Kind::Hello | Kind::Membership | Kind::Service | Kind::Probe | Kind::Layers => {
+                Err(Malformed::new("this frame is not for a peer"))
+            }
+        }
+    }
+
+    /// Of which rounds this peer can make use of what it hears.
+    fn open_rounds(&self) -> Range<u32> {
+        let round = self.core.place.standing.round;
+        if self.trains_freely() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
+            return self.core.segment_rounds();
+        }
+        round..round.saturating_add(1)
+    }
+
+    /// Keeps a frame until its view or round has come. Honest peers are never far ahead; others can neither fill our memory
+    /// nor take the room that is for somebody else's frames.
+    fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
+        let vector = 4 * self.core.values.len();
+        let held = self.held_bytes.entry(from).or_default();
+        if *held + frame.n_bytes() > HELD_BYTES + 4 * vector {
+            return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
+        }
+        *held += frame.n_bytes();
+        self.held.push_back((from, frame));
+        Ok(())
+    }
+
+    /// Looks again at what came before its time.
+    fn release_held(&mut self, out: &mut Outbox) {
+        self.held_bytes.clear();
+        for (from, frame) in std::mem::take(&mut self.held) {
+            if let Err(malformed) = self.on_frame(from, frame, out) {
+                out.refused.push((from, malformed));
+            }
+        }
+    }
+}
