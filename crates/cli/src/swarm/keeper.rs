@@ -1,5 +1,6 @@
 //! Keeps what a swarm learns: writes checkpoints beside the training.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -34,6 +35,9 @@ enum Order {
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
 pub(crate) struct Keeper {
     orders: Sender<Order>,
+    /// Says that a block is written, and whether one is being.
+    written: Receiver<()>,
+    is_writing: Cell<bool>,
     kept: Receiver<anyhow::Result<Kept>>,
     thread: JoinHandle<()>,
 }
@@ -42,6 +46,7 @@ impl Keeper {
     pub(crate) fn start(run: RunFolder, material: &Material) -> anyhow::Result<Self> {
         let (sender, orders) = channel::<Order>();
         let (answers, kept) = channel();
+        let (done, written) = channel();
         let (learning, seed, keep) = (material.learning.clone(), material.job.seed, material.job.checkpoint.keep);
         let optimizer = material.job.optimizer.clone();
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
@@ -50,13 +55,18 @@ impl Keeper {
             for order in orders {
                 let kept = match order {
                     Order::State(state) => Some(write(run, learning, seed, &state, keep)),
-                    Order::Block(block) => pieces.put(&block).transpose(),
+                    Order::Block(block) => {
+                        let kept = pieces.put(&block).transpose();
+                        drop(block);
+                        let _ = done.send(());
+                        kept
+                    }
                 };
                 // If nobody wants to know, it is kept all the same.
                 kept.into_iter().for_each(|kept| drop(answers.send(kept)));
             }
         })?;
-        Ok(Self { orders: sender, kept, thread })
+        Ok(Self { orders: sender, written, is_writing: Cell::new(false), kept, thread })
     }
 
     /// Has a state written.
@@ -66,7 +76,14 @@ impl Keeper {
     }
 
     /// Has a block of a layer network written. When all have come, the checkpoint is whole.
+    ///
+    /// It waits for the block before to be written: who trains a network that is larger than its memory must not have all of it
+    /// waiting for the disk.
     pub(crate) fn keep_block(&self, block: SavedBlock) {
+        if self.is_writing.replace(true) {
+            // If the thread is gone, `finish` tells of that.
+            let _ = self.written.recv();
+        }
         let _ = self.orders.send(Order::Block(block));
     }
 

@@ -81,10 +81,12 @@ fn residual_networks() {
 
 #[test]
 fn a_large_residual_network() {
-    let spec = small("resnet50");
+    // With fewer pixels or samples the last of its batch norms see so few numbers that rounding grows to per cents: between one
+    // thread and two of the whole network, too.
+    let spec = ModelSpec { input: vec![64, 64, 3], ..small("resnet50") };
     let n = spec.layers.len();
     let splits: Vec<usize> = [0, 4, 9, 20, n - 1].to_vec();
-    assert_as_whole("resnet50", &spec, &groups(&spec, &splits, 2, 3), 8, 1e-3);
+    assert_as_whole("resnet50", &spec, &groups(&spec, &splits, 2, 3), 24, 1e-3);
 }
 
 #[test]
