@@ -4,7 +4,7 @@
 //! samples by columns of outputs ([`plan`]). A peer that has a slot holds its *block*: the numbers of its part of the network.
 //! What goes up and down between blocks is a *pass* of a batch.
 //!
-//! A block is a [`Replica`](crate::replica::Replica) like that of any other swarm: with those who hold the same block in other
+//! A block is a `Replica` like that of any other swarm: with those who hold the same block in other
 //! pipelines it exchanges by the job's strategy, and its ledger says which batch is next. Only what it wants computed, a gradient, a
 //! test or a judgement of its parameters, is not computed by one machine but by the pipeline. So all strategies work here as they are,
 //! and nothing of theirs is written twice.
