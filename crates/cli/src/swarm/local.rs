@@ -80,7 +80,10 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
     finished.and(told)?;
     let path = run.path().display();
     if is_interrupted {
-        board.tell(&format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"));
+        // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
+        let is_kept = run.job(&[])?.layers.is_none();
+        let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
+        board.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
     board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
