@@ -1,8 +1,9 @@
 //! A plan as a picture: the grid of peers of each group, in plain text and as a figure.
 
 use nettorrent_engine::job::LayersSpec;
+use nettorrent_engine::model::block;
 use nettorrent_figures::{PeerGrid, PeerGrids};
-use nettorrent_swarm::layers::plan::{Group, block};
+use nettorrent_swarm::layers::plan::Group;
 use nettorrent_swarm::layers::planner::{Candidate, GroupEstimate};
 
 use crate::plan_text::{Planned, bytes};

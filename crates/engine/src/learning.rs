@@ -12,7 +12,7 @@ use crate::trainer::{TrainError, check_fit, evaluate};
 
 /// How many numbers a bucket has at least: 1 MiB of them. Sending that much takes far longer than starting to, and a model of
 /// a few MiB is still cut into pieces that can travel while the rest is computed.
-const BUCKET_LEN: usize = 1 << 18;
+pub const BUCKET_LEN: usize = 1 << 18;
 
 /// What a job wants learnt.
 pub struct Learning {

@@ -22,6 +22,7 @@ mod workspace;
 pub mod zoo;
 
 pub use columns::Columns;
+pub use cut::block;
 pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,

@@ -4,7 +4,7 @@
 //! waits.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,8 +81,6 @@ pub struct Node {
     out: Outbox,
     member_out: membership::Outbox,
     failure: Option<String>,
-    /// What was told of the folder for large payloads.
-    told_of_folder: BTreeSet<String>,
     next_tick: Duration,
 }
 
@@ -125,7 +123,6 @@ impl Node {
             out: Outbox::default(),
             member_out: membership::Outbox::default(),
             failure: None,
-            told_of_folder: BTreeSet::new(),
             next_tick: TICK,
             settings,
         })
@@ -213,13 +210,8 @@ impl Node {
         }
     }
 
-    /// What has been told is not told again: two peers that call each other at once have two links for a moment.
-    fn tell_of_folder(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {
-        for news in self.endpoint.folder_news() {
-            if self.told_of_folder.insert(news.text.clone()) {
-                report(Report::Folder(&news), &self.peer);
-            }
-        }
+    fn tell_of_folder(&self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+        self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &self.peer));
     }
 
     /// Tells the peer what its links carry, if they had enough to do since the last tick to tell.

@@ -72,6 +72,8 @@ struct State {
     /// Whose files could not be read once: a second time would only cost another link.
     distrusted: BTreeSet<PeerId>,
     news: Vec<News>,
+    /// Those of whom it was told that they share it.
+    sharers: BTreeSet<PeerId>,
     sign_of_life: Instant,
 }
 
@@ -110,6 +112,7 @@ impl SharedFolder {
             bodies: BTreeMap::new(),
             distrusted: BTreeSet::new(),
             news: Vec::new(),
+            sharers: BTreeSet::new(),
             sign_of_life: Instant::now(),
         };
         let folder = Self { path, min_bytes, token, state: Mutex::new(state) };
@@ -150,10 +153,14 @@ impl SharedFolder {
             .unwrap_or(false)
     }
 
-    /// From now on bodies for this peer may lie here.
+    /// From now on bodies for this peer may lie here. It is told once: two that call each other at the same time have two links
+    /// for a moment.
     pub(crate) fn shared_with(&self, peer: PeerId) {
         let text = format!("{peer} shares {}: what is large goes through it", self.path.display());
-        self.lock().news.push(News { text, is_warning: false });
+        let mut state = self.lock();
+        if state.sharers.insert(peer) {
+            state.news.push(News { text, is_warning: false });
+        }
     }
 
     /// Puts a body into a file, or finds the file that it is in; nothing if it is too short or cannot be written.

@@ -5,6 +5,7 @@
 
 pub mod codec;
 pub mod collective;
+mod held;
 pub mod layers;
 mod peer;
 mod place;

@@ -13,7 +13,6 @@ mod snapshot;
 mod tests;
 mod turn;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use nettorrent_engine::task::Task;
 use tests::Tests;
 use turn::TurnState;
 
+use crate::held::HeldFrames;
 use crate::peer::{Input, Outbox, Phase, Status, TimerToken};
 use crate::place::{Place, State};
 use crate::setup::Setup;
@@ -48,9 +48,7 @@ pub(crate) struct Replica {
     /// How the last segment ended, where peers train freely.
     ending: Option<Ending>,
     /// What came before its time: in a view or a round that this peer has yet to reach.
-    held: VecDeque<(PeerId, Frame)>,
-    /// How much of it came from whom.
-    held_bytes: BTreeMap<PeerId, usize>,
+    held: HeldFrames,
 }
 
 /// What is held from one peer besides the vectors of rounds that are ahead.
@@ -91,8 +89,7 @@ impl Replica {
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
             ending: None,
-            held: VecDeque::new(),
-            held_bytes: BTreeMap::new(),
+            held: HeldFrames::default(),
         }
     }
 
@@ -238,23 +235,15 @@ impl Replica {
         round..round.saturating_add(1)
     }
 
-    /// Keeps a frame until its view or round has come. Honest peers are never far ahead; others can neither fill our memory
-    /// nor take the room that is for somebody else's frames.
+    /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
         let vector = 4 * self.core.values.len();
-        let held = self.held_bytes.entry(from).or_default();
-        if *held + frame.n_bytes() > HELD_BYTES + 4 * vector {
-            return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
-        }
-        *held += frame.n_bytes();
-        self.held.push_back((from, frame));
-        Ok(())
+        self.held.keep(from, frame, HELD_BYTES + 4 * vector)
     }
 
     /// Looks again at what came before its time.
     fn release_held(&mut self, out: &mut Outbox) {
-        self.held_bytes.clear();
-        for (from, frame) in std::mem::take(&mut self.held) {
+        for (from, frame) in self.held.release() {
             if let Err(malformed) = self.on_frame(from, frame, out) {
                 out.refused.push((from, malformed));
             }

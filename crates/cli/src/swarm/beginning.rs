@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use nettorrent_engine::checkpoint::{self, Progress};
+use nettorrent_engine::job::Job;
+use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::Part;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
@@ -46,7 +48,7 @@ impl Start {
             return Ok(Self::Whole(keeper::load(run, checkpoint, material)?));
         };
         // The first block tells how far it is; who needs another reads that one.
-        let place = load_block(checkpoint, material, network.part(0))?.place;
+        let place = read_block(checkpoint, &material.learning, &material.job, network.part(0))?.place;
         let (path, standing): (PathBuf, _) = (checkpoint.to_owned(), place.standing);
         let (learning, job) = (material.learning.clone(), material.job.clone());
         let block = move |_: usize, part: &Part| {
@@ -73,17 +75,8 @@ impl Start {
     }
 }
 
-fn load_block(checkpoint: &Path, material: &Material, part: &Part) -> anyhow::Result<State> {
-    read_block(checkpoint, &material.learning, &material.job, part)
-}
-
 /// Reads a block's share of a checkpoint, and nothing else of it.
-fn read_block(
-    checkpoint: &Path,
-    learning: &nettorrent_engine::learning::Learning,
-    job: &nettorrent_engine::job::Job,
-    part: &Part,
-) -> anyhow::Result<State> {
+fn read_block(checkpoint: &Path, learning: &Learning, job: &Job, part: &Part) -> anyhow::Result<State> {
     let mut optimizer = Optimizer::new(job.optimizer.clone(), part.n_params());
     let (values, progress) = checkpoint::load_part(checkpoint, learning.network(), part, &mut optimizer)
         .with_context(|| format!("cannot go on from {}", checkpoint.display()))?;

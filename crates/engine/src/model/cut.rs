@@ -82,7 +82,7 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
     let channels = block(part.column, part.columns, n_outputs);
     *out = channels.len();
     for (i, layer) in layers.iter().enumerate().skip(first + 1) {
-        if !is_by_channel(layer) {
+        if !layer.is_by_channel() {
             let problem = "it mixes channels, so it cannot be split by columns with the layers before it; end the group before \
                            it, or use columns = 1";
             return Err(error(i, layer, problem.into()));
@@ -91,31 +91,15 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
     Ok((channels, n_outputs))
 }
 
-/// Whether each channel of a layer's output is made of the same channel of its input alone.
-fn is_by_channel(layer: &LayerSpec) -> bool {
-    match layer {
-        LayerSpec::AveragePool(_)
-        | LayerSpec::BatchNorm(_)
-        | LayerSpec::DepthwiseConv(_)
-        | LayerSpec::Dropout(_)
-        | LayerSpec::Flatten
-        | LayerSpec::Gelu
-        | LayerSpec::GlobalPool
-        | LayerSpec::MaxPool(_)
-        | LayerSpec::Relu
-        | LayerSpec::Sigmoid
-        | LayerSpec::Tanh => true,
-        LayerSpec::Conv(_)
-        | LayerSpec::Dense(_)
-        | LayerSpec::Embedding(_)
-        | LayerSpec::LayerNorm(_)
-        | LayerSpec::Recurrent(_)
-        | LayerSpec::Residual(_) => false,
-    }
-}
-
 /// One of `n` blocks of `len` things, all as long as each other; the first ones get one more if they do not come out even.
-fn block(k: usize, n: usize, len: usize) -> Range<usize> {
+///
+/// ```
+/// use nettorrent_engine::model::block;
+/// let all: Vec<_> = (0..4).map(|k| block(k, 4, 10)).collect();
+/// assert_eq!(all, [0..3, 3..6, 6..8, 8..10]);
+/// assert_eq!(block(2, 3, 2), 2..2);
+/// ```
+pub fn block(k: usize, n: usize, len: usize) -> Range<usize> {
     let start = |k: usize| k * (len / n) + k.min(len % n);
     start(k)..start(k + 1)
 }

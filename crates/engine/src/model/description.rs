@@ -229,6 +229,29 @@ impl LayerSpec {
         }
     }
 
+    /// Whether each channel of its output is made of the same channel of its input alone.
+    pub fn is_by_channel(&self) -> bool {
+        match self {
+            Self::AveragePool(_)
+            | Self::BatchNorm(_)
+            | Self::DepthwiseConv(_)
+            | Self::Dropout(_)
+            | Self::Flatten
+            | Self::Gelu
+            | Self::GlobalPool
+            | Self::MaxPool(_)
+            | Self::Relu
+            | Self::Sigmoid
+            | Self::Tanh => true,
+            Self::Conv(_)
+            | Self::Dense(_)
+            | Self::Embedding(_)
+            | Self::LayerNorm(_)
+            | Self::Recurrent(_)
+            | Self::Residual(_) => false,
+        }
+    }
+
     /// Its name in checkpoints, if it was given one.
     pub fn name(&self) -> Option<&str> {
         match self {

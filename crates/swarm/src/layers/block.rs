@@ -8,7 +8,8 @@ use nettorrent_engine::model::Mode;
 
 use super::exam::{Exam, batches};
 use super::label::{Letter, Purpose};
-use super::pass::{Key, Pass, Seat, Urgency};
+use super::pass::{Pass, Urgency};
+use super::seat::{Key, Seat};
 use super::work::{PartDone, PartWork, Samples};
 use crate::peer::{Input, Outbox};
 use crate::place::State;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nettorrent_engine::model::Score;
 
 use super::label::Purpose;
-use super::pass::Key;
+use super::seat::Key;
 use super::work::Samples;
 use crate::work::Done;
 

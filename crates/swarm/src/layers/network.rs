@@ -5,20 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nettorrent_engine::job::{Groups, LayersSpec};
-use nettorrent_engine::learning::Learning;
-use nettorrent_engine::model::{ModelSpec, Part, Score, Workspace};
+use nettorrent_engine::learning::{BUCKET_LEN, Learning};
+use nettorrent_engine::model::{ModelSpec, Part, Score, Workspace, block};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::TrainError;
 
 use super::peer::Origin;
-use super::plan::{Coordinates, LayerPlan, PlanError, block};
+use super::plan::{Coordinates, LayerPlan, PlanError};
 use crate::place::{Place, Standing, State};
 use crate::setup::Setup;
-
-/// How many numbers a bucket of a part has at least, see [`nettorrent_engine::model::Network::buckets`].
-const BUCKET_LEN: usize = 1 << 18;
 
 /// What all peers of a layer network share. It never changes.
 pub struct LayerNetwork {

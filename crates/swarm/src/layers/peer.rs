@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use nettorrent_engine::model::Part;
 
 use super::agreeing::Agreement;
@@ -13,8 +12,10 @@ use super::label::{Label, Letter, Subject};
 use super::marking::FirstMember;
 use super::marks::Vault;
 use super::network::LayerNetwork;
-use super::pass::{Key, Urgency};
+use super::pass::Urgency;
+use super::seat::Key;
 use super::snapshot::IncomingState;
+use crate::held::HeldFrames;
 use crate::peer::{Input, Outbox, Phase, Status};
 use crate::place::{Place, Standing, State};
 use crate::record::{Event, Record};
@@ -77,9 +78,8 @@ pub struct LayerPeer {
     running: Option<(u64, usize, Key)>,
     n_works: u64,
     /// Letters between blocks of this peer.
-    local: VecDeque<Letter>,
-    held: VecDeque<(PeerId, Frame)>,
-    held_bytes: BTreeMap<PeerId, usize>,
+    pub(super) local: VecDeque<Letter>,
+    held: HeldFrames,
     place: Place,
     uplink: Option<f64>,
     phase: Phase,
@@ -113,8 +113,7 @@ impl LayerPeer {
             running: None,
             n_works: 0,
             local: VecDeque::new(),
-            held: VecDeque::new(),
-            held_bytes: BTreeMap::new(),
+            held: HeldFrames::default(),
             place: Place::default(),
             uplink: None,
             phase: Phase::Agreeing,
@@ -316,46 +315,6 @@ impl LayerPeer {
         self.release_held(out);
     }
 
-    /// Sends what a block wants sent, and tells what there is to tell.
-    fn post(&mut self, address: usize, posted: BlockOutbox, out: &mut Outbox) {
-        let BlockOutbox { letters, replica, refused } = posted;
-        let (n_slots, slot) = (self.network.n_slots(), address % self.network.n_slots());
-        let holder = |id: PeerId| self.view.members[self.holders[id.seat() as usize * n_slots + slot]];
-        out.frames.extend(replica.frames.into_iter().map(|(to, frame)| (holder(to), frame)));
-        out.refused.extend(replica.refused.into_iter().map(|(from, problem)| (holder(from), problem)));
-        let of_address = |(from, problem): (usize, Malformed)| (self.view.members[self.holders[from]], problem);
-        out.refused.extend(refused.into_iter().map(of_address));
-        out.timers.extend(replica.timers);
-        out.failure = out.failure.take().or(replica.failure);
-        // Where a peer holds several blocks, the first tells of the rounds; views and the end are told for all of them.
-        let tells = self.blocks.keys().next() == Some(&address);
-        let is_told = |event: &Event| !matches!(event, Event::View { .. } | Event::Finished { .. }) && tells;
-        let records = replica.records.into_iter().filter(|record| is_told(&record.event));
-        out.records.extend(records.map(|record| Record { peer: self.me, ..record }));
-        for letter in letters {
-            self.send(letter, out);
-        }
-    }
-
-    /// Sends a letter to the block it is addressed to.
-    pub(super) fn send(&mut self, letter: Letter, out: &mut Outbox) {
-        let holder = self.holders[letter.label.to];
-        if holder == self.rank {
-            return self.local.push_back(letter);
-        }
-        if let Some(block) = self.blocks.get_mut(&letter.label.from) {
-            block.count_sent(letter.body.len());
-        }
-        let Letter { label, round, body } = letter;
-        self.tell(holder, label, round, body, out);
-    }
-
-    /// Says something to a member.
-    pub(super) fn tell(&self, rank: usize, label: Label, round: u32, body: Bytes, out: &mut Outbox) {
-        let frame = Frame::in_round(Kind::Layers, self.view.number, round, label.to_part(), body);
-        out.frames.push((self.view.members[rank], frame));
-    }
-
     /// Takes the post between its own blocks, has something computed, marks what is to be marked, until there is no more.
     fn go_on(&mut self, out: &mut Outbox) {
         if !matches!(self.agreement, Agreement::Reached) {
@@ -423,19 +382,12 @@ impl LayerPeer {
 
     /// Keeps a frame until the members have agreed.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
-        let held = self.held_bytes.entry(from).or_default();
-        if *held + frame.n_bytes() > HELD_BYTES {
-            return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
-        }
-        *held += frame.n_bytes();
-        self.held.push_back((from, frame));
-        Ok(())
+        self.held.keep(from, frame, HELD_BYTES)
     }
 
     /// Looks again at what came before its time.
     pub(super) fn release_held(&mut self, out: &mut Outbox) {
-        self.held_bytes.clear();
-        for (from, frame) in std::mem::take(&mut self.held) {
+        for (from, frame) in self.held.release() {
             if let Err(malformed) = self.on_frame(from, frame, out) {
                 out.refused.push((from, malformed));
             }

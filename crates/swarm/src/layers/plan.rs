@@ -185,18 +185,12 @@ fn check(spec: &ModelSpec, group: &Group) -> Result<(), String> {
     Ok(())
 }
 
-/// The samples of one of `n_blocks` equal blocks of `n`; the first ones get one more if they do not come out even.
-pub fn block(k: usize, n_blocks: usize, n: usize) -> Range<usize> {
-    let start = |k: usize| k * (n / n_blocks) + k.min(n % n_blocks);
-    start(k)..start(k + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use nettorrent_engine::job::GroupSpec;
     use nettorrent_engine::model::{ModelSpec, zoo};
 
-    use super::{Coordinates, LayerPlan, PlanError, block};
+    use super::{Coordinates, LayerPlan, PlanError};
 
     fn model(name: &str) -> ModelSpec {
         zoo::describe(name, None, None).unwrap()
@@ -249,12 +243,5 @@ mod tests {
         let message = problem(&resnet, &[(3, 2, 1), (n - 3, 1, 1)]);
         assert!(message.contains("rows = 2") && message.contains("batch norm"), "{message}");
         assert!(plan(&resnet, &[(3, 1, 4), (n - 4, 1, 1), (1, 5, 2)]).is_ok());
-    }
-
-    #[test]
-    fn blocks_are_even() {
-        let all: Vec<_> = (0..4).map(|k| block(k, 4, 10)).collect();
-        assert_eq!(all, [0..3, 3..6, 6..8, 8..10]);
-        assert_eq!(block(2, 3, 2), 2..2);
     }
 }

@@ -1,7 +1,8 @@
 //! The sum of a gradient over the rows of a column: each row adds up one chunk of it, in the order of the rows, and tells the others.
 
+use nettorrent_engine::model::block;
+
 use super::label::{Incoming, Label, Letter, Subject, letters};
-use super::plan::block;
 use crate::strategy::Malformed;
 
 /// A sum that is going on.

@@ -24,7 +24,7 @@ pub(super) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Resul
         LayerSpec::Embedding(spec) => spec.out,
         _ => return refused(first, "begin the group at a conv, dense or embedding layer"),
     };
-    match (first + 1..layers.end).find(|layer| !works_channel_by_channel(&spec.layers[*layer])) {
+    match (first + 1..layers.end).find(|layer| !spec.layers[*layer].is_by_channel()) {
         Some(layer) => refused(layer, "end the group before it"),
         None => Ok(n_outputs),
     }
@@ -37,28 +37,6 @@ pub(super) fn has_batch_norm(layers: &[LayerSpec]) -> bool {
         LayerSpec::Residual(spec) => has_batch_norm(&spec.body) || has_batch_norm(&spec.projection),
         _ => false,
     })
-}
-
-fn works_channel_by_channel(layer: &LayerSpec) -> bool {
-    match layer {
-        LayerSpec::AveragePool(_)
-        | LayerSpec::BatchNorm(_)
-        | LayerSpec::DepthwiseConv(_)
-        | LayerSpec::Dropout(_)
-        | LayerSpec::Flatten
-        | LayerSpec::Gelu
-        | LayerSpec::GlobalPool
-        | LayerSpec::MaxPool(_)
-        | LayerSpec::Relu
-        | LayerSpec::Sigmoid
-        | LayerSpec::Tanh => true,
-        LayerSpec::Conv(_)
-        | LayerSpec::Dense(_)
-        | LayerSpec::Embedding(_)
-        | LayerSpec::LayerNorm(_)
-        | LayerSpec::Recurrent(_)
-        | LayerSpec::Residual(_) => false,
-    }
 }
 
 fn place(spec: &ModelSpec, layer: usize) -> String {
