@@ -201,6 +201,7 @@ mod tests {
             command: String::new(),
             commit: String::new(),
             machine: Machine::default(),
+            is_side_by_side: false,
             date: String::new(),
             axes: Vec::new(),
             runs,

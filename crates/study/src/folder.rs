@@ -68,6 +68,8 @@ pub struct Origin {
     pub commit: String,
     /// The time, in UTC: `2026-11-15 02:45:00`.
     pub date: String,
+    /// Whether runs share the machine.
+    pub is_side_by_side: bool,
 }
 
 /// Why a study's folder cannot be used.
@@ -132,6 +134,7 @@ impl StudyFolder {
             command: origin.command.clone(),
             commit: origin.commit.clone(),
             machine: Machine::here(),
+            is_side_by_side: origin.is_side_by_side,
             date,
             axes: plan.axes.clone(),
             runs: Vec::new(),
@@ -300,7 +303,8 @@ mod tests {
     fn open(path: &Path, text: &str) -> Result<(StudyFolder, Plan), FolderError> {
         let study = Study::parse("study.toml", text, Path::new(""), Form::Full).unwrap();
         let plan = Plan::new(&study).unwrap();
-        let origin = Origin { command: "study".into(), commit: "abc".into(), date: "today".into() };
+        let origin =
+            Origin { command: "study".into(), commit: "abc".into(), date: "today".into(), is_side_by_side: false };
         Ok((StudyFolder::open(path, &study, &plan, &origin)?, plan))
     }
 

@@ -1,7 +1,7 @@
 //! From a question to runs, and from runs to measurements that can be compared.
 //!
 //! A [`Study`] is a file: what is asked, what is varied, and what is the same in all runs. A [`Plan`] is the list of its runs, a
-//! [`Runner`] makes them one after the other with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
+//! [`Runner`] makes them with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 //!
 //! What was found is shown beside what [`predict`] foretells; [`fly`] finds out what cannot be foretold, and [`advise`] which
@@ -12,9 +12,11 @@ pub mod report;
 mod advice;
 mod axis;
 mod compare;
+mod cores;
 mod folder;
 mod foretell;
 mod machine;
+mod making;
 mod measure;
 mod pilot;
 mod plan;
@@ -24,10 +26,12 @@ mod ready;
 mod results;
 mod runner;
 mod study;
+mod time_left;
 
 pub use advice::{Advice, Judged, advise};
 pub use axis::{AxisError, AxisSpec};
 pub use compare::{Group, SpeedUp, Spread, groups};
+pub use cores::Cores;
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
 pub use pilot::{Flight, Goal, Pilot, PilotError, fly};

@@ -42,6 +42,8 @@ pub struct RunSpec {
     pub command: &'static str,
     /// Its arguments, but for the job's file and the run's folder.
     pub arguments: Vec<String>,
+    /// How many threads all its peers compute with; 0 for as many as the machine has.
+    pub n_threads: usize,
 }
 
 /// Names of folders may not be longer than 255 bytes; the trial comes after this.
@@ -214,9 +216,9 @@ impl Draft {
         }
         let mut arguments: Vec<String> = settings.into_iter().flat_map(|text| ["--set".to_owned(), text]).collect();
         let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        let command = match study.head.host {
-            Host::Processes => "train",
-            Host::Sim => "simulate",
+        let (command, n_threads) = match study.head.host {
+            Host::Processes => ("train", n_peers * job.threads),
+            Host::Sim => ("simulate", job.threads),
         };
         if !is_alone || study.head.host == Host::Sim {
             add("--peers", n_peers.to_string());
@@ -236,7 +238,17 @@ impl Draft {
             batch: job.batch,
             link: link.map(|link| link.to_string()),
         };
-        Ok(RunSpec { id: format!("{folder}trial-{trial}"), setting, facts, trial, seed, job, command, arguments })
+        Ok(RunSpec {
+            id: format!("{folder}trial-{trial}"),
+            setting,
+            facts,
+            trial,
+            seed,
+            job,
+            command,
+            arguments,
+            n_threads,
+        })
     }
 }
 

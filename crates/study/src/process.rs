@@ -95,9 +95,8 @@ fn last_lines(source: impl Read) -> Vec<String> {
 /// background jobs ignore.
 #[cfg(unix)]
 fn ask_to_stop(child: &mut Child) {
-    let Ok(pid) = libc::pid_t::try_from(child.id()) else { return };
-    // SAFETY: no memory is touched; and the process is our child that was not waited for, so the number is still its own.
-    let _ = unsafe { libc::kill(pid, libc::SIGTERM) };
+    // It is our child that was not waited for, so the number is still its own. If it is gone by itself, all is well.
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_child(child), rustix::process::Signal::TERM);
 }
 
 /// Elsewhere there is no way to ask.

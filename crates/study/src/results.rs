@@ -17,6 +17,9 @@ pub struct Results {
     pub commit: String,
     /// Where it ran.
     pub machine: Machine,
+    /// Whether several runs shared the machine, each on processors of its own.
+    #[serde(default)]
+    pub is_side_by_side: bool,
     /// When it began, in UTC: `2026-11-15 02:45:00`.
     pub date: String,
     /// What was varied; the last varied fastest.

@@ -1,14 +1,19 @@
-//! Makes the runs of a plan, one after the other, and writes down what came of each.
+//! Makes the runs of a plan, one after the other or side by side, and writes down what came of each.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::cores::{Cores, Share};
 use crate::folder::{Finished, FolderError, StudyFolder, within_study};
-use crate::measure::{Evaluation, measure};
+use crate::making::Making;
 use crate::plan::{Plan, RunSpec};
-use crate::process::{self, Ended, Ending, Wish};
-use crate::results::{Measurement, Outcome, RunResult};
+use crate::results::{Outcome, RunResult};
+use crate::time_left::{Ahead, Usual, time_left};
+
+/// How often it is told how far a study is.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 /// Makes runs.
 pub struct Runner<'a> {
@@ -18,8 +23,10 @@ pub struct Runner<'a> {
     pub folder: &'a StudyFolder,
     /// How long a run may take.
     pub timeout: Option<Duration>,
+    /// What runs run on.
+    pub cores: Cores,
     /// Whether somebody wants to stop.
-    pub is_stopped: &'a dyn Fn() -> bool,
+    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// Why no more runs are made.
@@ -39,9 +46,9 @@ pub struct Progress<'a> {
     pub n_failed: usize,
     /// All runs.
     pub n_runs: usize,
-    /// The run that goes on, or that has just come to its end.
-    pub run: &'a RunSpec,
-    /// What came of it, if it is done.
+    /// The runs that go on.
+    pub running: Vec<&'a RunSpec>,
+    /// What came of the run that has just come to its end, if one has.
     pub result: Option<&'a RunResult>,
     /// How much longer the study will take, by how long runs took so far.
     pub left: Option<Duration>,
@@ -61,6 +68,9 @@ pub enum RunnerError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// The system refuses to give a run its own processors.
+    #[error("cannot choose the processors of a run: {0}; leave out --side-by-side")]
+    Cores(std::io::Error),
 }
 
 impl Runner<'_> {
@@ -75,81 +85,120 @@ impl Runner<'_> {
                 None => open.push(run),
             }
         }
-        for (k, run) in open.iter().enumerate() {
-            let began = Instant::now();
-            let left = left(&done, &open[k..]);
-            let progress = |done: &[Finished], left| Progress {
-                n_done: done.len(),
-                n_failed: done.iter().filter(|finished| finished.result.measurement().is_none()).count(),
-                n_runs: plan.runs.len(),
-                run,
-                result: None,
-                left,
+        // Once one run cannot be made at all, nor can the others.
+        let is_over = AtomicBool::new(false);
+        let is_stopped = || is_over.load(Ordering::Relaxed) || (self.is_stopped)();
+        let making =
+            Making { program: self.program, folder: self.folder, timeout: self.timeout, is_stopped: &is_stopped };
+        thread::scope(|scope| {
+            let mut work = Work { n_runs: plan.runs.len(), cores: self.cores.clone(), open, running: Vec::new(), done };
+            let mut problem = None;
+            loop {
+                if !is_stopped() {
+                    work.start(scope, &making);
+                }
+                if work.running.is_empty() {
+                    break;
+                }
+                thread::park_timeout(TELL_EVERY);
+                tell(&work.progress(None));
+                while let Some(ended) = work.next_ended() {
+                    match work.conclude(ended, self.folder) {
+                        Ok(Some(result)) => tell(&work.progress(Some(&result))),
+                        Ok(None) => {}
+                        Err(error) => {
+                            is_over.store(true, Ordering::Relaxed);
+                            problem = Some(error);
+                        }
+                    }
+                }
+            }
+            match problem {
+                Some(problem) => Err(problem),
+                None if work.open.is_empty() => Ok(RunnerEnd::Complete),
+                None => Ok(RunnerEnd::Stopped),
+            }
+        })
+    }
+}
+
+/// What is done, what goes on, and what is still to be done.
+struct Work<'scope, 'a> {
+    n_runs: usize,
+    cores: Cores,
+    open: Vec<&'a RunSpec>,
+    running: Vec<Running<'scope, 'a>>,
+    done: Vec<Finished>,
+}
+
+/// A run that goes on.
+struct Running<'scope, 'a> {
+    run: &'a RunSpec,
+    began: Instant,
+    share: Share,
+    thread: ScopedJoinHandle<'scope, Result<Option<Outcome>, RunnerError>>,
+}
+
+impl<'scope, 'a: 'scope> Work<'scope, 'a> {
+    /// Starts every run for which there are processors, in the order of the plan.
+    fn start<'env>(&mut self, scope: &'scope Scope<'scope, 'env>, making: &'scope Making<'_>) {
+        let mut waiting = Vec::new();
+        for run in std::mem::take(&mut self.open) {
+            let Some(share) = self.cores.take(run.n_threads) else {
+                waiting.push(run);
+                continue;
             };
-            let outcome = self.make(run, &mut || {
-                tell(&progress(&done, left.map(|left| left.saturating_sub(began.elapsed()))));
-            })?;
-            let Some(outcome) = outcome else { return Ok(RunnerEnd::Stopped) };
-            let finished = self.folder.finish(run, result(run, outcome), began.elapsed().as_secs_f64())?;
-            done.push(finished);
-            let result = done.last().map(|finished| &finished.result);
-            tell(&Progress { result, ..progress(&done, self::left(&done, &open[k + 1..])) });
+            let (own, caller) = (share.clone(), thread::current());
+            let make = move || {
+                let outcome = own.confine_this_thread().map_err(RunnerError::Cores).and_then(|()| making.make(run));
+                caller.unpark();
+                outcome
+            };
+            self.running.push(Running { run, began: Instant::now(), share, thread: scope.spawn(make) });
         }
-        Ok(RunnerEnd::Complete)
+        self.open = waiting;
     }
 
-    /// Makes one run; none if it was stopped.
-    fn make(&self, run: &RunSpec, look: &mut dyn FnMut()) -> Result<Option<Outcome>, RunnerError> {
-        let folder = self.folder.clear(run)?;
-        let mut command = Command::new(self.program);
-        command.arg(run.command).arg(self.folder.job()).arg("--run").arg(&folder).args(&run.arguments);
-        let Ok(ended) = self.process(&mut command, look)? else { return Ok(None) };
-        if let Some(problem) = self.problem(&ended) {
-            return Ok(Some(Outcome::Failed(problem)));
-        }
-        let mut measurement = match measure(&folder) {
-            Ok(measurement) => measurement,
-            Err(error) => return Ok(Some(Outcome::Failed(error.to_string()))),
+    fn next_ended(&mut self) -> Option<Running<'scope, 'a>> {
+        let k = self.running.iter().position(|running| running.thread.is_finished())?;
+        Some(self.running.remove(k))
+    }
+
+    /// Writes down what came of a run; nothing if it was stopped, and is still to be made.
+    fn conclude(&mut self, ended: Running<'scope, 'a>, folder: &StudyFolder) -> Result<Option<RunResult>, RunnerError> {
+        let Running { run, began, share, thread } = ended;
+        self.cores.give_back(share);
+        let Some(outcome) = thread.join().expect("a run is made without panics")? else {
+            self.open.push(run);
+            return Ok(None);
         };
-        let mut command = Command::new(self.program);
-        command.arg("eval").arg(&folder).arg("--json");
-        let Ok(ended) = self.process(&mut command, look)? else { return Ok(None) };
-        let tested = self.problem(&ended).map_or_else(|| read_evaluation(&ended.stdout), Err);
-        Ok(Some(
-            conclude(tested, &mut measurement).map_or_else(Outcome::Failed, |()| Outcome::Done(Box::new(measurement))),
-        ))
+        let finished = folder.finish(run, result(run, outcome), began.elapsed().as_secs_f64())?;
+        let result = finished.result.clone();
+        self.done.push(finished);
+        Ok(Some(result))
     }
 
-    /// A process to its end, or the news that it was stopped.
-    fn process(&self, command: &mut Command, look: &mut dyn FnMut()) -> Result<Result<Ended, Stopped>, RunnerError> {
-        let mut look = || {
-            look();
-            if (self.is_stopped)() { Wish::Stop } else { Wish::GoOn }
-        };
-        let ended = process::run(command, self.timeout, &mut look);
-        let ended = ended.map_err(|source| RunnerError::Start { program: self.program.to_owned(), source })?;
-        // It may have come to its end just then, as if it had failed.
-        Ok(if matches!(ended.ending, Ending::Stopped) || (self.is_stopped)() { Err(Stopped) } else { Ok(ended) })
-    }
-
-    fn problem(&self, ended: &Ended) -> Option<String> {
-        match (&ended.ending, self.timeout) {
-            (Ending::TimedOut, Some(timeout)) => Some(format!("took longer than {} s", timeout.as_secs_f64())),
-            _ => ended.problem(),
+    fn progress<'b>(&'b self, result: Option<&'b RunResult>) -> Progress<'b> {
+        Progress {
+            n_done: self.done.len(),
+            n_failed: self.done.iter().filter(|finished| finished.result.measurement().is_none()).count(),
+            n_runs: self.n_runs,
+            running: self.running.iter().map(|running| running.run).collect(),
+            result,
+            left: self.left(),
         }
     }
-}
 
-struct Stopped;
-
-fn read_evaluation(text: &str) -> Result<Evaluation, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
-}
-
-fn conclude(tested: Result<Evaluation, String>, measurement: &mut Measurement) -> Result<(), String> {
-    let evaluation = tested.map_err(|problem| format!("the trained model could not be tested: {problem}"))?;
-    measurement.add_evaluation(evaluation);
-    Ok(())
+    fn left(&self) -> Option<Duration> {
+        let usual = Usual::of(&self.done)?;
+        let running = self.running.iter().map(|Running { run, began, share, .. }| Ahead {
+            seconds: (usual.seconds(run) - began.elapsed().as_secs_f64()).max(0.0),
+            part: share.part,
+        });
+        let open =
+            self.open.iter().map(|run| Ahead { seconds: usual.seconds(run), part: self.cores.part(run.n_threads) });
+        Some(time_left(running.chain(open)))
+    }
 }
 
 fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
@@ -163,19 +212,6 @@ fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
         folder: within_study(run),
     }
 }
-
-/// How long the runs that are open will take: as long as those of the same setting, or else as all in the mean.
-fn left(done: &[Finished], open: &[&RunSpec]) -> Option<Duration> {
-    let mean = |of: &mut dyn Iterator<Item = &Finished>| {
-        let (n, sum) = of.fold((0, 0.0), |(n, sum), finished| (n + 1, sum + finished.took_s));
-        (n > 0).then(|| sum / f64::from(n))
-    };
-    let usual = mean(&mut done.iter())?;
-    let of_setting = |run: &RunSpec| mean(&mut done.iter().filter(|finished| finished.result.setting == run.setting));
-    let seconds: f64 = open.iter().map(|run| of_setting(run).unwrap_or(usual)).sum();
-    Some(Duration::from_secs_f64(seconds))
-}
-
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
@@ -184,6 +220,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{Runner, RunnerEnd};
+    use crate::cores::Cores;
     use crate::folder::{Origin, StudyFolder};
     use crate::plan::Plan;
     use crate::results::Outcome;
@@ -195,17 +232,29 @@ mod tests {
 "#;
 
     /// A program that notes what it is asked for, and cannot train with batches of 16.
-    fn program(place: &Path) -> PathBuf {
+    const CHOOSY: &str = r#"#!/bin/sh
+        here=$(dirname "$0")
+        echo "$1" >> "$here/asked"
+        case "$*" in
+            eval*) echo '{"classes": ["a"], "confusion": [[7]]}' ;;
+            *batch=16*) echo 'error: too large' >&2; exit 1 ;;
+            *) cp "$here/events.jsonl" "$4" ;;
+        esac
+    "#;
+
+    /// One that trains only while another one does.
+    const SOCIABLE: &str = r#"#!/bin/sh
+        here=$(dirname "$0")
+        case "$*" in
+            eval*) echo '{"classes": ["a"], "confusion": [[7]]}' ;;
+            *) touch "$here/began-$(basename "$4")"
+               until test "$(ls "$here" | grep -c began)" -ge 2; do :; done
+               cp "$here/events.jsonl" "$4" ;;
+        esac
+    "#;
+
+    fn program(place: &Path, script: &str) -> PathBuf {
         std::fs::write(place.join("events.jsonl"), EVENTS).unwrap();
-        let script = r#"#!/bin/sh
-            here=$(dirname "$0")
-            echo "$1" >> "$here/asked"
-            case "$*" in
-                eval*) echo '{"classes": ["a"], "confusion": [[7]]}' ;;
-                *batch=16*) echo 'error: too large' >&2; exit 1 ;;
-                *) cp "$here/events.jsonl" "$4" ;;
-            esac
-        "#;
         let path = place.join("program");
         // A shell writes it: if this process had it open, another test's child could hold it open, and it could not be run.
         let write = r#"printf '%s' "$1" > "$0"; chmod +x "$0""#;
@@ -214,18 +263,25 @@ mod tests {
     }
 
     fn opened(place: &Path) -> (StudyFolder, Plan) {
-        let text = "name = \"a\"\n[matrix]\nbatch = [8, 16, 32]";
+        let text = "name = \"a\"\n[job]\nthreads = 2\n[matrix]\nbatch = [8, 16, 32]";
         let study = Study::parse("a.toml", text, Path::new(""), Form::Full).unwrap();
         let plan = Plan::new(&study).unwrap();
-        let origin = Origin { command: String::new(), commit: "abc".into(), date: String::new() };
+        let origin =
+            Origin { command: String::new(), commit: "abc".into(), date: String::new(), is_side_by_side: false };
         (StudyFolder::open(&place.join("out"), &study, &plan, &origin).unwrap(), plan)
     }
 
     #[test]
     fn what_fails_is_written_down_and_tried_again_and_what_is_done_is_not() {
         let place = tempfile::tempdir().unwrap();
-        let (program, (folder, plan)) = (program(place.path()), opened(place.path()));
-        let runner = Runner { program: &program, folder: &folder, timeout: None, is_stopped: &|| false };
+        let (program, (folder, plan)) = (program(place.path(), CHOOSY), opened(place.path()));
+        let runner = Runner {
+            program: &program,
+            folder: &folder,
+            timeout: None,
+            cores: Cores::undivided(),
+            is_stopped: &|| false,
+        };
         let mut told = Vec::new();
         let mut tell = |progress: &super::Progress<'_>| {
             if progress.result.is_some() {
@@ -244,11 +300,25 @@ mod tests {
     }
 
     #[test]
+    fn runs_go_on_side_by_side_as_long_as_there_are_processors() {
+        let place = tempfile::tempdir().unwrap();
+        let (program, (folder, plan)) = (program(place.path(), SOCIABLE), opened(place.path()));
+        let timeout = Some(Duration::from_secs(60));
+        let runner =
+            Runner { program: &program, folder: &folder, timeout, cores: Cores::imagined(5), is_stopped: &|| false };
+        let mut most = 0;
+        let end = runner.run(&plan, &mut |progress| most = most.max(progress.running.len())).unwrap();
+        assert_eq!((end, most), (RunnerEnd::Complete, 2));
+        assert!(folder.collect().unwrap().runs.iter().all(|run| run.measurement().is_some()));
+    }
+
+    #[test]
     fn who_wants_to_stop_is_heard_and_nothing_is_written_down() {
         let place = tempfile::tempdir().unwrap();
-        let (program, (folder, plan)) = (program(place.path()), opened(place.path()));
+        let (program, (folder, plan)) = (program(place.path(), CHOOSY), opened(place.path()));
         let timeout = Some(Duration::from_secs(60));
-        let runner = Runner { program: &program, folder: &folder, timeout, is_stopped: &|| true };
+        let runner =
+            Runner { program: &program, folder: &folder, timeout, cores: Cores::undivided(), is_stopped: &|| true };
         assert_eq!(runner.run(&plan, &mut |_| {}).unwrap(), RunnerEnd::Stopped);
         assert!(folder.collect().unwrap().runs.is_empty());
     }
@@ -258,7 +328,13 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (folder, plan) = opened(place.path());
         let program = place.path().join("nothing");
-        let runner = Runner { program: &program, folder: &folder, timeout: None, is_stopped: &|| false };
+        let runner = Runner {
+            program: &program,
+            folder: &folder,
+            timeout: None,
+            cores: Cores::undivided(),
+            is_stopped: &|| false,
+        };
         assert!(runner.run(&plan, &mut |_| {}).unwrap_err().to_string().starts_with("cannot start"));
     }
 }

@@ -9,7 +9,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nettorrent_engine::job::set_field;
 use nettorrent_study::{
-    Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, Study, StudyFolder, ready, text,
+    Cores, Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, RunnerError, Study,
+    StudyFolder, ready, text,
 };
 use serde_json::json;
 
@@ -39,11 +40,14 @@ pub(crate) struct StudyArguments {
     /// Set any field of the job that all runs share, for example `--set epochs=2`; may be given several times.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     settings: Vec<String>,
+    /// Make several runs at the same time, each on processors of its own: one for each thread of each peer (Linux).
+    #[arg(long)]
+    side_by_side: bool,
     /// List the runs and make none.
     #[arg(long)]
     list: bool,
     /// Make the report again from the runs that are done in this folder.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "list"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "side_by_side", "list"])]
     report: Option<PathBuf>,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
@@ -69,12 +73,14 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         commit: env!("NETTORRENT_COMMIT").to_owned(),
         date: Date::now().text(),
+        is_side_by_side: arguments.side_by_side,
     };
     let path = arguments.out.clone().unwrap_or_else(|| default_folder(&study));
     let folder = StudyFolder::open(&path, &study, &all, &origin)?;
     let (program, interrupt) = (std::env::current_exe().context("cannot find this program")?, Interrupt::listen()?);
     let is_stopped = || interrupt.is_set();
-    let runner = Runner { program: &program, folder: &folder, timeout: study.timeout, is_stopped: &is_stopped };
+    let cores = if arguments.side_by_side { Cores::divided().map_err(RunnerError::Cores)? } else { Cores::undivided() };
+    let runner = Runner { program: &program, folder: &folder, timeout: study.timeout, cores, is_stopped: &is_stopped };
     let display = Display::new(&plan, arguments.json);
     display.say(&format!("{}: {} runs; all is in {}", study.head.name, plan.runs.len(), path.display()));
     let end = runner.run(&plan, &mut |progress| display.show(progress));
@@ -192,7 +198,12 @@ impl Display {
         self.bar.set_position(progress.n_done as u64);
         let left = progress.left.map_or(String::new(), |left| format!("  {} left", clock(round_up(left))));
         let failed = if progress.n_failed > 0 { format!("  {} failed", progress.n_failed) } else { String::new() };
-        self.bar.set_message(format!("{}, trial {}{failed}{left}", text(&progress.run.setting), progress.run.trial));
+        let running = match progress.running.as_slice() {
+            [] => String::new(),
+            [run] => format!("{}, trial {}", text(&run.setting), run.trial),
+            many => format!("{} runs go on", many.len()),
+        };
+        self.bar.set_message(format!("{running}{failed}{left}"));
         let Some(result) = progress.result else { return };
         let what = match &result.outcome {
             Outcome::Done(found) => format!(

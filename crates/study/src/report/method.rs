@@ -41,6 +41,9 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     say("processor", format!("{}, {} threads{memory}", machine.cpu, machine.n_cores));
     say("system", machine.system.clone());
     say("peers", host.to_owned());
+    let pace =
+        if results.is_side_by_side { "side by side, each on processors of its own" } else { "one after the other" };
+    say("runs", pace.to_owned());
     say("trials of each setting", results.study.trials.to_string());
     say("seeds", some(&seeds));
     for axis in &results.axes {
