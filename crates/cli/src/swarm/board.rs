@@ -288,7 +288,14 @@ impl Board {
             course
         })?;
         match &record.event {
-            RecordEvent::Epoch { epoch, train_loss, train_accuracy, test_loss, test_accuracy, .. } if is_news => {
+            RecordEvent::Epoch { epoch, train_loss, train_accuracy, test_loss, test_accuracy, test_s, .. }
+                if is_news =>
+            {
+                if self.epoch.number == *epoch {
+                    // The next one is said to have begun with the test of this one, but nobody trained before that was over.
+                    let began = self.epoch.began + Duration::from_secs_f64(*test_s);
+                    self.epoch.began = began.min(Instant::now());
+                }
                 self.say(&epoch_text(&EpochLine {
                     epoch: *epoch,
                     epochs: self.epochs,
