@@ -22,7 +22,8 @@ macro_rules! studies {
 }
 
 /// All of them, sorted by name.
-pub static READY: &[Ready] = studies!["averaging", "links", "nettorrent", "splits", "thousand", "threshold", "workers"];
+pub static READY: &[Ready] =
+    studies!["averaging", "foretold", "links", "nettorrent", "splits", "thousand", "threshold", "workers"];
 
 /// The one of this name.
 pub fn ready(name: &str) -> Result<&'static Ready, StudyError> {

@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod document;
+mod foretold;
 mod group;
 mod html;
 mod markdown;
@@ -68,11 +69,21 @@ pub fn write(results: &Results, folder: &Path) -> Result<(), ReportError> {
     }
     files.push((folder.join("report.md"), markdown::text(&document).into_bytes()));
     files.push((folder.join("report.html"), html::page(&document).into_bytes()));
-    fs::create_dir_all(&figures).map_err(|source| ReportError::Folder { path: figures, source })?;
+    fs::create_dir_all(&figures).map_err(|source| ReportError::Folder { path: figures.clone(), source })?;
     for (path, bytes) in &files {
         write_file(path, bytes)?;
     }
+    remove_others(&figures, &files);
     Ok(())
+}
+
+/// Figures of the last report that this one has not. If one cannot be removed, nothing is lost.
+fn remove_others(figures: &Path, files: &[(PathBuf, Vec<u8>)]) {
+    for path in fs::read_dir(figures).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path.extension().is_some_and(|extension| extension == "svg") && files.iter().all(|(own, _)| *own != path) {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 fn all_figures(document: &Document) -> impl Iterator<Item = &Figure> {
@@ -93,6 +104,7 @@ fn document(results: &Results, folder: &Path) -> Document {
         Some(overview::section(results, &groups)),
         Some(accuracy::section(results, &groups)),
         speed::section(&groups),
+        foretold::section(&groups),
         waits::section(&groups, featured, history.as_ref()),
         resources::section(&groups, featured),
         replicas::section(&groups),

@@ -59,6 +59,7 @@ fn every_section_is_there_and_in_the_contents() {
         "settings",
         "accuracy",
         "speed",
+        "foretold",
         "waits",
         "resources",
         "replicas",
@@ -77,6 +78,7 @@ fn every_section_is_there_and_in_the_contents() {
         "Accuracy against epochs",
         "Training time to an accuracy of 95.0 %",
         "Speed-up against one who trains alone",
+        "Measured speed against the foretold one",
         "Foretold and measured speed",
         "Where a peer&apos;s time went, by setting",
         "Who waited how long for whom",
@@ -284,4 +286,22 @@ fn a_report_is_made_again_over_an_old_one() {
     write(&results, report.folder.path()).expect("a second report");
     let again = fs::read_to_string(report.folder.path().join("report.html")).expect("the page");
     assert_eq!(again, report.html);
+}
+
+#[test]
+fn the_summary_says_how_far_off_what_was_foretold_is() {
+    report(&clear_winner()).says("Speeds were 0.91 to 0.91 times what had been foretold, in the median 0.91 times.");
+}
+
+#[test]
+fn figures_of_the_last_report_go_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let figures = folder.path().join("figures");
+    fs::create_dir(&figures).expect("a folder");
+    for name in ["old.svg", "note.txt"] {
+        fs::write(figures.join(name), "").expect("a file");
+    }
+    write(&clear_winner(), folder.path()).expect("a report");
+    assert!(!figures.join("old.svg").exists());
+    assert!(figures.join("note.txt").exists() && figures.join("speed-up.svg").exists());
 }

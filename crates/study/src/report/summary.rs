@@ -4,6 +4,7 @@ use nettorrent_figures::Unit;
 
 use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Section};
+use crate::report::foretold;
 use crate::report::group::{Difference, Groups};
 use crate::report::overview::target;
 use crate::results::{Host, Outcome, Results};
@@ -35,6 +36,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         sentences.push(format!("{n_more} more comparisons are in the table of all settings."));
     }
     sentences.extend(waiting(groups));
+    sentences.extend(foretold::sentence(groups));
     Section { id: "summary", title: "Summary", blocks: vec![Block::List(sentences)] }
 }
 
