@@ -70,13 +70,13 @@ impl BarChart {
             for (group, top) in tops.iter().enumerate().take(MOST_GROUPS.min(self.groups.len())) {
                 let used = n_series as f64 * BAR;
                 let first = top + (rows[group].height - used) / 2.0;
+                let ideal = self.ideal_of(group).map(|value| plot.x(ruler.place(value)));
                 for (index, series) in self.series.iter().take(MOST_NAMED).enumerate() {
                     if let Some(Some(bar)) = series.bars.get(group) {
-                        self.draw_bar(canvas, (plot, &ruler), (index, first + index as f64 * BAR), *bar);
+                        self.draw_bar(canvas, (plot, &ruler), (index, first + index as f64 * BAR), (*bar, ideal));
                     }
                 }
-                if let Some(value) = self.ideal_of(group) {
-                    let across = plot.x(ruler.place(value));
+                if let Some(across) = ideal {
                     canvas.line((across, first - 3.0), (across, first + used + 3.0), ideal_pen());
                 }
             }
@@ -121,7 +121,14 @@ impl BarChart {
         Legend::new(entries)
     }
 
-    fn draw_bar(&self, canvas: &mut Canvas<'_>, (plot, ruler): (&Plot, &Ruler), (index, top): (usize, f64), bar: Bar) {
+    /// Draws a bar and its number, which keeps clear of the mark of what would be ideal.
+    fn draw_bar(
+        &self,
+        canvas: &mut Canvas<'_>,
+        (plot, ruler): (&Plot, &Ruler),
+        (index, top): (usize, f64),
+        (bar, ideal): (Bar, Option<f64>),
+    ) {
         if !self.axis.has(bar.mean) {
             return;
         }
@@ -140,6 +147,8 @@ impl BarChart {
         }
         let text = self.axis.unit.format(bar.mean);
         let size = TEXT - 1.0;
+        let text_end = text_from + 5.0 + text_width(&text, size);
+        text_from = ideal.filter(|mark| (text_from..text_end).contains(mark)).unwrap_or(text_from);
         if text_from + 5.0 + text_width(&text, size) <= plot.right + 12.0 {
             let lettering = Lettering { size, colour: INK, align: Align::Start, is_bold: false };
             canvas.text(&text, (text_from + 5.0, middle), lettering);

@@ -74,8 +74,8 @@ impl Unit {
         let plain = |size: f64, symbol: &str| Step { size, symbol: symbol.to_owned() };
         match self {
             Unit::Seconds if largest == 0.0 => plain(1.0, "s"),
-            // Up to two minutes in seconds, up to two hours in minutes.
-            Unit::Seconds if largest >= 1.0 => of(&SECONDS[2..], 2.0),
+            // Up to ten minutes in seconds, up to ten hours in minutes.
+            Unit::Seconds if largest >= 1.0 => of(&SECONDS[2..], 10.0),
             Unit::Seconds => of(&SECONDS, 1.0),
             Unit::Bytes => of(&BYTES, 1.0),
             Unit::BytesPerSecond => of(&RATES, 1.0),
@@ -151,7 +151,7 @@ mod tests {
             (Unit::Seconds, 0.0, "0 s"),
             (Unit::Seconds, 0.00025, "250 µs"),
             (Unit::Seconds, 0.25, "250 ms"),
-            (Unit::Seconds, 90.0, "90 s"),
+            (Unit::Seconds, 290.0, "290 s"),
             (Unit::Seconds, 600.0, "10 min"),
             (Unit::Seconds, 36_000.0, "10 h"),
             (Unit::Bytes, 12.0, "12 B"),

@@ -261,9 +261,11 @@ impl Node {
         self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
         for mut record in self.out.records.drain(..) {
             let mut waits = Vec::new();
-            if let Event::Round { n_samples, wait_s, .. } = record.event {
-                waits = self.waiting.take(Duration::from_secs_f64(wait_s));
+            if let Event::Batch { n_samples, .. } = record.event {
                 self.speed.count(now, n_samples);
+            }
+            if let Event::Round { wait_s, .. } = record.event {
+                waits = self.waiting.take(Duration::from_secs_f64(wait_s));
                 let sent = self.sent.since_last(self.contacts.outflows());
                 self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
                 self.spent.write_into(&mut record);

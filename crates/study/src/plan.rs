@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nettorrent_engine::job::Job;
+use nettorrent_engine::job::{Job, model_spec};
 use nettorrent_engine::nearest::nearest;
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategy::find;
@@ -201,6 +201,7 @@ impl Draft {
         let fields = fields.into_iter().chain([("seed".to_owned(), Value::Integer(seed_value))]);
         let settings: Vec<String> = fields.map(|(name, value)| format!("{name}={value}")).collect();
         let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
+        model_spec(&job.model, None, None).map_err(|error| refuse(error.to_string()))?;
         let is_alone = n_peers == 1;
         if job.swarm.peers > 0 {
             return Err(refuse("the number of peers is the axis `peers`, not a field of the job".into()));
@@ -334,6 +335,7 @@ mod tests {
         for (matrix, answer) in [
             ("\"optimizer.lrr\" = [0.1]", "the setting optimizer.lrr = 0.1 cannot be run"),
             ("\"optimizer.lrr\" = [0.1]", "Did you mean `lr`?"),
+            ("model = [\"mlp:32-16\"]", "as in `mlp:512,512`"),
             ("batch = [0]", "batch = 0: must be at least 1"),
             ("split = [\"clas\"]\npeers = [2]", "class"),
             ("tau = [0.1]\npeers = [2]\nstrategy = [\"gossip\"]", "there is no option `tau`"),

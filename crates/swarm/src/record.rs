@@ -35,6 +35,21 @@ pub enum Event {
         /// The round that comes next.
         round: u32,
     },
+    /// A batch is trained, whether or not its round will count.
+    Batch {
+        /// The epoch it belongs to, counted from 0.
+        epoch: u64,
+        /// Its samples.
+        n_samples: u64,
+        /// Their mean loss.
+        loss: f64,
+        /// How many of them were classified rightly.
+        n_correct: u64,
+        /// The learning rate.
+        lr: f32,
+        /// How long the peer computed.
+        compute_s: f64,
+    },
     /// A round is done.
     Round {
         /// The epoch it belongs to, counted from 0.

@@ -1,6 +1,7 @@
 //! The beginning of a swarm's run, as people and programs are told of it.
 
 use indicatif::HumanCount;
+use nettorrent_engine::job::{GroupSpec, Groups, LayersSpec};
 use nettorrent_engine::task::Task;
 use nettorrent_history::{Event, Start};
 use nettorrent_swarm::Place;
@@ -17,6 +18,19 @@ pub(crate) struct Announcement<'a> {
     pub place: &'a Place,
     /// How the links are shaped, if they are.
     pub link: Option<&'a str>,
+}
+
+/// `Layers are shared out: 0 to 2 on a grid of 2x4, 3 to 7 on one peer`.
+fn layers_text(groups: &[GroupSpec]) -> String {
+    let mut first = 0;
+    let each = groups.iter().map(|GroupSpec { layers, rows, columns }| {
+        let last = first + layers - 1;
+        let which = if last == first { first.to_string() } else { format!("{first} to {last}") };
+        first += layers;
+        let whose = if rows * columns == 1 { "one peer".to_owned() } else { format!("a grid of {rows}x{columns}") };
+        format!("{which} on {whose}")
+    });
+    format!("Layers are shared out: {}", each.collect::<Vec<_>>().join(", "))
 }
 
 /// Tells people what is trained, by whom and from where on, and writes it down.
@@ -38,6 +52,13 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         HumanCount(n_train as u64),
         run.path().display()
     ));
+    if let Some(LayersSpec { groups: Groups::Given(groups), in_flight, .. }) = &job.layers {
+        board.say(&format!(
+            "{}; {in_flight} {} in flight.",
+            layers_text(groups),
+            if *in_flight == 1 { "batch" } else { "batches" }
+        ));
+    }
     if step > 0 {
         board.say(&format!("Going on after step {step}."));
     }
@@ -61,4 +82,19 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         step,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::GroupSpec;
+
+    use super::layers_text;
+
+    #[test]
+    fn who_has_which_layers_is_said() {
+        let groups =
+            [(3, 2, 4), (1, 1, 1), (2, 1, 2)].map(|(layers, rows, columns)| GroupSpec { layers, rows, columns });
+        let text = "Layers are shared out: 0 to 2 on a grid of 2x4, 3 on one peer, 4 to 5 on a grid of 1x2";
+        assert_eq!(layers_text(&groups), text);
+    }
 }

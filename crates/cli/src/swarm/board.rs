@@ -50,6 +50,10 @@ pub(crate) struct Board {
     n_train: usize,
     written: Instant,
     epoch: EpochSoFar,
+    /// How many samples all had trained when each peer's turn began, and how many it has trained in it.
+    turns: BTreeMap<PeerId, (u64, u64)>,
+    /// Samples that were shown.
+    n_counted: u64,
     /// How fast the epochs were that are done, but not tested yet; counted from 1.
     paces: BTreeMap<u64, Pace>,
     /// The last checkpoint that was written down.
@@ -103,6 +107,8 @@ impl Board {
             epochs,
             n_train,
             written: Instant::now(),
+            turns: BTreeMap::new(),
+            n_counted: epoch.n_samples_all,
             epoch,
             paces: BTreeMap::new(),
             kept: None,
@@ -192,10 +198,12 @@ impl Board {
         if progress.times.elapsed_s >= LEAST_INTERVAL.as_secs_f64() {
             self.show_peer(progress);
         }
-        let new = progress.n_samples_all.saturating_sub(self.epoch.n_samples_all);
+        self.epoch.n_samples_all = self.epoch.n_samples_all.max(progress.n_samples_all);
+        self.turns.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
+        let new = self.n_samples_now().saturating_sub(self.n_counted);
         if new > 0 {
             self.speed.count(self.elapsed(), new);
-            self.epoch.n_samples_all += new;
+            self.n_counted += new;
         }
         if progress.n_samples > 0 {
             self.epoch.lr = progress.lr;
@@ -229,6 +237,18 @@ impl Board {
         }))?)
     }
 
+    /// Samples that all have trained, with those of turns that go on. What others do of whom nothing is told is taken to be
+    /// what those do who tell.
+    fn n_samples_now(&self) -> u64 {
+        let n_samples_all = self.epoch.n_samples_all;
+        let ahead = self.turns.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
+        let factor = match self.company {
+            Company::Processes(_) => 1,
+            Company::OneOfMany => self.chronicle.n_members as u64,
+        };
+        n_samples_all + factor * ahead.sum::<u64>()
+    }
+
     fn begin_epoch(&mut self, number: u64) {
         let EpochSoFar { number: former, n_samples_all, step, lr, .. } = self.epoch;
         // Who comes late passes by many epochs at once.
@@ -242,7 +262,7 @@ impl Board {
     fn show_whole(&self) {
         let EpochSoFar { number, score, .. } = self.epoch;
         let samples_per_s = self.speed.per_second(self.elapsed());
-        let done = self.epoch.pace().n_samples.min(self.n_train as u64);
+        let done = self.n_counted.saturating_sub(self.epoch.first_sample).min(self.n_train as u64);
         let left = (self.epochs.saturating_sub(number) * self.n_train as u64).saturating_sub(done);
         self.whole.set_position(done);
         self.whole.set_prefix(epoch_name((number + 1).min(self.epochs), self.epochs));
@@ -320,6 +340,7 @@ impl Board {
             self.epoch.began = Instant::now();
         }
         let gone: Vec<PeerId> = self.peers.keys().copied().filter(|peer| !members.contains(peer)).collect();
+        self.turns.retain(|peer, _| members.contains(peer));
         for peer in gone {
             if let Some(bar) = self.peers.remove(&peer) {
                 bar.finish_and_clear();

@@ -109,7 +109,10 @@ impl Chronicle {
                 let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
                 self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
             }
-            RecordEvent::Replica { .. } | RecordEvent::Round { .. } | RecordEvent::Finished { .. } => {}
+            RecordEvent::Batch { .. }
+            | RecordEvent::Round { .. }
+            | RecordEvent::Replica { .. }
+            | RecordEvent::Finished { .. } => {}
         }
         Ok(false)
     }

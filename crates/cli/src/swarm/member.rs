@@ -78,6 +78,7 @@ impl Part<'_> {
             monitor: monitor.as_ref(),
             sums,
             told,
+            n_ahead: 0,
             epoch_told: epoch,
             epoch_kept: epoch,
         };
@@ -131,6 +132,8 @@ struct Reporter<'a> {
     monitor: Option<&'a Monitor>,
     sums: Progress,
     told: Instant,
+    /// Samples trained since the last round that counts.
+    n_ahead: u64,
     epoch_told: u64,
     epoch_kept: u64,
 }
@@ -155,7 +158,8 @@ impl Reporter<'_> {
         }
         match report {
             Report::Saved(block) => self.keeper.keep_block((*block).clone()),
-            Report::Record { record: Record { event: Event::Round { .. }, .. }, .. } | Report::Tick => {}
+            Report::Record { record: Record { event: Event::Batch { .. } | Event::Round { .. }, .. }, .. }
+            | Report::Tick => {}
             Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
@@ -176,7 +180,7 @@ impl Reporter<'_> {
         Ok(())
     }
 
-    /// Adds a round up, after telling of those before it if they belong to another epoch.
+    /// Adds a batch or a round up, after telling of those before it if they belong to another epoch.
     fn count(
         &mut self,
         event: &Event,
@@ -184,9 +188,17 @@ impl Reporter<'_> {
         peer: &Peer,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let Event::Round { epoch, .. } = event else { return Ok(()) };
-        if self.sums.n_samples > 0 && self.sums.trained_in != *epoch {
+        if let Event::Batch { epoch, .. } = event
+            && self.sums.n_samples > 0
+            && self.sums.trained_in != *epoch
+        {
             self.tell_progress(peer, tell)?;
+        }
+        match event {
+            Event::Batch { n_samples, .. } => self.n_ahead += n_samples,
+            // A new view voids the turn, and a round that is done counts.
+            Event::Round { .. } | Event::View { .. } => self.n_ahead = 0,
+            Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
         }
         self.sums.add(event, waits);
         Ok(())
@@ -204,6 +216,7 @@ impl Reporter<'_> {
             epoch: status.epoch,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
+            n_ahead: self.n_ahead,
             times: Times { elapsed_s: elapsed.as_secs_f64(), ..sums.times },
             phase: status.phase,
             waits_for: status.waits_for,
@@ -232,6 +245,7 @@ impl Progress {
             epoch: 0,
             step: 0,
             n_samples_all: 0,
+            n_ahead: 0,
             trained_in: 0,
             n_samples: 0,
             loss_sum: 0.0,
@@ -244,27 +258,30 @@ impl Progress {
     }
 
     fn add(&mut self, event: &Event, waits: &[(PeerId, Duration)]) {
-        let Event::Round { epoch, n_samples, loss, n_correct, lr, .. } = *event else { return };
-        let Event::Round { compute_s, wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } = *event
-        else {
-            return;
-        };
-        self.trained_in = epoch;
-        self.n_samples += n_samples;
-        self.loss_sum += loss * n_samples as f64;
-        self.n_correct += n_correct;
-        self.lr = lr;
-        self.times += &Times {
-            compute_s,
-            wait_s,
-            encode_s,
-            decode_s,
-            send_s,
-            sent_bytes,
-            received_bytes,
-            waits: waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect(),
-            ..Times::of(self.times.peer)
-        };
+        match *event {
+            Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s } => {
+                self.trained_in = epoch;
+                self.n_samples += n_samples;
+                self.loss_sum += loss * n_samples as f64;
+                self.n_correct += n_correct;
+                self.lr = lr;
+                self.times.compute_s += compute_s;
+            }
+            Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
+                let waits = waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect();
+                self.times += &Times {
+                    wait_s,
+                    encode_s,
+                    decode_s,
+                    send_s,
+                    sent_bytes,
+                    received_bytes,
+                    waits,
+                    ..Times::of(self.times.peer)
+                };
+            }
+            Event::View { .. } | Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
+        }
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) struct Progress {
     pub step: u64,
     /// Samples that all peers have trained since the beginning.
     pub n_samples_all: u64,
+    /// This peer's samples of the turn that goes on, which are not among those yet.
+    pub n_ahead: u64,
     /// The epoch that the following is about, counted from 0.
     pub trained_in: u64,
     /// This peer's samples, their losses added up, and how many were right.

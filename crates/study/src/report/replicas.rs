@@ -10,21 +10,26 @@ use crate::results::{Measurement, Results, RunResult};
 
 /// The section on replicas; none where they were not compared.
 pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
-    let panels = panels(groups);
-    let figures: Vec<Figure> = panels.iter().take(MOST_PANELS).enumerate().filter_map(figure).collect();
-    if figures.is_empty() {
+    let (id, title) = ("replicas", "Distance of replicas");
+    let curves: Vec<Vec<Point>> = groups.all.iter().map(curve).collect();
+    if curves.iter().all(Vec::is_empty) {
         return None;
     }
+    if curves.iter().flatten().all(|point| point.y == 0.0) {
+        let text = "All replicas were equal at the end of every epoch.".to_owned();
+        return Some(Section { id, title, blocks: vec![Block::Paragraph(text)] });
+    }
+    let panels = panels(groups);
+    let figures: Vec<Figure> = panels.iter().take(MOST_PANELS).enumerate().filter_map(figure).collect();
     let text = "The root of the mean square distance of a replica from the mean of all, as a share of that mean's length, at the \
                 ends of epochs and before replicas were brought together. Strategies that keep replicas equal have 0.";
-    let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(figures)];
-    Some(Section { id: "replicas", title: "Distance of replicas", blocks })
+    Some(Section { id, title, blocks: vec![Block::Paragraph(text.to_owned()), Block::Figures(figures)] })
 }
 
 fn figure((index, panel): (usize, &Panel<'_, '_>)) -> Option<Figure> {
-    let series: Vec<Series> =
-        panel.groups.iter().map(|(name, group)| Series { name: name.clone(), points: curve(group) }).collect();
-    if series.iter().all(|series| series.points.is_empty()) {
+    let series = panel.groups.iter().map(|(name, group)| Series { name: name.clone(), points: curve(group) });
+    let series: Vec<Series> = series.filter(|series| !series.points.is_empty()).collect();
+    if series.is_empty() {
         return None;
     }
     let title = match panel.title.as_str() {

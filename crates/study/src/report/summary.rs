@@ -53,10 +53,23 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
     };
     let size = if results.study.is_quick { " This is the short form of the study." } else { "" };
     format!(
-        "{} of {}; {failed}. {host}{size}",
+        "{} of {}; {failed}. {host}{size}{}",
         counted(results.runs.len(), "run"),
-        counted(groups.all.len(), "setting")
+        counted(groups.all.len(), "setting"),
+        chance(groups)
     )
+}
+
+/// What one trial cannot tell.
+fn chance(groups: &Groups<'_>) -> &'static str {
+    let n_once = groups.all.iter().filter(|group| group.measurements.len() == 1).count();
+    match n_once {
+        _ if groups.all.len() < 2 || n_once == 0 => "",
+        n if n == groups.all.len() => {
+            " With one trial of each setting, how much of a difference is chance is not known."
+        }
+        _ => " Some settings have one trial only; how much of their differences is chance is not known.",
+    }
 }
 
 /// How one who trained alone did: what all others are to be compared with. Where there are several of these, the tables tell.
@@ -165,7 +178,7 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
         return format!("{winner} and {second} reached {target} first, both after {}.{missing}", best.text(&seconds));
     }
     match best.compare(next) {
-        Difference::Clear => format!(
+        Difference::Clear | Difference::Unknown => format!(
             "{winner} was the first to reach {target}: after {}. {} took {}, {percent:.0} % longer.{missing}",
             best.text(&seconds),
             capital(second),
@@ -174,13 +187,6 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
         Difference::Noise => format!(
             "{} reached {target} first, and the difference between them is within the deviation of trials.{missing}",
             tied(times, &seconds)
-        ),
-        Difference::Unknown => format!(
-            "{winner} was the first to reach {target}: after {}. {} took {}, {percent:.0} % longer; with one trial each, \
-             how much of that is chance is not known.{missing}",
-            best.text(&seconds),
-            capital(second),
-            next.text(&seconds)
         ),
     }
 }
@@ -204,20 +210,13 @@ fn told_accuracies(ranked: &Ranked<'_>) -> Option<String> {
         return Some(format!("all ended with the same accuracy, {}.", best.text(&share)));
     }
     Some(match best.compare(next) {
-        Difference::Clear => format!(
-            "{winner} ended with the highest accuracy, {}; {second} came next with {}, {points:.2} points less.",
-            best.text(&share),
-            next.text(&share)
+        Difference::Clear | Difference::Unknown => format!(
+            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below.",
+            best.text(&share)
         ),
         Difference::Noise => format!(
             "{} ended with the highest accuracies, which differ by no more than trials of one setting do.",
             tied(ranked, &share)
-        ),
-        Difference::Unknown => format!(
-            "{winner} ended with the highest accuracy, {}, and {second} came next with {}; with one trial each, how much \
-             of the {points:.2} points is chance is not known.",
-            best.text(&share),
-            next.text(&share)
         ),
     })
 }

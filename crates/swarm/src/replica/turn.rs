@@ -7,6 +7,7 @@ use nettorrent_engine::model::Score;
 use super::agreement::Accord;
 use super::{Outbox, Phase, Replica, batch_seed};
 use crate::codec::is_finite;
+use crate::record::Event;
 use crate::strategy::{Ctx, Payload, Scale, Trained};
 use crate::work::{Done, What, Work, scaled};
 
@@ -142,6 +143,14 @@ impl Replica {
         turn.score += score;
         turn.loss_sum += score.loss();
         turn.compute += took;
+        out.records.push(core.record(Event::Batch {
+            epoch: core.place.ledger.epoch,
+            n_samples: score.n as u64,
+            loss: score.loss(),
+            n_correct: score.n_correct as u64,
+            lr: core.lr(turn.first + turn.n_done),
+            compute_s: took.as_secs_f64(),
+        }));
         if core.turn.payload == Payload::Weights {
             let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.first + turn.n_done));
             core.take_step(gradient, lr);
