@@ -1,15 +1,14 @@
 //! What `advise` has found out, for people and for programs.
 
-use std::path::Path;
-
 use indicatif::{HumanBytes, HumanCount};
 use nettorrent_engine::job::Job;
 use nettorrent_study::{Advice, Judged, Situation};
 use nettorrent_swarm::strategy::{Payload, TurnLength};
 use serde_json::{Value, json};
 
+use crate::columns::{Side, aligned};
+use crate::command_line::command_line;
 use crate::link_survey::Surveyed;
-use crate::study_table::aligned;
 
 /// What forecasts rest on.
 pub(crate) const ASSUMPTIONS: &str = "\
@@ -22,7 +21,8 @@ same whatever the strategy. Strategies have their usual options, the job's own h
 /// What was found out.
 pub(crate) struct Findings<'a> {
     pub job: &'a Job,
-    pub file: Option<&'a Path>,
+    /// The arguments that say which job it is.
+    pub words: Vec<String>,
     pub situation: &'a Situation<'a>,
     pub target: Option<f64>,
     pub surveyed: Vec<Surveyed>,
@@ -46,7 +46,9 @@ impl Findings<'_> {
     /// A table and what to do, for people.
     pub(crate) fn text(&self) -> String {
         let mut text = self.head();
-        text += &aligned(&self.lines());
+        // Names, six numbers, words.
+        let sides = [vec![Side::Left], vec![Side::Right; 6], vec![Side::Left]].concat();
+        text += &aligned(&self.lines(), &sides);
         let unreached: Vec<String> = self.judged.iter().filter_map(|one| self.unreached(one)).collect();
         text += &unreached.concat();
         text.push('\n');
@@ -105,6 +107,9 @@ impl Findings<'_> {
 
     /// Says of a strategy that did not get to the target how far it came.
     fn unreached(&self, one: &Judged) -> Option<String> {
+        if let Some(problem) = &one.problem {
+            return Some(format!("{}: {problem}\n", one.strategy));
+        }
         let pilot = one.pilot.as_ref().filter(|_| one.seconds.is_none())?;
         let best =
             pilot.best_accuracy.map_or_else(|| "nothing tested".to_owned(), |best| format!("{:.2} %", 100.0 * best));
@@ -124,9 +129,11 @@ impl Findings<'_> {
 
     /// What to do next.
     fn command(&self) -> Option<String> {
-        let file = self.file.map_or(String::new(), |path| format!(" {}", path.display()));
         let Advice { strategy, .. } = self.advice.as_ref()?;
-        Some(format!("nettorrent start{file} --strategy {strategy} --wait-for {}", self.situation.n_peers))
+        let own = ["--strategy", strategy, "--wait-for", &self.situation.n_peers.to_string()].map(str::to_owned);
+        let words =
+            ["nettorrent".to_owned(), "start".to_owned()].into_iter().chain(self.words.iter().cloned()).chain(own);
+        Some(command_line(words))
     }
 }
 

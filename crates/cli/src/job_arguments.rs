@@ -1,6 +1,6 @@
 //! The arguments that say which job: a file, or the demonstration, and what is to be different.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
@@ -46,21 +46,38 @@ impl JobArguments {
         settings
     }
 
-    /// The job's file, if one was named.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.job.as_deref()
+    /// The arguments that name the same job in another command, but for the strategy.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.job.iter().map(|path| path.display().to_string()).collect();
+        let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+        self.settings.iter().for_each(|setting| add("--set", setting.clone()));
+        self.data.iter().for_each(|data| add("--data", data.clone()));
+        self.model.iter().for_each(|model| add("--model", model.clone()));
+        self.epochs.iter().for_each(|epochs| add("--epochs", epochs.to_string()));
+        self.threads.iter().for_each(|threads| add("--threads", threads.to_string()));
+        words
+    }
+
+    fn read(&self, settings: &[String]) -> anyhow::Result<Job> {
+        Ok(match &self.job {
+            Some(path) => Job::open(path, settings)?,
+            None => Job::parse("the demonstration", DEMONSTRATION, settings)?,
+        })
     }
 
     /// The job with what the arguments say instead, and these settings after theirs. The number of threads becomes
     /// definite, because results depend on it.
     pub(crate) fn open(&self, settings: &[String]) -> anyhow::Result<Job> {
-        let mut all = self.settings.clone();
-        all.extend(self.strategy.iter().map(|name| format!("swarm.strategy={name}")));
-        all.extend(settings.iter().cloned());
-        let mut job = match &self.job {
-            Some(path) => Job::open(path, &all)?,
-            None => Job::parse("the demonstration", DEMONSTRATION, &all)?,
-        };
+        let mut all = Vec::new();
+        if let Some(name) = &self.strategy {
+            // Another strategy's options would mean nothing to it.
+            if *name != self.read(&[])?.swarm.strategy {
+                all.push("swarm.options={}".to_owned());
+            }
+            all.push(format!("swarm.strategy={name}"));
+        }
+        all.extend(self.settings.iter().chain(settings).cloned());
+        let mut job = self.read(&all)?;
         if let Some(argument) = &self.data {
             job.data = data_spec(argument, job.data)?;
         }

@@ -1,6 +1,8 @@
 //! The one binary: parses, wires together, prints.
 
 mod advice_text;
+mod columns;
+mod command_line;
 mod commands;
 mod date;
 mod events;

@@ -9,6 +9,7 @@ use nettorrent_swarm::layers::planner::{Candidate, Choice, GroupEstimate, PlanKi
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::columns::{Side, aligned};
 use crate::plan_picture::picture;
 
 /// What estimates rest on.
@@ -38,6 +39,8 @@ pub(crate) struct Planned<'a> {
     pub n_params: usize,
     pub question: &'a Question<'a>,
     pub choice: &'a Choice,
+    /// One peer by itself, if it has the memory.
+    pub alone: Option<Candidate>,
     pub speed: Speed,
     /// Whether the job gives the groups itself.
     pub is_given: bool,
@@ -57,7 +60,7 @@ impl Planned<'_> {
             "model": self.job.model, "n_params": self.n_params, "batch": batch, "in_flight": in_flight,
             "n_peers": n_peers, "speeds": speeds, "link": link, "multiplications_per_s": multiplications_per_s,
             "speed": self.speed, "memory_limit": memory_limit, "is_given": self.is_given,
-            "best": self.choice.best, "runners_up": self.choice.runners_up,
+            "best": self.choice.best, "runners_up": self.choice.runners_up, "alone": self.alone,
             "groups": self.choice.best.plan.group_specs(), "assumptions": ASSUMPTIONS,
         })
     }
@@ -65,23 +68,35 @@ impl Planned<'_> {
     /// Tables, a picture and what to do, for people.
     pub(crate) fn text(&self) -> String {
         let mut text = self.head();
-        text += &right_aligned(&self.group_lines(), 2);
+        text += &aligned(&self.group_lines(), &[Side::Left, Side::Left, Side::Right]);
         text += &self.totals();
         text += &format!("\n{}", picture(self));
         if !self.is_given {
-            text += &format!("\n{}", right_aligned(&self.candidate_lines(), 1));
+            text += &format!("\n{}", aligned(&self.candidate_lines(), &[Side::Left, Side::Right]));
         }
-        text + &format!("\n{}\nWhat estimates rest on: nettorrent plan --help.\n", self.verdict())
+        text + &format!("\n{}{}\nWhat estimates rest on: nettorrent plan --help.\n", self.verdict(), self.caution())
+    }
+
+    /// That sharing out does not pay, where it does not.
+    fn caution(&self) -> String {
+        let alone = self.alone.as_ref().map_or(0.0, |alone| alone.estimate.samples_per_s);
+        if self.question.n_peers == 1 || alone <= self.choice.best.estimate.samples_per_s {
+            return String::new();
+        }
+        format!(
+            "\nBut one peer alone is faster, with {alone:.0} samples/s. Over such links, share the network out for its memory only,\n\
+             or take a strategy that says less: nettorrent advise.\n"
+        )
     }
 
     fn head(&self) -> String {
         let Question { batch, in_flight, n_peers, speeds, link, multiplications_per_s, .. } = self.question;
+        let s = |n: usize| if n == 1 { "" } else { "s" };
         let source = match self.speed {
             Speed::Given => "as given".to_owned(),
-            Speed::Measured => format!("measured here on {} threads", self.job.threads),
+            Speed::Measured => format!("measured here on {} thread{}", self.job.threads, s(self.job.threads)),
             Speed::Usual => "taken to be so; say it with --speed".to_owned(),
         };
-        let s = |n: usize| if n == 1 { "" } else { "s" };
         let mut text = format!(
             "{} with {} parameters in batches of {batch}, {in_flight} in flight; {n_peers} peer{} over {link}\n\
              A peer makes {:.1} thousand million multiplications a second ({source}).\n",
@@ -240,20 +255,4 @@ fn milliseconds(seconds: f64) -> String {
         ms if ms < 100.0 => format!("{ms:.1} ms"),
         ms => format!("{ms:.0} ms"),
     }
-}
-
-/// Columns as wide as their widest cell; the first few to the left, numbers to the right.
-fn right_aligned(lines: &[Vec<String>], n_left: usize) -> String {
-    let width = |k: usize| lines.iter().map(|line| line[k].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let cells =
-            line.iter().zip(&widths).enumerate().map(|(k, (cell, width))| {
-                if k < n_left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::checkpoint::Progress;
@@ -76,26 +77,18 @@ impl Recorder {
     /// Writes down what a peer tells.
     pub(crate) fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
         let at = Duration::from_secs_f64(record.at_s);
-        if let RecordEvent::Round {
-            epoch,
-            n_samples_all,
-            lr,
-            compute_s,
-            wait_s,
-            encode_s,
-            decode_s,
-            send_s,
-            sent_bytes,
-            received_bytes,
-            ..
-        } = record.event
-        {
+        let mut computed_s = 0.0;
+        if let RecordEvent::Round { epoch, n_samples_all, lr, compute_s, .. } = record.event {
             self.epochs.ends.insert(epoch + 1, (record.at_s, n_samples_all, lr));
+            computed_s = compute_s;
+        }
+        if let RecordEvent::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
+        | RecordEvent::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } = record.event
+        {
             let began = self.last.insert(record.peer, record.at_s).unwrap_or(0.0);
-            let elapsed_s = record.at_s - began;
             let times = Times {
-                elapsed_s,
-                compute_s,
+                elapsed_s: record.at_s - began,
+                compute_s: computed_s,
                 wait_s,
                 encode_s,
                 decode_s,
@@ -140,9 +133,16 @@ impl Recorder {
         let (mut epoch, mut step) = (0, 0);
         if let Some(peer) = foremost {
             (epoch, step) = (peer.place.ledger.epoch, peer.place.step);
+        }
+        let values = foremost.and_then(|peer| match &job.layers {
+            // There nobody has all of it.
+            Some(_) => outcome.whole(0, learning.n_values()).map(Arc::new),
+            None => Some(peer.values.clone()),
+        });
+        if let Some(values) = values {
             let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
-            let path = self.run.save(learning.network(), &peer.values, &optimizer, &progress, job.checkpoint.keep)?;
+            let path = self.run.save(learning.network(), &values, &optimizer, &progress, job.checkpoint.keep)?;
             self.chronicle.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
         }
         let reason = match outcome.failures.first() {

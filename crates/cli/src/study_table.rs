@@ -3,6 +3,8 @@
 use indicatif::HumanBytes;
 use nettorrent_study::{Group, Results, Spread, groups, text};
 
+use crate::columns::{Side, aligned};
+
 /// The table: a line for each setting, and below it what failed.
 pub(crate) fn table(results: &Results) -> String {
     let groups = groups(results);
@@ -15,7 +17,8 @@ pub(crate) fn table(results: &Results) -> String {
         let axes = results.axes.iter().map(|axis| group.setting.get(&axis.name).cloned().unwrap_or_default());
         lines.push(axes.chain(cells(group)).collect());
     }
-    let mut table = aligned(&lines);
+    let sides = [vec![Side::Left; results.axes.len()], vec![Side::Right]].concat();
+    let mut table = aligned(&lines, &sides);
     for run in &results.runs {
         if let nettorrent_study::Outcome::Failed(problem) = &run.outcome {
             table += &format!("failed: {}, trial {}: {problem}\n", text(&run.setting), run.trial);
@@ -46,28 +49,4 @@ fn missing() -> String {
 fn shown(spread: Option<Spread>, digits: usize) -> String {
     let Some(Spread { mean, deviation, .. }) = spread else { return missing() };
     deviation.map_or(format!("{mean:.digits$}"), |deviation| format!("{mean:.digits$} ± {deviation:.digits$}"))
-}
-
-/// Columns as wide as their widest cell.
-pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
-    let width = |k: usize| lines.iter().map(|line| line[k].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
-        let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::aligned;
-
-    #[test]
-    fn columns_are_aligned_by_what_people_see() {
-        let line = |a: &str, b: &str| vec![a.to_owned(), b.to_owned()];
-        assert_eq!(aligned(&[line("a", "b"), line("1 ± 2", "")]), "a      b\n1 ± 2\n");
-    }
 }

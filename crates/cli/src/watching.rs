@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 use nettorrent_dashboard::{DashboardError, Server, Settings, Shows};
+use nettorrent_net::addresses::reachable_addresses;
 
 use crate::run_folder::RunFolder;
 
@@ -27,13 +28,19 @@ impl WatchingArguments {
     pub(crate) fn start(&self, run: &RunFolder) -> Result<(), DashboardError> {
         // On standard error, since another program may be reading the events on standard output.
         if let Some(address) = self.dashboard {
-            eprintln!("The run is shown at {}", serve(run, address, Shows::Page)?.url());
+            eprintln!("The run is shown at {}", url(&serve(run, address, Shows::Page)?));
         }
         if let Some(address) = self.metrics {
-            eprintln!("Prometheus finds the run's numbers at {}", serve(run, address, Shows::Metrics)?.url());
+            eprintln!("Prometheus finds the run's numbers at {}", url(&serve(run, address, Shows::Metrics)?));
         }
         Ok(())
     }
+}
+
+/// Where to look, from other machines too if they may.
+pub(crate) fn url(server: &Server) -> String {
+    let address = reachable_addresses(server.address()).into_iter().next();
+    server.url(address.unwrap_or(server.address()))
 }
 
 /// Serves a run.

@@ -6,6 +6,7 @@
 
 mod access;
 mod board;
+mod few_connections;
 mod page;
 mod pictures;
 mod prometheus;

@@ -47,6 +47,7 @@ pub(crate) fn text(run: &str, history: &History) -> String {
     let (compute, wait, encode) = (summed(|t| t.compute_s), summed(|t| t.wait_s), summed(|t| t.encode_s));
     let (decode, send) = (summed(|t| t.decode_s), summed(|t| t.send_s));
     let (sent, received) = (used(|used| used.net_sent_bytes), used(|used| used.net_received_bytes));
+    let (said, heard) = (used(|used| used.payload_sent_bytes), used(|used| used.payload_received_bytes));
     let (read, written) = (used(|used| used.disk_read_bytes), used(|used| used.disk_written_bytes));
     let cpu = |peer: &PeerHistory| {
         Some(peer.resources.iter().map(|(_, used)| used.cpu_percent / 100.0 * used.elapsed_s).sum::<f64>())
@@ -63,9 +64,11 @@ pub(crate) fn text(run: &str, history: &History) -> String {
         measure("resident_memory_bytes", "gauge", "Resident memory.", &memory),
         measure("network_sent_bytes_total", "counter", "Bytes sent at the sockets.", &sent),
         measure("network_received_bytes_total", "counter", "Bytes received at the sockets.", &received),
+        measure("payload_sent_bytes_total", "counter", "Bytes that strategies had to say.", &said),
+        measure("payload_received_bytes_total", "counter", "Bytes that others' strategies had to say.", &heard),
         measure("disk_read_bytes_total", "counter", "Bytes read from disks.", &read),
         measure("disk_written_bytes_total", "counter", "Bytes written to disks.", &written),
-    ] as [Measure<'_>; 11]
+    ] as [Measure<'_>; 13]
     {
         let values: Vec<(PeerId, f64)> =
             history.peers.iter().filter_map(|(id, peer)| Some((*id, value(peer)?))).collect();

@@ -12,10 +12,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use nettorrent_history::{Follower, HistoryError};
-use tokio::net::TcpListener;
 
 use crate::access::Access;
 use crate::board::board;
+use crate::few_connections::FewConnections;
 use crate::{page, prometheus};
 
 /// What is served.
@@ -87,17 +87,22 @@ impl Server {
         let router = router(shows, Arc::new(Shared { name, access: access.clone(), follower }));
         let serve = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async { axum::serve(TcpListener::from_std(listener)?, router).await })
+            runtime.block_on(async { axum::serve(FewConnections::new(listener)?, router).await })
         };
         let thread = std::thread::Builder::new().name("dashboard".into()).spawn(serve);
         Ok(Self { address, access, shows, thread: thread.map_err(DashboardError::Thread)? })
     }
 
-    /// Where to look.
-    pub fn url(&self) -> String {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where to look, from where this machine has this address.
+    pub fn url(&self, address: SocketAddr) -> String {
         let path = if self.shows == Shows::Metrics { "metrics" } else { "" };
         let query = self.access.token().map_or_else(String::new, |token| format!("?token={token}"));
-        format!("http://{}/{path}{query}", self.address)
+        format!("http://{address}/{path}{query}")
     }
 
     /// Serves until it fails.
@@ -126,9 +131,7 @@ fn router(shows: Shows, shared: Arc<Shared>) -> Router {
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     if !shared.access.admits(host, request.uri().query()) {
-        let text =
-            "This page needs the token that was printed when it was started: open the whole address from there.\n";
-        return (StatusCode::FORBIDDEN, text).into_response();
+        return (StatusCode::FORBIDDEN, shared.access.refusal()).into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -20,7 +20,7 @@ fn serve(events: &Path, address: &str, shows: Shows) -> Server {
 
 /// Where a server is, and what its address asks for.
 fn place(server: &Server) -> (SocketAddr, String) {
-    let url = server.url();
+    let url = server.url(server.address());
     let (host, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).expect("a whole address");
     (host.replace("0.0.0.0", "127.0.0.1").parse().expect("an address"), format!("/{path}"))
 }

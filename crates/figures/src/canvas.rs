@@ -70,12 +70,18 @@ pub(crate) fn draw(description: &str, height: f64, paint: impl FnOnce(&mut Canva
     drop(canvas);
     // The backend's head gives the size in fine units, and knows neither class nor description.
     let body = svg.split_once('>').map_or("", |(_, body)| body);
-    let description = escape(description);
+    let (description, body) = (escape(description), compact(body));
     format!(
         "<svg class=\"figure\" role=\"img\" aria-label=\"{description}\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\">{body}",
+         viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" xmlns=\"http://www.w3.org/2000/svg\">{body}\n",
         size.0, size.1
     )
+}
+
+/// One line, without what is the same everywhere: a page holds dozens of figures.
+fn compact(body: &str) -> String {
+    let body: String = body.lines().map(str::trim).collect();
+    body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "")
 }
 
 impl Canvas<'_> {

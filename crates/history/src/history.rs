@@ -1,6 +1,6 @@
 //! A run read back: what its events say, put together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub struct History {
     pub stop: Option<(f64, Stop)>,
     /// How much is added to the times of what follows, because the run was stopped and went on.
     offset_s: f64,
+    /// Peers from before that who have not told anything since.
+    former: BTreeSet<PeerId>,
     /// The time of the last event.
     pub last_s: f64,
 }
@@ -70,6 +72,8 @@ impl History {
             Event::Start(start) => {
                 // What was trained after the checkpoint that it goes on from is trained again.
                 self.epochs.retain(|(_, epoch)| epoch.epoch <= start.epoch);
+                self.replicas.retain(|(_, replicas)| replicas.epoch <= start.epoch);
+                self.former = self.peers.keys().copied().collect();
                 self.start = Some(start);
                 self.stop = None;
             }
@@ -86,8 +90,18 @@ impl History {
         }
     }
 
+    /// What is known of a peer. Of a run that went on, the peers have new names, but who has a seat is who had it before.
     fn peer(&mut self, peer: PeerId) -> &mut PeerHistory {
-        self.peers.entry(peer).or_default()
+        let known = if self.peers.contains_key(&peer) {
+            None
+        } else {
+            let former = self.former.iter().find(|former| former.seat() == peer.seat()).copied();
+            former.and_then(|former| {
+                self.former.remove(&former);
+                self.peers.remove(&former)
+            })
+        };
+        self.peers.entry(peer).or_insert_with(|| known.unwrap_or_default())
     }
 }
 
@@ -136,7 +150,9 @@ mod tests {
     use std::io::Write;
 
     use super::{Follower, History};
-    use crate::event::{Epoch, Event, Progress, Reason, Start, Stop};
+    use nettorrent_swarm::PeerId;
+
+    use crate::event::{Epoch, Event, Line, Progress, Reason, Start, Stop, Times};
     use crate::log::{EventLog, HistoryError};
 
     fn start(epoch: u64) -> Event {
@@ -199,13 +215,27 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_seat_in_a_resumed_run_is_who_had_it() {
+        let times = |id: PeerId| Event::Times(Times { elapsed_s: 1.0, ..Times::of(id) });
+        let mut history = History::default();
+        let (first, second) = (|seat| PeerId::new(seat, 7), |seat| PeerId::new(seat, 8));
+        let before = [start(0), times(first(0)), times(first(1))];
+        let after = [start(0), times(second(1)), times(second(1)), times(second(2))];
+        for event in before.into_iter().chain(after) {
+            history.add(Line { at_s: 1.0, event });
+        }
+        let known: Vec<(PeerId, usize)> = history.peers.iter().map(|(id, peer)| (*id, peer.times.len())).collect();
+        assert_eq!(known, [(first(0), 1), (second(1), 3), (second(2), 1)]);
+    }
+
+    #[test]
     fn half_a_line_waits_for_its_other_half_and_a_wrong_one_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = std::fs::File::create(&path).unwrap();
         let progress =
             Progress { epoch: 1, step: 2, loss: 0.5, accuracy: 0.5, lr: 0.1, samples_per_s: 9.0, seconds: 1.0 };
-        let line = serde_json::to_string(&crate::Line { at_s: 1.0, event: Event::Progress(progress) }).unwrap();
+        let line = serde_json::to_string(&Line { at_s: 1.0, event: Event::Progress(progress) }).unwrap();
         let (first, rest) = line.split_at(20);
         let mut follower = Follower::new(&path);
         file.write_all(first.as_bytes()).unwrap();

@@ -67,8 +67,10 @@ impl TensorBoard {
             }
             Event::Resources(resources) => self.scalars(at_s, &resource_scalars(resources)),
             Event::Times(times) => {
-                let Times { peer, elapsed_s, wait_s, .. } = times;
-                self.scalars(at_s, &[(format!("{peer}/wait %"), 100.0 * wait_s / elapsed_s.max(1e-9))])
+                let Times { peer, elapsed_s, compute_s, wait_s, encode_s, decode_s, .. } = times;
+                let parts = [("compute", compute_s), ("wait", wait_s), ("encode", encode_s), ("decode", decode_s)];
+                let share = |seconds: f64| 100.0 * seconds / elapsed_s.max(1e-9);
+                self.scalars(at_s, &parts.map(|(name, seconds)| (format!("{peer}/{name} %"), share(*seconds))))
             }
             Event::Replicas(_)
             | Event::Peer(_)
@@ -354,6 +356,6 @@ mod tests {
         ] {
             assert!(scalars.contains(&expected), "{expected:?} is not among {scalars:?}");
         }
-        assert_eq!(scalars.len(), 4 + 1 + 6);
+        assert_eq!(scalars.len(), 4 + 4 + 6);
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use if_addrs::IfOperStatus;
 
 /// Addresses for a listener that is bound to `local`, best first.
-pub(crate) fn reachable_addresses(local: SocketAddr) -> Vec<SocketAddr> {
+pub fn reachable_addresses(local: SocketAddr) -> Vec<SocketAddr> {
     if !local.ip().is_unspecified() {
         return vec![local];
     }

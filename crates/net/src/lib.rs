@@ -49,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod addresses;
 pub mod ask;
 pub mod close_reason;
 pub mod connection;
@@ -78,7 +79,6 @@ pub mod speed;
 pub mod ticket;
 pub mod wire;
 
-mod addresses;
 mod compute;
 mod contacts;
 mod crossing;

@@ -264,7 +264,7 @@ impl Node {
             if let Event::Batch { n_samples, .. } = record.event {
                 self.speed.count(now, n_samples);
             }
-            if let Event::Round { wait_s, .. } = record.event {
+            if let Event::Round { wait_s, .. } | Event::Synced { wait_s, .. } = record.event {
                 waits = self.waiting.take(Duration::from_secs_f64(wait_s));
                 let sent = self.sent.since_last(self.contacts.outflows());
                 self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();

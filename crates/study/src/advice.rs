@@ -20,6 +20,8 @@ pub struct Judged {
     pub seconds: Option<f64>,
     /// What was found out by simulating it, if it was.
     pub pilot: Option<Pilot>,
+    /// Why it could not be simulated to the end, if it could not: then it does not get there.
+    pub problem: Option<String>,
     /// What it trains before it exchanges.
     #[serde(skip)]
     pub turn: Turn,
@@ -83,7 +85,9 @@ fn reason(best: &Judged, other: &Judged) -> String {
     } else {
         format!("about as soon as {name}, as far as can be foretold")
     };
-    text += &format!(", because a peer waits {} of its time and not {}", waits(own), waits(than));
+    if own.wait_share < than.wait_share {
+        text += &format!(", because a peer waits {} of its time and not {}", waits(own), waits(than));
+    }
     if 1.5 * own.bytes_per_peer < than.bytes_per_peer {
         let less = than.bytes_per_peer / own.bytes_per_peer.max(1.0);
         text += &format!(", as it sends {less:.1} times fewer bytes");
@@ -139,7 +143,7 @@ mod tests {
             is_bound: false,
         };
         let turn = Turn { payload, length: TurnLength::Batches(n_batches), scale: Scale::Plain };
-        Judged { strategy: strategy.to_owned(), forecast, epochs: Some(1), seconds, pilot: None, turn }
+        Judged { strategy: strategy.to_owned(), forecast, epochs: Some(1), seconds, pilot: None, problem: None, turn }
     }
 
     #[test]

@@ -119,9 +119,10 @@ pub(crate) fn read_matrix(matrix: &Table) -> Result<Vec<AxisSpec>, AxisError> {
 /// Fields of fields are looked at when a job is made of them; here it is only looked whether the first word is known.
 fn check_name(name: &str) -> Result<(), AxisError> {
     let job = Table::try_from(Job::default()).expect("a job is a table");
-    let fields = job.keys().map(String::as_str).filter(|field| !matches!(*field, "seed" | "swarm" | "data"));
-    let is_field = name.split_once('.').is_some_and(|(first, _)| job.contains_key(first));
-    let known: Vec<&str> = NAMES.into_iter().chain(fields).collect();
+    let fields = job.keys().map(String::as_str).filter(|field| !matches!(*field, "swarm" | "data"));
+    let is_field = name.split_once('.').is_some_and(|(first, _)| job.contains_key(first) || first == "layers");
+    // A job has no layers of its own unless it says so.
+    let known: Vec<&str> = NAMES.into_iter().chain(fields).chain(["layers"]).collect();
     if is_field || known.contains(&name) {
         return Ok(());
     }
@@ -250,7 +251,6 @@ mod tests {
             ("peer = [1]", "did you mean `peers`?"),
             ("optimiser.lr = [1]", "no axis `optimiser`"),
             ("\"optimiser.lr\" = [1]", "no axis `optimiser.lr`"),
-            ("seed = [1, 2]", "no axis `seed`"),
             ("peers = 3", "peers = 3: must be a list"),
             ("peers = [0]", "peers = 0: must be a whole number"),
             ("peers = [2, 2]", "two values are shown as `2`"),

@@ -200,7 +200,7 @@ mod tests {
             study: StudyHead { name, about, host, is_quick: true, target_accuracy: None, trials: 1 },
             command: String::new(),
             commit: String::new(),
-            machine: Machine::default(),
+            machines: vec![Machine::default()],
             is_side_by_side: false,
             date: String::new(),
             axes: Vec::new(),

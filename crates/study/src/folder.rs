@@ -17,7 +17,6 @@ const NOTEBOOK: &str = "study.json";
 const JOB: &str = "job.toml";
 const RUNS: &str = "runs";
 const RESULT: &str = "result.json";
-const RESULTS: &str = "results.json";
 
 /// The folder of a study. While this lives, nobody else may run the study.
 #[derive(Debug)]
@@ -54,6 +53,9 @@ pub(crate) struct Finished {
     identity: Identity,
     /// The program that made it.
     commit: String,
+    /// Where.
+    machine: Machine,
+    is_side_by_side: bool,
     /// How long it took, with everything.
     pub took_s: f64,
     pub result: RunResult,
@@ -85,6 +87,16 @@ pub enum FolderError {
     #[error("{} is no study's folder: it has no {NOTEBOOK}", path.display())]
     NoStudy {
         /// The folder.
+        path: PathBuf,
+    },
+    /// It holds what another form of the study has found.
+    #[error(
+        "{} was made with other settings, or by another version of the program, and would be lost; choose another folder \
+         with --out, or remove that run",
+        path.display()
+    )]
+    Changed {
+        /// The run's folder.
         path: PathBuf,
     },
     /// Another process runs it.
@@ -133,14 +145,15 @@ impl StudyFolder {
             study: head.clone(),
             command: origin.command.clone(),
             commit: origin.commit.clone(),
-            machine: Machine::here(),
+            machines: vec![Machine::here()],
             is_side_by_side: origin.is_side_by_side,
             date,
             axes: plan.axes.clone(),
             runs: Vec::new(),
             published: study.published.clone(),
         };
-        let planned = plan.runs.iter().map(Identity::of).collect();
+        let planned: Vec<Identity> = plan.runs.iter().map(Identity::of).collect();
+        planned.iter().try_for_each(|identity| check_unchanged(path, identity))?;
         let notebook = Notebook { results, at_s: study.at_s.clone(), planned };
         let lock = lock(path)?;
         write_json(&path.join(NOTEBOOK), &notebook)?;
@@ -153,11 +166,9 @@ impl StudyFolder {
         collect(path, &read_notebook(path)?)
     }
 
-    /// Puts together what was found so far, and writes it down.
+    /// Puts together what was found so far.
     pub fn collect(&self) -> Result<Results, FolderError> {
-        let results = collect(&self.path, &self.notebook)?;
-        write_json(&self.path.join(RESULTS), &results)?;
-        Ok(results)
+        collect(&self.path, &self.notebook)
     }
 
     /// The folder itself.
@@ -192,8 +203,15 @@ impl StudyFolder {
 
     /// Writes down what came of a run.
     pub(crate) fn finish(&self, run: &RunSpec, result: RunResult, took_s: f64) -> Result<Finished, FolderError> {
-        let commit = self.notebook.results.commit.clone();
-        let finished = Finished { identity: Identity::of(run), commit, took_s, result };
+        let Results { commit, machines, is_side_by_side, .. } = &self.notebook.results;
+        let finished = Finished {
+            identity: Identity::of(run),
+            commit: commit.clone(),
+            machine: machines.first().cloned().unwrap_or_default(),
+            is_side_by_side: *is_side_by_side,
+            took_s,
+            result,
+        };
         write_json(&self.run(run).join(RESULT), &finished)?;
         Ok(finished)
     }
@@ -213,10 +231,14 @@ impl Identity {
 
 fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
     let mut results = notebook.results.clone();
-    let mut commits = BTreeSet::new();
+    let (mut commits, mut machines, mut is_side_by_side) = (BTreeSet::new(), Vec::new(), false);
     for identity in &notebook.planned {
         if let Some(finished) = finished(path, identity)? {
             commits.insert(finished.commit);
+            is_side_by_side |= finished.is_side_by_side;
+            if !machines.contains(&finished.machine) {
+                machines.push(finished.machine);
+            }
             let (mut run, host) = (finished.result, results.study.host);
             let facts = run.facts.clone();
             if let Some(found) = run.measurement_mut() {
@@ -227,6 +249,7 @@ fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
     }
     if !commits.is_empty() {
         results.commit = commits.into_iter().collect::<Vec<_>>().join(", ");
+        (results.machines, results.is_side_by_side) = (machines, is_side_by_side);
     }
     let at_s = if notebook.at_s.is_empty() { usual_times(&results) } else { notebook.at_s.clone() };
     let target = results.study.target_accuracy;
@@ -244,15 +267,32 @@ fn usual_times(results: &Results) -> Vec<f64> {
 }
 
 fn finished(path: &Path, identity: &Identity) -> Result<Option<Finished>, FolderError> {
-    let path = path.join(RUNS).join(&identity.id).join(RESULT);
-    let text = match std::fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(io(&path, source)),
+    let finished = written(path, identity)?.and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(finished.filter(|finished: &Finished| finished.identity == *identity))
+}
+
+/// That a run which is to be made does not take the place of one that is done, and is another.
+fn check_unchanged(path: &Path, identity: &Identity) -> Result<(), FolderError> {
+    let Some(text) = written(path, identity)? else { return Ok(()) };
+    let is_worth_keeping = match serde_json::from_slice::<Finished>(&text) {
+        Ok(finished) => finished.identity != *identity && finished.result.measurement().is_some(),
+        // Another version of the program may still understand it.
+        Err(_) => true,
     };
-    // What another version of the program wrote differently is made again.
-    let finished: Option<Finished> = serde_json::from_slice(&text).ok();
-    Ok(finished.filter(|finished| finished.identity == *identity))
+    if is_worth_keeping {
+        return Err(FolderError::Changed { path: path.join(RUNS).join(&identity.id) });
+    }
+    Ok(())
+}
+
+/// The result of a run of this name.
+fn written(path: &Path, identity: &Identity) -> Result<Option<Vec<u8>>, FolderError> {
+    let path = path.join(RUNS).join(&identity.id).join(RESULT);
+    match std::fs::read(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(io(&path, source)),
+    }
 }
 
 fn read_notebook(path: &Path) -> Result<Notebook, FolderError> {
@@ -356,18 +396,33 @@ mod tests {
         let times: Vec<f64> = found.accuracy_at.iter().map(|at| at.seconds).collect();
         assert_eq!(times, [0.2, 0.5, 1.0, 2.0, 5.0]);
         assert_eq!(StudyFolder::results(&path).unwrap(), results);
+        // Where a run was made is known by the run, whoever opens the study later.
+        let file = path.join("runs").join(&first.id).join("result.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replacen("\"cpu\":\"", "\"cpu\":\"Other ", 1)).unwrap();
+        let machines = folder.collect().unwrap().machines;
+        assert!(machines.len() == 1 && machines[0].cpu.starts_with("Other "), "{machines:?}");
     }
 
     #[test]
-    fn a_run_whose_job_has_changed_is_another_one() {
+    fn what_is_done_is_not_lost_to_a_run_whose_job_has_changed() {
         let place = tempfile::tempdir().unwrap();
+        let changed = format!("{STUDY}\n[job]\nepochs = 3");
         let (folder, plan) = open(place.path(), STUDY).unwrap();
-        folder.clear(&plan.runs[0]).unwrap();
+        let path = folder.clear(&plan.runs[0]).unwrap();
+        folder.finish(&plan.runs[0], result(&plan.runs[0], Outcome::Failed("no".into())), 1.0).unwrap();
+        drop(folder);
+        let (folder, _) = open(place.path(), &changed).unwrap();
+        assert!(folder.collect().unwrap().runs.is_empty(), "what failed may go");
+        drop(folder);
+        let (folder, plan) = open(place.path(), STUDY).unwrap();
         folder.finish(&plan.runs[0], result(&plan.runs[0], measurement()), 1.0).unwrap();
         drop(folder);
-        let (folder, plan) = open(place.path(), &format!("{STUDY}\n[job]\nepochs = 3")).unwrap();
-        assert!(folder.finished(&plan.runs[0]).unwrap().is_none());
-        assert!(folder.collect().unwrap().runs.is_empty());
+        let message = open(place.path(), &changed).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("other settings") && message.contains("--out"), "{message}");
+        assert_eq!(open(place.path(), STUDY).unwrap().0.collect().unwrap().runs.len(), 1);
+        std::fs::write(path.join("result.json"), "{").unwrap();
+        assert!(matches!(open(place.path(), STUDY), Err(FolderError::Changed { .. })));
     }
 
     #[test]

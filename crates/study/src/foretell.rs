@@ -15,14 +15,14 @@ use nettorrent_swarm::strategy::{Cost, TurnLength, find};
 use crate::predict::{Situation, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
-/// What would have been foretold; nothing of one who trains alone, and nothing where the link is not known.
+/// What would have been foretold; nothing of one who trains alone, of layer networks, and where the link is not known.
 pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
     let link: Shape = match (&facts.link, host) {
         (Some(text), _) => text.parse().ok()?,
         (None, Host::Sim) => Scenario::lan().link,
         (None, Host::Processes) => return None,
     };
-    if facts.n_peers < 2 || found.peers.is_empty() || found.epochs.is_empty() {
+    if facts.n_peers < 2 || found.peers.is_empty() || found.epochs.is_empty() || job.layers.is_some() {
         return None;
     }
     let strategy = (find(facts.strategy.as_deref()?).ok()?.build)(&job.swarm.options).ok()?;

@@ -146,13 +146,18 @@ fn add_times_alone(alone: &mut PeerMeasurement, history: &History) {
     alone.elapsed_s = last_s.max(alone.compute_s);
 }
 
+/// Processor time is counted in ticks, so the last moment of a run says nothing about how busy it was.
+const LEAST_INTERVAL_S: f64 = 0.5;
+
 fn resources(history: &PeerHistory) -> ResourceUse {
     let mut used = ResourceUse::default();
     let (mut cpu_s, mut elapsed_s) = (0.0, 0.0);
     for (at_s, told) in &history.resources {
         cpu_s += told.cpu_percent * told.elapsed_s;
         elapsed_s += told.elapsed_s;
-        used.cpu_percent_max = used.cpu_percent_max.max(told.cpu_percent);
+        if told.elapsed_s >= LEAST_INTERVAL_S {
+            used.cpu_percent_max = used.cpu_percent_max.max(told.cpu_percent);
+        }
         used.rss_bytes_max = used.rss_bytes_max.max(told.rss_bytes);
         used.socket_sent_bytes += told.net_sent_bytes;
         used.socket_received_bytes += told.net_received_bytes;

@@ -194,12 +194,13 @@ impl Draft {
     }
 
     fn into_run(self, study: &Study, base: &str, trial: u32) -> Result<RunSpec, StudyError> {
-        let Self { setting, fields, n_peers, link, folder } = self;
+        let Self { setting, mut fields, n_peers, link, folder } = self;
         let refuse = |problem: String| StudyError::Setting { setting: text(&setting), problem };
-        let seed = study.seed + u64::from(trial - 1);
-        let seed_value = i64::try_from(seed).map_err(|_| refuse(format!("the seed {seed} is too large")))?;
-        let fields = fields.into_iter().chain([("seed".to_owned(), Value::Integer(seed_value))]);
-        let settings: Vec<String> = fields.map(|(name, value)| format!("{name}={value}")).collect();
+        let given = fields.iter().rposition(|(name, _)| name == "seed").map(|k| fields.remove(k).1);
+        let given = given.or_else(|| study.job.get("seed").cloned());
+        let seed = seed(given.as_ref(), study.seed, trial).map_err(refuse)?;
+        fields.push(("seed".to_owned(), Value::Integer(seed)));
+        let settings: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
         model_spec(&job.model, None, None).map_err(|error| refuse(error.to_string()))?;
         let is_alone = n_peers == 1;
@@ -244,13 +245,22 @@ impl Draft {
             setting,
             facts,
             trial,
-            seed,
+            seed: job.seed,
             job,
             command,
             arguments,
             n_threads,
         })
     }
+}
+
+/// The seed of an axis or of the job, or else the study's; each trial has the next one. As a number that TOML has.
+fn seed(given: Option<&Value>, usual: u64, trial: u32) -> Result<i64, String> {
+    let first = match given {
+        Some(value) => value.as_integer().filter(|seed| *seed >= 0).ok_or("a seed is a whole number from 0 up")?,
+        None => i64::try_from(usual).map_err(|_| format!("the seed {usual} is too large"))?,
+    };
+    first.checked_add(i64::from(trial) - 1).ok_or_else(|| format!("the seed {first} is too large"))
 }
 
 fn data_name(job: &Job) -> String {
@@ -323,6 +333,15 @@ mod tests {
     }
 
     #[test]
+    fn seeds_may_be_an_axis_and_each_trial_has_the_next() {
+        let plan = plan("name = \"a\"\ntrials = 2\n[matrix]\nseed = [10, 20]").unwrap();
+        let seeds: Vec<(u32, u64, u64)> = plan.runs.iter().map(|run| (run.trial, run.seed, run.job.seed)).collect();
+        assert_eq!(seeds, [(1, 10, 10), (1, 20, 20), (2, 11, 11), (2, 21, 21)]);
+        let plan = self::plan("name = \"a\"\n[job]\nseed = 5").unwrap();
+        assert_eq!(plan.runs[0].seed, 5, "a job may have its own");
+    }
+
+    #[test]
     fn a_study_without_axes_is_one_run() {
         let plan = plan("name = \"a\"\n[job]\nswarm.peers = 4").unwrap();
         assert_eq!((plan.runs.len(), plan.runs[0].facts.n_peers), (1, 4));
@@ -336,6 +355,7 @@ mod tests {
             ("\"optimizer.lrr\" = [0.1]", "the setting optimizer.lrr = 0.1 cannot be run"),
             ("\"optimizer.lrr\" = [0.1]", "Did you mean `lr`?"),
             ("model = [\"mlp:32-16\"]", "as in `mlp:512,512`"),
+            ("seed = [-1]", "a seed is a whole number from 0 up"),
             ("batch = [0]", "batch = 0: must be at least 1"),
             ("split = [\"clas\"]\npeers = [2]", "class"),
             ("tau = [0.1]\npeers = [2]\nstrategy = [\"gossip\"]", "there is no option `tau`"),

@@ -15,10 +15,9 @@ pub struct Results {
     pub command: String,
     /// The program that ran: its commit, or its version where that is not known.
     pub commit: String,
-    /// Where it ran.
-    pub machine: Machine,
-    /// Whether several runs shared the machine, each on processors of its own.
-    #[serde(default)]
+    /// Where it ran: usually on one machine.
+    pub machines: Vec<Machine>,
+    /// Whether runs shared a machine, each on processors of its own.
     pub is_side_by_side: bool,
     /// When it began, in UTC: `2026-11-15 02:45:00`.
     pub date: String,

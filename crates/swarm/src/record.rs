@@ -114,6 +114,23 @@ pub enum Event {
         /// What this peer's parameters look like from afar (see [`sketch`](crate::sketch::sketch)).
         sketch: Vec<f32>,
     },
+    /// An epoch is over: everybody's work has come, and replicas are together.
+    Synced {
+        /// Which epoch, counted from 1.
+        epoch: u64,
+        /// How long this peer waited since the last of its rounds.
+        wait_s: f64,
+        /// Since then, as in a round.
+        encode_s: f64,
+        /// See `encode_s`.
+        decode_s: f64,
+        /// See `encode_s`.
+        send_s: f64,
+        /// See `encode_s`.
+        sent_bytes: u64,
+        /// See `encode_s`.
+        received_bytes: u64,
+    },
     /// All epochs are done.
     Finished {
         /// How many rounds that took.
@@ -123,8 +140,8 @@ pub enum Event {
 
 /// What a host with a clock has measured since a peer's last round: the peer itself has none.
 ///
-/// The host adds up as it goes, and writes it into the record of each round as soon as the peer hands it out: so what the
-/// last input of a round took belongs to that round and not to the next.
+/// The host adds up as it goes, and writes it into the record of each round, and of what comes after an epoch's last one, as soon
+/// as the peer hands it out: so what the last input of a round took belongs to that round and not to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// On what the peer itself had computed.
@@ -138,7 +155,9 @@ pub struct Spent {
 impl Spent {
     /// Writes what was spent into a round's record and begins anew; other records are left as they are.
     pub fn write_into(&mut self, record: &mut Record) {
-        if let Event::Round { encode_s, decode_s, send_s, .. } = &mut record.event {
+        if let Event::Round { encode_s, decode_s, send_s, .. } | Event::Synced { encode_s, decode_s, send_s, .. } =
+            &mut record.event
+        {
             let Self { encode, decode, send } = std::mem::take(self);
             (*encode_s, *decode_s, *send_s) = (encode.as_secs_f64(), decode.as_secs_f64(), send.as_secs_f64());
         }

@@ -45,6 +45,8 @@ pub(crate) struct Replica {
     tests: Tests,
     phase: Phase,
     phase_began: Duration,
+    /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
+    idle_since: Duration,
     /// How the last segment ended, where peers train freely.
     ending: Option<Ending>,
     /// What came before its time: in a view or a round that this peer has yet to reach.
@@ -88,6 +90,7 @@ impl Replica {
             tests,
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
+            idle_since: Duration::ZERO,
             ending: None,
             held: HeldFrames::default(),
         }

@@ -28,22 +28,22 @@ impl Waiting {
         }
     }
 
-    /// The peer waits as it says from now on. Only what is waited for between a turn and the next belongs to a round's
-    /// waiting; when replicas are brought together or a new view is agreed on, what was waited for before is over.
+    /// The peer waits as it says from now on. Only what is waited for between a turn and the next, or an epoch's end, is told;
+    /// when a new view is agreed on, what was waited for before is over.
     pub fn go_on(&mut self, status: Status) {
         self.awaited.clear();
         match status.phase {
-            Phase::Exchanging => self.awaited = status.waits_for,
+            Phase::Exchanging | Phase::Syncing => self.awaited = status.waits_for,
             Phase::Training => {}
-            Phase::Agreeing | Phase::Syncing | Phase::Testing | Phase::Finished => self.sums.clear(),
+            Phase::Agreeing | Phase::Testing | Phase::Finished => self.sums.clear(),
         }
     }
 
-    /// For whom the peer waited in the round that has just ended, in which it waited for so long.
+    /// For whom the peer waited in the round, or at the end of the epoch, that has just come, in which it waited for so long.
     pub fn take(&mut self, waited: Duration) -> Vec<(PeerId, Duration)> {
         let sums = std::mem::take(&mut self.sums);
         let sum: Duration = sums.values().sum();
-        // A peer that trains freely also waits at the end of a segment, which is no round's time.
+        // A peer that trains freely also waits at the end of a segment within an epoch, which is nobody's time.
         let share = if sum > waited { waited.as_secs_f64() / sum.as_secs_f64() } else { 1.0 };
         sums.into_iter().map(|(peer, time)| (peer, time.mul_f64(share))).collect()
     }

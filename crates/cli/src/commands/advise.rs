@@ -11,7 +11,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_sim::Scenario;
-use nettorrent_study::{Flight, Forecast, Goal, Judged, Pilot, Situation, fly, predict};
+use nettorrent_study::{Flight, Forecast, Goal, Judged, Pilot, PilotError, Situation, fly, predict};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
@@ -103,7 +103,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     let advice = nettorrent_study::advise(&judged, &SwarmSpec::default().strategy, arguments.target.is_some());
     let findings = Findings {
         job,
-        file: arguments.job.file(),
+        words: arguments.job.words(),
         situation: &situation,
         target: arguments.target,
         surveyed,
@@ -152,21 +152,28 @@ impl Judge<'_> {
             Some(target) => Some(Goal::Accuracy(target)),
             None => strategy.may_cost_less().then_some(Goal::Rounds(PILOT_ROUNDS)),
         };
-        let pilot = goal.map(|goal| self.fly(spec, options, goal)).transpose()?;
+        let (pilot, problem) = match goal.map(|goal| self.fly(spec, options, goal)).transpose() {
+            Ok(pilot) => (pilot, None),
+            // This strategy cannot stand the job, but others may.
+            Err(PilotError::Failed { problem, .. }) => (None, Some(problem)),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be simulated", spec.name)),
+        };
         let observed = pilot.as_ref().and_then(|pilot| pilot.cost).filter(|_| strategy.may_cost_less());
         let forecast: Forecast = predict(&*strategy, &self.situation, observed);
         // Who trains freely may have to wait for those it has not heard of, and how long, only the simulator knows.
         let round_s = pilot.as_ref().and_then(|pilot| pilot.round_s).filter(|_| strategy.may_cost_less());
         let forecast = forecast.no_faster_than(round_s.unwrap_or(0.0));
         let epochs = match (self.target, &pilot) {
+            _ if problem.is_some() => None,
             (Some(_), Some(pilot)) => pilot.is_reached.then_some(pilot.epochs),
             _ => Some(job.epochs),
         };
         let seconds = epochs.map(|epochs| epochs as f64 * forecast.epoch_s);
-        Ok(Judged { strategy: spec.name.to_owned(), forecast, epochs, seconds, pilot, turn: strategy.turn() })
+        let (strategy, turn) = (spec.name.to_owned(), strategy.turn());
+        Ok(Judged { strategy, forecast, epochs, seconds, pilot, problem, turn })
     }
 
-    fn fly(&self, spec: &Spec, options: Table, goal: Goal) -> anyhow::Result<Pilot> {
+    fn fly(&self, spec: &Spec, options: Table, goal: Goal) -> Result<Pilot, PilotError> {
         let Situation { n_peers, batch, batch_time, link, .. } = self.situation;
         let job = &self.material.job;
         let swarm = SwarmSpec { strategy: spec.name.to_owned(), options, ..job.swarm.clone() };
@@ -175,7 +182,6 @@ impl Judge<'_> {
         let scenario = Scenario { link, sample_time, deadline: Duration::MAX, ..Scenario::lan() };
         let until = Instant::now() + self.patience;
         fly(&job, self.material.learning.clone(), Flight { n_peers, scenario, goal, until })
-            .with_context(|| format!("{} cannot be simulated", spec.name))
     }
 }
 

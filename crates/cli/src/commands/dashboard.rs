@@ -8,7 +8,7 @@ use clap::Args;
 use nettorrent_dashboard::{Server, Shows};
 
 use crate::run_folder::RunFolder;
-use crate::watching::{DEFAULT_ADDRESS, serve};
+use crate::watching::{DEFAULT_ADDRESS, serve, url};
 
 /// Arguments of `dashboard`.
 #[derive(Args)]
@@ -28,9 +28,9 @@ pub(crate) fn dashboard(arguments: &DashboardArguments) -> anyhow::Result<ExitCo
     let run = RunFolder::open(&arguments.run)?;
     let server: Server = serve(&run, arguments.address, Shows::Page)?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "event": "dashboard", "url": server.url() }));
+        println!("{}", serde_json::json!({ "event": "dashboard", "url": url(&server) }));
     } else {
-        println!("The run is shown at {}", server.url());
+        println!("The run is shown at {}", url(&server));
         println!("Ctrl-C ends this; training goes on without it.");
     }
     server.wait()?;

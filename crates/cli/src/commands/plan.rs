@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_engine::data::{Batch, Part};
-use nettorrent_engine::job::{Groups, Job, LayersSpec, build_network, model_spec};
+use nettorrent_engine::job::{GroupSpec, Groups, Job, LayersSpec, build_network, model_spec};
 use nettorrent_engine::model::{LayerSpec, ModelSpec, Network, Workspace, n_values};
 use nettorrent_engine::rng::Rng;
 use nettorrent_swarm::layers::plan::LayerPlan;
-use nettorrent_swarm::layers::planner::{Choice, Question, USUAL_MULTIPLICATIONS_PER_S, choose, estimate};
+use nettorrent_swarm::layers::planner::{Candidate, Choice, Question, USUAL_MULTIPLICATIONS_PER_S, choose, estimate};
 use nettorrent_swarm::shape::Shape;
 
 use crate::job_arguments::JobArguments;
@@ -87,6 +87,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
         n_params: network.n_params(),
         question: &question,
         choice: &choice,
+        alone: alone(&question)?,
         speed,
         is_given,
         without_data,
@@ -100,6 +101,15 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
         print!("{}", planned.text());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The fastest peer by itself; none where it has not the memory.
+fn alone(question: &Question<'_>) -> anyhow::Result<Option<Candidate>> {
+    let speeds = question.speeds.iter().copied().reduce(f64::max).into_iter().collect();
+    let question = Question { n_peers: 1, speeds, ..question.clone() };
+    let whole = GroupSpec { layers: question.spec.layers.len(), rows: 1, columns: 1 };
+    let alone = estimate(&question, &LayerPlan::new(question.spec, &[whole])?)?;
+    Ok(Some(alone).filter(|alone| question.memory_limit.is_none_or(|limit| alone.estimate.memory_bytes <= limit)))
 }
 
 /// The model for the job's data; where these are not here, for samples as the model usually has them, and why the data are not

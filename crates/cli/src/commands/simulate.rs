@@ -161,6 +161,8 @@ impl Viewer {
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
+            // Rounds say the same, for all their batches.
+            Event::Batch { .. } => return,
             _ => {}
         }
         if self.json {

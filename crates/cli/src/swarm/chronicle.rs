@@ -112,6 +112,7 @@ impl Chronicle {
             RecordEvent::Batch { .. }
             | RecordEvent::Round { .. }
             | RecordEvent::Replica { .. }
+            | RecordEvent::Synced { .. }
             | RecordEvent::Finished { .. } => {}
         }
         Ok(false)

@@ -9,7 +9,7 @@ use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::resources::Monitor;
-use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{Peer, PeerId, Phase};
 use tokio::sync::mpsc;
 
@@ -158,8 +158,8 @@ impl Reporter<'_> {
         }
         match report {
             Report::Saved(block) => self.keeper.keep_block((*block).clone()),
-            Report::Record { record: Record { event: Event::Batch { .. } | Event::Round { .. }, .. }, .. }
-            | Report::Tick => {}
+            Report::Tick => {}
+            Report::Record { record, .. } if is_progress(&record.event) => {}
             Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
@@ -198,7 +198,7 @@ impl Reporter<'_> {
             Event::Batch { n_samples, .. } => self.n_ahead += n_samples,
             // A new view voids the turn, and a round that is done counts.
             Event::Round { .. } | Event::View { .. } => self.n_ahead = 0,
-            Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
+            Event::Epoch { .. } | Event::Replica { .. } | Event::Synced { .. } | Event::Finished { .. } => {}
         }
         self.sums.add(event, waits);
         Ok(())
@@ -267,7 +267,8 @@ impl Progress {
                 self.lr = lr;
                 self.times.compute_s += compute_s;
             }
-            Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
+            Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
+            | Event::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
                 let waits = waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect();
                 self.times += &Times {
                     wait_s,
@@ -283,6 +284,11 @@ impl Progress {
             Event::View { .. } | Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
         }
     }
+}
+
+/// Whether it is only added up and told now and then.
+fn is_progress(event: &Event) -> bool {
+    matches!(event, Event::Batch { .. } | Event::Round { .. } | Event::Synced { .. })
 }
 
 /// What this machine is called.

@@ -37,14 +37,26 @@ fn where_links_are_fast_the_answer_is_data_parallelism() {
     let place = Place::new();
     let text = place.succeed(&["plan", "--peers", "5", "--link", "100gbit", "--speed", "1"]).stdout;
     assert!(text.contains("Data parallelism is best here"), "{text}");
+    assert!(!text.contains("one peer alone"), "{text}");
     assert!(text.contains("5 replicas of 1 peer each") && text.contains("│ 0 │"), "{text}");
+}
+
+#[test]
+fn where_sharing_does_not_pay_one_is_told() {
+    let place = Place::new();
+    let slow = ["--peers", "4", "--link", "1mbit/50ms"];
+    let text = place.succeed(&[&["plan", "--speed", "30"], &slow[..]].concat()).stdout;
+    assert!(text.contains("But one peer alone is faster"), "{text}");
+    let told = planned(&place, &slow);
+    assert!(told["alone"]["estimate"]["samples_per_s"].as_f64() > told["best"]["estimate"]["samples_per_s"].as_f64());
+    assert!(planned(&place, &["--peers", "4", "--memory", "1MB"])["alone"].is_null());
 }
 
 #[test]
 fn the_speed_of_this_machine_is_measured() {
     let place = Place::new();
     let text = place.succeed(&["plan", "--peers", "2", "--threads", "1"]).stdout;
-    assert!(text.contains("measured here on 1 threads"), "{text}");
+    assert!(text.contains("measured here on 1 thread)"), "{text}");
 }
 
 #[test]

@@ -82,10 +82,28 @@ fn a_study_is_run_measured_and_never_run_twice() {
     assert_eq!(kept["runs"], found["runs"]);
     let again = place.succeed(&["study", "--report", "out", "--json"]);
     assert_eq!(results(&again.stdout)["runs"], found["runs"]);
-    // A job that has changed is another one.
+    // A job that has changed is another one, and may not take its place.
     place.write("tiny.toml", STUDY.replace("mlp:16", "mlp:8"));
-    place.succeed(&["study", "tiny.toml", "--out", "out", "--only", "peers=1"]);
-    assert_ne!(written(&place, "out")[0], first[0]);
+    let refused = place.run(&["study", "tiny.toml", "--out", "out", "--only", "peers=1"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--out"), "{}", refused.stderr);
+    assert_eq!(written(&place, "out"), second);
+    place.succeed(&["study", "tiny.toml", "--out", "other", "--only", "peers=1"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn runs_side_by_side_learn_the_same() {
+    let place = Place::new();
+    place.write("tiny.toml", STUDY.replace("[matrix]", "[matrix]\nseed = [1, 2]"));
+    let accuracies = |arguments: &[&str]| -> Vec<Value> {
+        let found = results(&place.succeed(&[&["study", "tiny.toml", "--json", "--out"], arguments].concat()).stdout);
+        let runs = found["runs"].as_array().expect("a list").clone();
+        assert_eq!(runs.len(), 4);
+        runs.iter().map(|run| run["outcome"]["done"]["final_accuracy"].clone()).collect()
+    };
+    assert_eq!(accuracies(&["together", "--side-by-side"]), accuracies(&["in-turn"]));
+    let report = fs::read_to_string(place.path("together/report.md")).expect("a report");
+    assert!(report.contains("side by side, each on processors of its own"), "{report}");
 }
 
 #[test]

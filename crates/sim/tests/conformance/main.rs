@@ -12,5 +12,6 @@ mod losses;
 mod lying;
 mod pace;
 mod same_bytes;
+mod telling;
 mod thousand;
 mod uplink;

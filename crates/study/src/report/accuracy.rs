@@ -141,7 +141,7 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     let mut head = vec!["setting".to_owned()];
     head.extend(all.iter().map(|seconds| format!("after {}", Unit::Seconds.format(*seconds))));
     let at = |group: &Group<'_>, seconds: f64| {
-        group.spread_of_some(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
+        group.spread_if_all(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
     };
     let row = |group: &Group<'_>| {
         let cells = all.iter().map(|seconds| cell(at(group, *seconds), &Unit::Share));
@@ -151,5 +151,9 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     if rows.iter().all(|row| row.iter().skip(1).all(|cell| cell == NOTHING)) {
         return None;
     }
-    Some(Table { caption: "Best accuracy that had been tested by fixed times of training".to_owned(), head, rows })
+    Some(Table {
+        caption: "Best accuracy that had been tested by fixed times of training, where all trials had been".to_owned(),
+        head,
+        rows,
+    })
 }

@@ -23,10 +23,6 @@ pub(crate) fn failures(results: &Results) -> Option<Section> {
 
 /// How to repeat it.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
-    let machine = &results.machine;
-    let memory = machine
-        .memory_bytes
-        .map_or_else(String::new, |bytes| format!(", {} of memory", Unit::Bytes.format(bytes as f64)));
     let host = match results.study.host {
         Host::Processes => "processes on this machine, with sockets between them",
         Host::Sim => "the simulator; all times but that of the whole study are simulated",
@@ -38,8 +34,11 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut say = |what: &str, value: String| facts.push(format!("{what}: {value}"));
     say("program", results.commit.clone());
     say("date", format!("{} UTC", results.date));
-    say("processor", format!("{}, {} threads{memory}", machine.cpu, machine.n_cores));
-    say("system", machine.system.clone());
+    for machine in &results.machines {
+        let memory = machine.memory_bytes.map(|bytes| format!(", {} of memory", Unit::Bytes.format(bytes as f64)));
+        say("processor", format!("{}, {} threads{}", machine.cpu, machine.n_cores, memory.unwrap_or_default()));
+        say("system", machine.system.clone());
+    }
     say("peers", host.to_owned());
     let pace =
         if results.is_side_by_side { "side by side, each on processors of its own" } else { "one after the other" };

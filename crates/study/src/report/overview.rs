@@ -7,6 +7,9 @@ use crate::report::document::{Block, Figure, NOTHING, Section, Table};
 use crate::report::group::{Groups, cell};
 use crate::results::{Measurement, Results};
 
+/// More settings than this are counted rather than named.
+const MOST_NAMED: usize = 8;
+
 /// The section.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut blocks = Vec::new();
@@ -24,30 +27,24 @@ pub(crate) fn target(results: &Results) -> String {
 
 fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
     let target = target(results);
+    let time = |group: &Group<'_>| group.spread_if_all(|measured| measured.convergence_s);
+    let (reached, missed): (Vec<&Group<'_>>, Vec<&Group<'_>>) =
+        groups.all.iter().partition(|group| time(group).is_some());
     let chart = BarChart {
         title: format!("Training time to an accuracy of {target}"),
         axis: Axis::linear("training time without tests", Unit::Seconds),
-        groups: groups.all.iter().map(|group| groups.name(group)).collect(),
+        groups: reached.iter().map(|group| groups.name(group)).collect(),
         series: vec![BarSeries {
             name: format!("time to {target}"),
-            bars: groups
-                .all
-                .iter()
-                .map(|group| group.spread_if_all(|measured| measured.convergence_s).map(|spread| spread.bar()))
-                .collect(),
+            bars: reached.iter().map(|group| time(group).map(|spread| spread.bar())).collect(),
         }],
         ideal: None,
     };
-    let missing: Vec<String> = groups
-        .all
-        .iter()
-        .filter(|group| group.spread_if_all(|measured| measured.convergence_s).is_none())
-        .map(|group| groups.name(group))
-        .collect();
-    let caption = if missing.is_empty() {
-        String::new()
-    } else {
-        format!("No bar: not reached in every trial ({}).", missing.join("; "))
+    let missed: Vec<String> = missed.into_iter().map(|group| groups.name(group)).collect();
+    let caption = match missed.len() {
+        0 => String::new(),
+        n if n > MOST_NAMED => format!("{n} other settings did not reach it in every trial."),
+        _ => format!("Not reached in every trial: {}.", missed.join("; ")),
     };
     Figure { name: "convergence".to_owned(), caption, svg: chart.svg() }
 }

@@ -15,7 +15,8 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Option<Section>
     let mut table = Table::new("Published and ours", &["what", "setting", "published", "ours", "source"]);
     table.rows = results.published.iter().map(|published| row(groups, published)).collect();
     let text = "Other machines, other programs and often other faults: the courses may be compared, the numbers only with care. \
-                Ours are means ± standard deviation over trials; a dash is what this study did not measure.";
+                Ours are means ± standard deviation over trials, or the means of the least and the most of several settings; a dash is \
+                what this study did not measure.";
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Table(table)];
     Some(Section { id: "published", title: "What others published", blocks })
 }
@@ -24,17 +25,19 @@ fn row(groups: &Groups<'_>, published: &Published) -> Vec<String> {
     let (unit, size) = unit(&published.unit);
     let setting: Vec<String> = published.setting.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
     let is_same = |group: &&Group<'_>| published.setting.iter().all(|(axis, value)| group.value(axis) == Some(value));
-    // Where several settings fit, none of them is the one.
-    let mut fitting = groups.all.iter().filter(is_same);
-    let ours = match (fitting.next(), fitting.next()) {
-        (Some(group), None) => ours(group, &published.name),
-        _ => None,
+    let mut fitting: Vec<Spread> =
+        groups.all.iter().filter(is_same).filter_map(|group| ours(group, &published.name, &unit)).collect();
+    fitting.sort_by(|a, b| a.mean.total_cmp(&b.mean));
+    // Where several settings fit, the published one may be any of them.
+    let ours = match fitting.as_slice() {
+        [least, .., most] => format!("{} to {}", unit.format(least.mean), unit.format(most.mean)),
+        one => cell(one.first().copied(), &unit),
     };
     vec![
         published.name.clone(),
         if setting.is_empty() { NOTHING.to_owned() } else { setting.join(", ") },
         unit.format(published.value * size),
-        cell(ours, &unit),
+        ours,
         published.source.clone(),
     ]
 }
@@ -52,19 +55,13 @@ fn unit(symbol: &str) -> (Unit, f64) {
 }
 
 /// What we measured of the same; none if that is not known.
-fn ours(group: &Group<'_>, name: &str) -> Option<Spread> {
+fn ours(group: &Group<'_>, name: &str, unit: &Unit) -> Option<Spread> {
     let name = name.to_lowercase();
-    if name.contains("accuracy") {
-        return group.spread(|measured| measured.final_accuracy);
+    match unit {
+        Unit::Share if name.contains("accuracy") => group.spread(|measured| measured.final_accuracy),
+        Unit::Times if name.contains("speed") => group.speed_up.map(|speed_up| speed_up.slowest),
+        Unit::Seconds if name.contains("convergence") => group.spread_if_all(|measured| measured.convergence_s),
+        Unit::Seconds if name.contains("training time") => group.spread(|measured| measured.total_s),
+        _ => None,
     }
-    if name.contains("speed") {
-        return group.speed_up.map(|speed_up| speed_up.slowest);
-    }
-    if name.contains("convergence") {
-        return group.spread_if_all(|measured| measured.convergence_s);
-    }
-    if name.contains("time") {
-        return group.spread(|measured| measured.total_s);
-    }
-    None
 }

@@ -9,6 +9,9 @@ use crate::report::group::Groups;
 /// A way to look at a speed-up, and its name.
 type View = (&'static str, fn(&SpeedUp) -> Spread);
 
+/// Up to so many settings are shown in all ways.
+const MOST_AT_LENGTH: usize = 12;
+
 /// The four ways.
 const VIEWS: [View; 4] = [
     ("slowest worker", |speed_up| speed_up.slowest),
@@ -25,7 +28,9 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
     if known.is_empty() {
         return None;
     }
-    let series = VIEWS.iter().map(|(name, view)| BarSeries {
+    // Of many settings, four bars each would make a figure that nobody looks at to its end.
+    let n_shown = if known.len() > MOST_AT_LENGTH { 1 } else { VIEWS.len() };
+    let series = VIEWS[..n_shown].iter().map(|(name, view)| BarSeries {
         name: (*name).to_owned(),
         bars: known.iter().map(|(_, speed_up)| Some(view(speed_up).bar())).collect(),
     });
@@ -49,7 +54,8 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
     let text = "How many times more samples a second were trained than by one alone with the same model, data and batch. Workers \
                 end an epoch together: the slowest worker's time is that of the run, and another's is shorter by what it waited \
                 longer. Without encoding: as if working on messages took no time.";
-    let figure = Figure { name: "speed-up".to_owned(), caption: String::new(), svg: chart.svg() };
+    let caption = if n_shown < VIEWS.len() { "The other ways to look at it are in the table." } else { "" };
+    let figure = Figure { name: "speed-up".to_owned(), caption: caption.to_owned(), svg: chart.svg() };
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(vec![figure]), Block::Table(table)];
     Some(Section { id: "speed", title: "Speed", blocks })
 }

@@ -171,7 +171,8 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
         n => format!(" {n} others did not reach it in every trial."),
     };
     let Some((second, next)) = times.get(1) else {
-        return format!("only {winner} reached {target}, after {}.{missing}", best.text(&seconds));
+        let each = if best.n > 1 { " in every trial" } else { "" };
+        return format!("only {winner} reached {target}{each}, after {}.", best.text(&seconds));
     };
     let percent = (next.mean / best.mean - 1.0) * 100.0;
     if best.mean == next.mean {
@@ -209,13 +210,19 @@ fn told_accuracies(ranked: &Ranked<'_>) -> Option<String> {
     if points == 0.0 && ranked.iter().all(|(_, other)| other.mean == best.mean) {
         return Some(format!("all ended with the same accuracy, {}.", best.text(&share)));
     }
+    let lowest = match ranked.as_slice() {
+        [_, _, .., (last, worst)] if worst.mean < next.mean && best.compare(worst) != Difference::Noise => {
+            format!(" {last} ended lowest, with {}.", worst.text(&share))
+        }
+        _ => String::new(),
+    };
     Some(match best.compare(next) {
         Difference::Clear | Difference::Unknown => format!(
-            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below.",
+            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below.{lowest}",
             best.text(&share)
         ),
         Difference::Noise => format!(
-            "{} ended with the highest accuracies, which differ by no more than trials of one setting do.",
+            "{} ended with the highest accuracies, which differ by no more than trials of one setting do.{lowest}",
             tied(ranked, &share)
         ),
     })
@@ -230,6 +237,10 @@ fn told_bytes(comparison: &Comparison<'_, '_>, winner: &str) -> Option<String> {
         return None;
     }
     let own_text = own.1.text(&bytes);
+    // Less than a thousandth is what peers tell each other besides.
+    if sent.last()?.1.mean <= 1.001 * fewest.mean {
+        return Some(format!("all sent the same: {own_text} a peer."));
+    }
     if *least == winner || fewest.mean >= own.1.mean {
         return Some(format!("{winner} also sent the least: {own_text} a peer."));
     }

@@ -97,8 +97,8 @@ fn whom(measured: &Measurement) -> Option<Figure> {
 /// What each peer did when.
 fn when(history: &History) -> Option<Figure> {
     let caption =
-        "Peers tell about once a second what they did since; within each such time the order is not known, and \
-                   computing is shown first."
+        "Peers tell about once a second what they did since, and of waiting when it is over; within each such time the \
+                   order is not known, and computing is shown first."
             .to_owned();
     let svg = timeline(history, 0.0)?.svg();
     Some(Figure { name: "timeline".to_owned(), caption, svg })

@@ -331,9 +331,13 @@ impl Block {
 
 impl Told {
     fn write_into(&mut self, event: &mut Event) {
-        if let Event::Round { staleness, wait_s, sent_bytes, received_bytes, .. } = event {
+        if let Event::Round { staleness, .. } = event {
+            *staleness = (*staleness).max(self.staleness);
+        }
+        if let Event::Round { wait_s, sent_bytes, received_bytes, .. }
+        | Event::Synced { wait_s, sent_bytes, received_bytes, .. } = event
+        {
             let told = std::mem::take(self);
-            *staleness = (*staleness).max(told.staleness);
             *wait_s += told.waited.as_secs_f64();
             *sent_bytes += told.sent_bytes;
             *received_bytes += told.received_bytes;

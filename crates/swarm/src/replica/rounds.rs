@@ -66,6 +66,9 @@ impl Replica {
         }
         let next = self.core.next_ledger();
         if next.epoch > self.core.place.ledger.epoch {
+            // Who trains freely waits for the others' last batches; who exchanges in rounds has waited for them in the last one.
+            let has_waited = self.trains_freely() && self.phase == Phase::Exchanging;
+            self.idle_since = if has_waited { self.phase_began } else { self.core.now };
             self.enter(Phase::Syncing);
             let sketch = sketch(&self.core.values, self.core.setup.seed);
             out.records.push(self.core.record(Event::Replica { epoch: next.epoch, sketch }));
@@ -81,6 +84,20 @@ impl Replica {
         let core = &mut self.core;
         core.place.standing.advance(core.view.number, 0);
         let next = core.next_ledger();
+        let (sent_bytes, received_bytes) = core.take_counts();
+        let wait_s = core.now.saturating_sub(self.idle_since).as_secs_f64();
+        let (epoch, encode_s, decode_s, send_s) = (next.epoch, 0.0, 0.0, 0.0);
+        out.records.push(core.record(Event::Synced {
+            epoch,
+            wait_s,
+            encode_s,
+            decode_s,
+            send_s,
+            sent_bytes,
+            received_bytes,
+        }));
+        // What was waited for until now is told; the next turn's waiting begins here.
+        self.phase_began = core.now;
         let train = std::mem::take(&mut core.epoch_score);
         self.begin_test(next.epoch, train, out);
         self.choose_strategy(next.epoch);

@@ -210,7 +210,8 @@ impl Replica {
             train_loss: train.loss(),
             train_accuracy: train.accuracy(),
             n_train: train.n as u64,
-            test_loss: test.loss(),
+            // It may have become infinite or no number, which not every format can say.
+            test_loss: test.loss().min(f64::MAX),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
             test_s: self.tests.took.as_secs_f64(),
