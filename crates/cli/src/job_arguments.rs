@@ -46,11 +46,13 @@ impl JobArguments {
         settings
     }
 
-    /// The arguments that name the same job in another command, but for the strategy.
+    /// The arguments that name the same job in another command, but for the strategy and its options.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = self.job.iter().map(|path| path.display().to_string()).collect();
         let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-        self.settings.iter().for_each(|setting| add("--set", setting.clone()));
+        let is_strategy =
+            |setting: &&String| setting.starts_with("swarm.strategy") || setting.starts_with("swarm.options");
+        self.settings.iter().filter(|setting| !is_strategy(setting)).for_each(|setting| add("--set", setting.clone()));
         self.data.iter().for_each(|data| add("--data", data.clone()));
         self.model.iter().for_each(|model| add("--model", model.clone()));
         self.epochs.iter().for_each(|epochs| add("--epochs", epochs.to_string()));
@@ -58,26 +60,26 @@ impl JobArguments {
         words
     }
 
-    fn read(&self, settings: &[String]) -> anyhow::Result<Job> {
-        Ok(match &self.job {
-            Some(path) => Job::open(path, settings)?,
-            None => Job::parse("the demonstration", DEMONSTRATION, settings)?,
-        })
-    }
-
     /// The job with what the arguments say instead, and these settings after theirs. The number of threads becomes
     /// definite, because results depend on it.
     pub(crate) fn open(&self, settings: &[String]) -> anyhow::Result<Job> {
-        let mut all = Vec::new();
-        if let Some(name) = &self.strategy {
-            // Another strategy's options would mean nothing to it.
-            if *name != self.read(&[])?.swarm.strategy {
-                all.push("swarm.options={}".to_owned());
+        let (name, text) = match &self.job {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+                (path.display().to_string(), text)
             }
-            all.push(format!("swarm.strategy={name}"));
+            None => ("the demonstration".to_owned(), DEMONSTRATION.to_owned()),
+        };
+        let mut all = self.settings.clone();
+        if let Some(strategy) = &self.strategy {
+            // The options of the file's own strategy would mean nothing to another.
+            if *strategy != Job::parse(&name, &text, &[])?.swarm.strategy {
+                all.insert(0, "swarm.options={}".to_owned());
+            }
+            all.push(format!("swarm.strategy={strategy}"));
         }
-        all.extend(self.settings.iter().chain(settings).cloned());
-        let mut job = self.read(&all)?;
+        all.extend(settings.iter().cloned());
+        let mut job = Job::parse(&name, &text, &all)?;
         if let Some(argument) = &self.data {
             job.data = data_spec(argument, job.data)?;
         }

@@ -45,7 +45,11 @@ pub fn timeline(history: &History, from_s: f64) -> Option<Timeline> {
     let unknown = kinds.len() - 1;
     let row = |(id, peer): (&PeerId, &PeerHistory)| {
         let kind_of =
-            |whom: PeerId| ids.iter().position(|id| *id == whom && is_few).map_or(unknown, |index| n_own + index);
+            // Of a run that went on, by the seat: the names have changed.
+            |whom: PeerId| {
+                let index = ids.iter().position(|id| id.seat() == whom.seat() && is_few);
+                index.map_or(unknown, |index| n_own + index)
+            };
         let mut drawn_s = f64::NEG_INFINITY;
         let told = peer.times.iter().filter(|(at_s, _)| *at_s >= from_s);
         let spans = told.flat_map(|(at_s, times)| {

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use std::path::PathBuf;
 
 use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::number_or_none;
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened, and when.
@@ -112,6 +113,7 @@ pub struct Epoch {
     /// Share of them that were classified rightly then.
     pub train_accuracy: f64,
     /// Mean loss of the test samples now.
+    #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
     /// Share of them that are classified rightly.
     pub test_accuracy: f64,

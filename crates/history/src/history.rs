@@ -229,6 +229,17 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_that_is_no_number_can_be_read_again() {
+        for test_loss in [f64::NAN, f64::INFINITY] {
+            let Event::Epoch(epoch) = epoch(1) else { panic!("an epoch") };
+            let line = Line { at_s: 1.0, event: Event::Epoch(Epoch { test_loss, ..epoch }) };
+            let text = serde_json::to_string(&line).unwrap();
+            let Line { event: Event::Epoch(read), .. } = serde_json::from_str(&text).unwrap() else { panic!("{text}") };
+            assert!(read.test_loss.is_nan(), "{text}");
+        }
+    }
+
+    #[test]
     fn half_a_line_waits_for_its_other_half_and_a_wrong_one_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");

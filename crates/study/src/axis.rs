@@ -90,8 +90,9 @@ const NAMES: [&str; 10] =
 
 /// Whether an axis means nothing to one who trains alone.
 pub(crate) fn is_for_swarms(axis: &str) -> bool {
-    matches!(axis, "split" | "link" | "peers" | "strategy" | "aggregation" | "tau" | "density")
+    matches!(axis, "split" | "link" | "peers" | "strategy" | "aggregation" | "tau" | "density" | "layers")
         || axis.starts_with("swarm.")
+        || axis.starts_with("layers.")
 }
 
 /// The axes of a study's matrix, in their order. An empty list is no axis: that is how a quick form leaves one out.

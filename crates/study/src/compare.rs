@@ -144,7 +144,7 @@ fn longest(sorted: &[f64]) -> f64 {
 }
 
 /// The middle one; of an even number the mean of the middle two.
-fn median(sorted: &[f64]) -> f64 {
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }

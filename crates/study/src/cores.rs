@@ -33,7 +33,7 @@ impl Cores {
     }
 
     /// As if there were this many; nobody is confined to them.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(crate) fn imagined(n: usize) -> Self {
         Self { free: (0..n).collect(), n_all: n, is_divided: false }
     }

@@ -42,13 +42,17 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         TurnLength::Batches(n) => n_batches.div_ceil(n.max(1) as usize),
         TurnLength::Share => found.epochs.len(),
     };
-    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64));
+    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64, found.n_params as u64));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
 }
 
-/// What a round cost in the mean.
-fn sent(peers: &[PeerMeasurement], n_rounds: u64) -> Cost {
-    let per_round = |of: fn(&PeerMeasurement) -> u64| peers.iter().map(move |peer| of(peer) / n_rounds.max(1));
+/// What a round cost in the mean. That replicas are brought together at the end, by a ring, is left out.
+fn sent(peers: &[PeerMeasurement], n_rounds: u64, n_params: u64) -> Cost {
+    let n_peers = peers.len() as u64;
+    let reunion = 2 * (n_peers - 1) * 4 * n_params / n_peers;
+    let per_round = |of: fn(&PeerMeasurement) -> u64| {
+        peers.iter().map(move |peer| of(peer).saturating_sub(reunion) / n_rounds.max(1))
+    };
     Cost {
         total: per_round(|peer| peer.payload_sent_bytes).sum(),
         most_sent: per_round(|peer| peer.payload_sent_bytes).max().unwrap_or(0),

@@ -175,6 +175,7 @@ fn resources(history: &PeerHistory) -> ResourceUse {
         });
     }
     used.cpu_percent_mean = cpu_s / elapsed_s.max(1e-9);
+    used.cpu_percent_max = used.cpu_percent_max.max(used.cpu_percent_mean);
     used
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::number_or_none;
 use serde::{Deserialize, Serialize};
 
 /// All that a study found.
@@ -177,6 +178,7 @@ pub struct EpochPoint {
     /// Share of the test samples that were classified rightly.
     pub test_accuracy: f64,
     /// Mean loss of the test samples.
+    #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
     /// Mean loss of the training samples, each when it was trained.
     pub train_loss: f64,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::view::PeerId;
 
@@ -39,6 +39,8 @@ pub enum Event {
     Batch {
         /// The epoch it belongs to, counted from 0.
         epoch: u64,
+        /// How many rounds were done before its own.
+        round: u32,
         /// Its samples.
         n_samples: u64,
         /// Their mean loss.
@@ -99,6 +101,7 @@ pub enum Event {
         /// See `train_loss`.
         n_train: u64,
         /// How the test samples are classified now.
+        #[serde(deserialize_with = "number_or_none")]
         test_loss: f64,
         /// See `test_loss`.
         test_accuracy: f64,
@@ -136,6 +139,11 @@ pub enum Event {
         /// How many rounds that took.
         rounds: u32,
     },
+}
+
+/// A number that may have become infinite or none, which JSON writes as `null`.
+pub fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// What a host with a clock has measured since a peer's last round: the peer itself has none.

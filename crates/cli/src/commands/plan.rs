@@ -106,7 +106,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
 /// The fastest peer by itself; none where it has not the memory.
 fn alone(question: &Question<'_>) -> anyhow::Result<Option<Candidate>> {
     let speeds = question.speeds.iter().copied().reduce(f64::max).into_iter().collect();
-    let question = Question { n_peers: 1, speeds, ..question.clone() };
+    let question = Question { n_peers: 1, speeds, in_flight: 1, copies: false, ..question.clone() };
     let whole = GroupSpec { layers: question.spec.layers.len(), rows: 1, columns: 1 };
     let alone = estimate(&question, &LayerPlan::new(question.spec, &[whole])?)?;
     Ok(Some(alone).filter(|alone| question.memory_limit.is_none_or(|limit| alone.estimate.memory_bytes <= limit)))

@@ -336,14 +336,12 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());
-        // It may have become infinite or no number, which not every format can say.
-        let test_loss = test.loss().min(f64::MAX);
         self.display.epoch(&EpochLine {
             epoch,
             epochs: self.job.epochs,
             train_loss: train.loss(),
             train_accuracy: train.accuracy(),
-            test_loss,
+            test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             samples_per_s,
             seconds,
@@ -353,7 +351,7 @@ impl<'a> Session<'a> {
             step,
             train_loss: train.loss(),
             train_accuracy: train.accuracy(),
-            test_loss,
+            test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             lr,
             samples_per_s,

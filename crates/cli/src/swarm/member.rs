@@ -78,7 +78,7 @@ impl Part<'_> {
             monitor: monitor.as_ref(),
             sums,
             told,
-            n_ahead: 0,
+            ahead: Ahead::default(),
             epoch_told: epoch,
             epoch_kept: epoch,
         };
@@ -132,10 +132,16 @@ struct Reporter<'a> {
     monitor: Option<&'a Monitor>,
     sums: Progress,
     told: Instant,
-    /// Samples trained since the last round that counts.
-    n_ahead: u64,
+    ahead: Ahead,
     epoch_told: u64,
     epoch_kept: u64,
+}
+
+/// Samples that were trained for a round.
+#[derive(Clone, Copy, Default)]
+struct Ahead {
+    round: u32,
+    n_samples: u64,
 }
 
 impl Reporter<'_> {
@@ -194,14 +200,18 @@ impl Reporter<'_> {
         {
             self.tell_progress(peer, tell)?;
         }
-        match event {
-            Event::Batch { n_samples, .. } => self.n_ahead += n_samples,
-            // A new view voids the turn, and a round that is done counts.
-            Event::Round { .. } | Event::View { .. } => self.n_ahead = 0,
-            Event::Epoch { .. } | Event::Replica { .. } | Event::Synced { .. } | Event::Finished { .. } => {}
+        if let Event::Batch { round, n_samples, .. } = *event {
+            let before = if self.ahead.round == round { self.ahead.n_samples } else { 0 };
+            self.ahead = Ahead { round, n_samples: before + n_samples };
         }
         self.sums.add(event, waits);
         Ok(())
+    }
+
+    /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
+    fn n_ahead(&self, peer: &Peer) -> u64 {
+        let is_open = self.ahead.round == peer.place().standing.round && self.material.job.layers.is_none();
+        if is_open { self.ahead.n_samples } else { 0 }
     }
 
     fn tell_progress(
@@ -216,7 +226,7 @@ impl Reporter<'_> {
             epoch: status.epoch,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
-            n_ahead: self.n_ahead,
+            n_ahead: self.n_ahead(peer),
             times: Times { elapsed_s: elapsed.as_secs_f64(), ..sums.times },
             phase: status.phase,
             waits_for: status.waits_for,
@@ -259,7 +269,7 @@ impl Progress {
 
     fn add(&mut self, event: &Event, waits: &[(PeerId, Duration)]) {
         match *event {
-            Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s } => {
+            Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s, .. } => {
                 self.trained_in = epoch;
                 self.n_samples += n_samples;
                 self.loss_sum += loss * n_samples as f64;

@@ -31,8 +31,8 @@ fn every_strategy_is_judged_and_one_is_taken() {
     }
     let taken = told["advice"]["strategy"].as_str().expect("a name");
     assert_ne!(taken, "ring-all-reduce", "on such links nobody exchanges whole gradients after every batch");
-    assert_eq!(told["command"], format!("nettorrent start --strategy {taken} --wait-for 3"));
-    assert!(text.contains("Take ") && text.contains("nettorrent start --strategy"), "{text}");
+    assert_eq!(told["command"], format!("nettorrent start --threads 1 --strategy {taken} --wait-for 3"));
+    assert!(text.contains("Take ") && text.contains("nettorrent start --threads 1 --strategy"), "{text}");
     assert_eq!((&told["link"], &told["n_peers"]), (&"10mbit/20ms".into(), &3.into()));
     assert!(told["batch_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
 }

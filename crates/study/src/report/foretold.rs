@@ -2,7 +2,7 @@
 
 use nettorrent_figures::{Axis, BarChart, BarSeries, Ideal, Unit};
 
-use crate::compare::{Group, Spread};
+use crate::compare::{Group, Spread, median};
 use crate::report::document::{Block, Figure, Section, Table};
 use crate::report::group::{Groups, cell};
 
@@ -19,8 +19,10 @@ pub(crate) fn sentence(groups: &Groups<'_>) -> Option<String> {
     if ratios.len() == 1 {
         return Some(format!("The speed was {least:.2} times what had been foretold."));
     }
-    let median = ratios[(ratios.len() - 1) / 2];
-    Some(format!("Speeds were {least:.2} to {most:.2} times what had been foretold, in the median {median:.2} times."))
+    Some(format!(
+        "Speeds were {least:.2} to {most:.2} times what had been foretold, in the median {:.2} times.",
+        median(&ratios)
+    ))
 }
 
 /// The section; none where nothing was foretold.

@@ -253,8 +253,8 @@ impl Block {
         }
         let (Some(wanted), Some(mut gradient)) = (self.wanted.take(), gradient) else { return };
         self.n_given += 1;
-        self.told.staleness = (wanted.step - step) as u32;
-        self.told.waited = now.saturating_sub(wanted.since).saturating_sub(compute);
+        self.told.staleness = self.told.staleness.max((wanted.step - step) as u32);
+        self.told.waited += now.saturating_sub(wanted.since).saturating_sub(compute);
         let task = self.replica.task().clone();
         let id = wanted.id;
         vectorised(|| gradient.iter_mut().for_each(|number| *number *= wanted.scale));

@@ -210,8 +210,7 @@ impl Replica {
             train_loss: train.loss(),
             train_accuracy: train.accuracy(),
             n_train: train.n as u64,
-            // It may have become infinite or no number, which not every format can say.
-            test_loss: test.loss().min(f64::MAX),
+            test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
             test_s: self.tests.took.as_secs_f64(),

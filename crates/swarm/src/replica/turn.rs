@@ -145,6 +145,7 @@ impl Replica {
         turn.compute += took;
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
             n_samples: score.n as u64,
             loss: score.loss(),
             n_correct: score.n_correct as u64,
