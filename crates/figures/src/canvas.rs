@@ -78,10 +78,30 @@ pub(crate) fn draw(description: &str, height: f64, paint: impl FnOnce(&mut Canva
     )
 }
 
-/// One line, without what is the same everywhere: a page holds dozens of figures.
+/// One line, without what is the same everywhere, and with lines of the same look as one: a page holds dozens of figures.
 fn compact(body: &str) -> String {
-    let body: String = body.lines().map(str::trim).collect();
-    body.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "")
+    let mut text = String::new();
+    let mut last_look = "";
+    for line in body.lines().map(str::trim) {
+        let piece = line.strip_prefix("<polyline").and_then(|rest| rest.split_once(" points=\""));
+        match piece {
+            Some((look, points)) => {
+                let points = points.trim_end_matches("\"/>").trim_end();
+                if look == last_look {
+                    text.truncate(text.len() - "\"/>".len());
+                } else {
+                    text += &format!("<path{look} d=\"");
+                }
+                text += &format!("M{points}\"/>");
+                last_look = look;
+            }
+            None => {
+                text += line;
+                last_look = "";
+            }
+        }
+    }
+    text.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "")
 }
 
 impl Canvas<'_> {
@@ -272,7 +292,7 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{clipped, dashed, text_width, wrapped};
+    use super::{clipped, compact, dashed, text_width, wrapped};
 
     #[test]
     fn dashes_leave_gaps_and_follow_corners() {
@@ -287,5 +307,14 @@ mod tests {
         assert_eq!(lines.len(), 2);
         assert!(lines[1].ends_with('…'), "{lines:?}");
         assert!(lines.iter().all(|line| text_width(line, 14.0) <= 90.0 + 14.0));
+    }
+
+    #[test]
+    fn lines_of_one_look_are_one_element() {
+        let line = |look: &str, points: &str| format!("<polyline {look} points=\"{points} \"/>\n");
+        let body = [line("a=\"1\"", "0,0 1,1"), line("a=\"1\"", "2,2 3,3"), line("a=\"2\"", "4,4 5,5")].concat();
+        let text = "<text opacity=\"1\" font-family=\"sans-serif\">\nx\n</text>\n</svg>";
+        let expected = "<path a=\"1\" d=\"M0,0 1,1M2,2 3,3\"/><path a=\"2\" d=\"M4,4 5,5\"/><text>x</text></svg>";
+        assert_eq!(compact(&(body + text)), expected);
     }
 }
