@@ -8,9 +8,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use nettorrent_engine::job::Job;
+use nettorrent_engine::learning::BUCKET_LEN;
 use nettorrent_sim::Scenario;
+use nettorrent_swarm::codec::Codec;
+use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::strategy::{Cost, TurnLength, find};
+use nettorrent_swarm::strategy::{Cost, CostQuestion, TurnLength, find};
 
 use crate::predict::{Situation, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
@@ -42,14 +45,15 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         TurnLength::Batches(n) => n_batches.div_ceil(n.max(1) as usize),
         TurnLength::Share => found.epochs.len(),
     };
-    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64, found.n_params as u64));
+    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64, &situation));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
 }
 
 /// What a round cost in the mean. That replicas are brought together at the end, by a ring, is left out.
-fn sent(peers: &[PeerMeasurement], n_rounds: u64, n_params: u64) -> Cost {
-    let n_peers = peers.len() as u64;
-    let reunion = 2 * (n_peers - 1) * 4 * n_params / n_peers;
+fn sent(peers: &[PeerMeasurement], n_rounds: u64, situation: &Situation<'_>) -> Cost {
+    let Situation { n_peers, buckets, n_params, .. } = *situation;
+    let question = CostQuestion { n_peers, buckets, n_params, round: 0 };
+    let reunion = Ring::new(Codec::F32, Extent::AllReduce).cost(&question).most_sent;
     let per_round = |of: fn(&PeerMeasurement) -> u64| {
         peers.iter().map(move |peer| of(peer).saturating_sub(reunion) / n_rounds.max(1))
     };
@@ -63,7 +67,6 @@ fn sent(peers: &[PeerMeasurement], n_rounds: u64, n_params: u64) -> Cost {
 
 /// As many buckets as a network of this size has, about.
 fn even_buckets(n_params: usize) -> Vec<Range<usize>> {
-    const BUCKET_LEN: usize = 1 << 18;
     let n = (n_params / BUCKET_LEN).max(1);
     (0..n).rev().map(|k| k * n_params / n..(k + 1) * n_params / n).collect()
 }
