@@ -1,9 +1,10 @@
 //! What `advise` has found out, for people and for programs.
 
 use indicatif::{HumanBytes, HumanCount};
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::job::Job;
 use nettorrent_study::{Advice, Judged, Situation};
-use nettorrent_swarm::strategy::{Payload, TurnLength};
+use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
@@ -141,8 +142,9 @@ impl Findings<'_> {
 fn exchanges(one: &Judged) -> String {
     match (one.turn.payload, one.turn.length) {
         (Payload::Updates, _) => "freely".to_owned(),
-        (_, TurnLength::Batches(1)) => "every batch".to_owned(),
-        (_, TurnLength::Batches(n)) => format!("every {n} batches"),
-        (_, TurnLength::Share) => "once an epoch".to_owned(),
+        (_, RoundLength::Batches(1)) => "every batch".to_owned(),
+        (_, RoundLength::Batches(n)) => format!("every {n} batches"),
+        (_, RoundLength::Samples(n)) => format!("every {n} samples"),
+        (_, RoundLength::Epoch) => "once an epoch".to_owned(),
     }
 }

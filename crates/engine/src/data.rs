@@ -4,12 +4,12 @@
 //! samples, and [`batches`] in which order that peer sees them; a [`curriculum`] makes a [`plan`] of both for peers that come
 //! and go, from a [`ledger`] of what was trained. All these deal in indices and never touch a sample.
 
-pub mod assignment;
 pub mod augment;
 pub mod batches;
 pub mod cifar;
 pub mod csv;
 pub mod curriculum;
+mod deal;
 pub mod digits;
 mod files;
 mod folders;
@@ -24,6 +24,8 @@ pub mod ledger;
 pub mod mfcc;
 mod names;
 pub mod plan;
+pub mod rounds;
+mod shares;
 pub mod source;
 pub mod split;
 pub mod wav;

@@ -18,7 +18,7 @@ use crate::schedule::{ScheduleError, ScheduleSpec};
 
 pub use layers::{Auto, GroupSpec, Groups, LayersError, LayersSpec};
 pub use read::{ReadError, read_toml, set_field};
-pub use swarm::{SwarmError, SwarmSpec};
+pub use swarm::{SwarmError, SwarmSpec, Work};
 
 /// What to train, on what, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ pub mod model;
 pub mod nearest;
 pub mod optimizer;
 pub mod rng;
+pub mod scale;
 pub mod schedule;
 pub mod task;
 pub mod team;

@@ -91,42 +91,9 @@ impl ScheduleSpec {
     }
 }
 
-/// How the learning rate grows with the number of peers that take a step together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scale {
-    /// In proportion to their number, after a gradual warm-up (Goyal et al. 2017): as many peers, so many times the samples
-    /// in a step, so many times fewer steps.
-    Linear,
-    /// Not at all.
-    #[default]
-    None,
-}
-
-impl Scale {
-    /// The rate of `n_peers` together where `rate` is that of one. When `done` of `warmup` epochs are done, the rate is on a
-    /// straight line from one peer's to that of all; from then on it is that of all.
-    ///
-    /// ```
-    /// use nettorrent_engine::schedule::Scale;
-    /// assert_eq!(Scale::Linear.rate(0.1, 5, 0.0, 2.0), 0.1);
-    /// assert_eq!(Scale::Linear.rate(0.1, 5, 1.0, 2.0), 0.3);
-    /// assert_eq!(Scale::Linear.rate(0.1, 5, 7.0, 2.0), 0.5);
-    /// ```
-    pub fn rate(self, rate: f32, n_peers: usize, done: f64, warmup: f64) -> f32 {
-        match self {
-            Self::None => rate,
-            Self::Linear => {
-                let share = if done < warmup { done / warmup } else { 1.0 };
-                (f64::from(rate) * (1.0 + n_peers.saturating_sub(1) as f64 * share)) as f32
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Scale, ScheduleKind, ScheduleSpec};
+    use super::{ScheduleKind, ScheduleSpec};
 
     #[test]
     fn steps_fall_when_they_should() {
@@ -141,18 +108,6 @@ mod tests {
         assert_eq!(spec.rate(1.0, 0.0, 0.1, 4.0), 1.0);
         assert!((spec.rate(1.0, 2.0, 0.1, 4.0) - 0.55).abs() < 1e-6);
         assert!((spec.rate(1.0, 4.0, 0.1, 4.0) - 0.1).abs() < 1e-6);
-    }
-
-    #[test]
-    fn many_peers_take_larger_steps_once_they_are_warm() {
-        let rates = [0.0, 0.5, 1.0, 2.0, 9.0].map(|done| Scale::Linear.rate(0.5, 9, done, 2.0));
-        assert_eq!(rates, [0.5, 1.5, 2.5, 4.5, 4.5]);
-        assert_eq!(Scale::Linear.rate(0.5, 9, 0.0, 0.0), 4.5, "no warm-up");
-        for done in [0.0, 0.3, 5.0] {
-            assert_eq!(Scale::Linear.rate(0.1, 1, done, 1.0), 0.1, "one peer is no swarm");
-            assert_eq!(Scale::Linear.rate(0.1, 0, done, 1.0), 0.1);
-            assert_eq!(Scale::None.rate(0.1, 9, done, 1.0), 0.1);
-        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_engine::model::{Score, Workspace};
@@ -28,7 +29,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Payload, Scale, Settled, Strategy, Turn, TurnLength,
+    Cost, CostQuestion, Ctx, Malformed, Message, Payload, Scale, Settled, Strategy, Turn,
 };
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
 
@@ -119,7 +120,7 @@ impl Repeat {
 
 impl Strategy for Repeat {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Gradients, length: TurnLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Gradients, length: RoundLength::Batches(1), scale: Scale::Share }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

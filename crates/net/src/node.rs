@@ -338,7 +338,7 @@ impl Node {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
                 Kind::Hello | Kind::Service => self.contacts.cut(peer),
-                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers => {
+                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
                     self.on_input(Input::Frame { from: peer, frame }, report);
                 }
             },

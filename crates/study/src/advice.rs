@@ -1,6 +1,7 @@
 //! Which strategy to take, and why.
 
-use nettorrent_swarm::strategy::{Payload, Turn, TurnLength};
+use nettorrent_engine::data::rounds::RoundLength;
+use nettorrent_swarm::strategy::{Payload, Turn};
 use serde::Serialize;
 
 use crate::pilot::Pilot;
@@ -45,8 +46,8 @@ impl Judged {
     /// How seldom peers hear of each other, for those that are equally fast: the less seldom, the more each epoch teaches.
     fn seldomness(&self) -> (u32, u8) {
         let n_batches = match self.turn.length {
-            TurnLength::Batches(n) => n,
-            TurnLength::Share => u32::MAX,
+            RoundLength::Batches(n) | RoundLength::Samples(n) => n,
+            RoundLength::Epoch => u32::MAX,
         };
         let replicas_differ = match self.turn.payload {
             Payload::Gradients => 0,
@@ -110,9 +111,10 @@ fn caveats(best: &Judged, fastest: &Judged, is_learning_known: bool) -> Vec<Stri
     }
     if !is_learning_known && best.turn.payload == Payload::Weights {
         let what = match best.turn.length {
-            TurnLength::Batches(1) => "Replicas differ while training".to_owned(),
-            TurnLength::Batches(n) => format!("Peers exchange once in {n} batches"),
-            TurnLength::Share => "Peers exchange once an epoch".to_owned(),
+            RoundLength::Batches(1) => "Replicas differ while training".to_owned(),
+            RoundLength::Batches(n) => format!("Peers exchange once in {n} batches"),
+            RoundLength::Samples(n) => format!("Peers exchange once in {n} samples"),
+            RoundLength::Epoch => "Peers exchange once an epoch".to_owned(),
         };
         caveats.push(format!("{what}: an epoch may teach less. --target counts how many epochs are needed."));
     }
@@ -127,7 +129,8 @@ fn caveats(best: &Judged, fastest: &Judged, is_learning_known: bool) -> Vec<Stri
 
 #[cfg(test)]
 mod tests {
-    use nettorrent_swarm::strategy::{Payload, Scale, Turn, TurnLength};
+    use nettorrent_engine::data::rounds::RoundLength;
+    use nettorrent_swarm::strategy::{Payload, Scale, Turn};
 
     use super::{Judged, advise};
     use crate::predict::Forecast;
@@ -142,7 +145,7 @@ mod tests {
             wait_share: 0.5,
             is_bound: false,
         };
-        let turn = Turn { payload, length: TurnLength::Batches(n_batches), scale: Scale::Plain };
+        let turn = Turn { payload, length: RoundLength::Batches(n_batches), scale: Scale::Plain };
         Judged { strategy: strategy.to_owned(), forecast, epochs: Some(1), seconds, pilot: None, problem: None, turn }
     }
 

@@ -7,13 +7,14 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::learning::BUCKET_LEN;
 use nettorrent_sim::Scenario;
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::strategy::{Cost, CostQuestion, TurnLength, find};
+use nettorrent_swarm::strategy::{Cost, CostQuestion, find};
 
 use crate::predict::{Situation, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
@@ -29,23 +30,21 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         return None;
     }
     let strategy = (find(facts.strategy.as_deref()?).ok()?.build)(&job.swarm.options).ok()?;
-    let n_batches = found.epochs.len() * found.n_train.div_ceil(facts.n_peers).div_ceil(facts.batch.max(1));
     let compute_s: f64 = found.peers.iter().map(|peer| peer.compute_s).sum();
-    let batch_s = compute_s / (found.peers.len() * n_batches.max(1)) as f64;
+    let batch_s = compute_s / (found.epochs.len() * found.n_train.max(1)) as f64 * facts.batch as f64;
     let situation = Situation {
         n_peers: facts.n_peers,
         buckets: &even_buckets(found.n_params),
         n_params: found.n_params,
         n_train: found.n_train,
         batch: facts.batch,
+        scale: job.swarm.scale,
         batch_time: Duration::try_from_secs_f64(batch_s).ok()?,
         link,
     };
-    let n_rounds = match strategy.turn().length {
-        TurnLength::Batches(n) => n_batches.div_ceil(n.max(1) as usize),
-        TurnLength::Share => found.epochs.len(),
-    };
-    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds as u64, &situation));
+    let steps = situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0 });
+    let n_rounds = found.epochs.len() as u64 * steps.per_epoch.div_ceil(steps.per_round);
+    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds, &situation));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
 }
 

@@ -22,9 +22,11 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use nettorrent_engine::data::rounds::RoundRule;
+use nettorrent_engine::scale::Scale;
 use nettorrent_swarm::collective::SEGMENT_LEN;
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::strategy::{Cost, CostQuestion, Payload, Strategy, TurnLength};
+use nettorrent_swarm::strategy::{Cost, CostQuestion, Payload, Strategy};
 use serde::Serialize;
 
 /// What a strategy's speed depends on.
@@ -40,10 +42,37 @@ pub struct Situation<'a> {
     pub n_train: usize,
     /// Samples in a batch.
     pub batch: usize,
-    /// How long a peer takes to train a batch.
+    /// Whether a batch is each peer's, or shared by all.
+    pub scale: Scale,
+    /// How long a peer takes to train a batch by itself.
     pub batch_time: Duration,
     /// Every peer's link.
     pub link: Shape,
+}
+
+/// The steps of an epoch.
+pub(crate) struct Steps {
+    /// How many a peer takes in an epoch.
+    pub per_epoch: u64,
+    /// How many it takes between two exchanges.
+    pub per_round: u64,
+    /// How many samples it trains in one.
+    pub own_samples: f64,
+}
+
+impl Situation<'_> {
+    /// The steps of an epoch that is cut into rounds by this rule.
+    pub(crate) fn steps(&self, rule: RoundRule) -> Steps {
+        let step = rule.scale.step_samples(self.batch.max(1), self.n_peers.max(1));
+        let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
+        let per_round = rule.steps(per_epoch, own_samples);
+        Steps { per_epoch: per_epoch as u64, per_round: per_round as u64, own_samples }
+    }
+
+    /// How long a peer takes to train a sample.
+    fn sample_s(&self) -> f64 {
+        self.batch_time.as_secs_f64() / self.batch.max(1) as f64
+    }
 }
 
 /// What is foretold of a strategy.
@@ -82,24 +111,20 @@ impl Forecast {
 
 /// What is foretold of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
-    let Situation { n_peers, buckets, n_params, n_train, batch, .. } = *situation;
-    let n_batches = n_train.div_ceil(n_peers.max(1)).div_ceil(batch.max(1)).max(1) as u64;
+    let Situation { n_peers, buckets, n_params, n_train, .. } = *situation;
     let turn = strategy.turn();
-    let turn_batches = match turn.length {
-        TurnLength::Batches(n) => u64::from(n).clamp(1, n_batches),
-        TurnLength::Share => n_batches,
-    };
-    let rounds_per_epoch = n_batches.div_ceil(turn_batches);
+    let steps = situation.steps(RoundRule { length: turn.length, scale: situation.scale, redeal: 0 });
+    let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
     let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
     let cost = observed.unwrap_or_else(|| strategy.cost(&round));
-    let batch_s = situation.batch_time.as_secs_f64();
-    let judging_s = strategy.n_judged(n_train) as f64 / batch.max(1) as f64 * batch_s / 3.0;
+    let step_s = steps.own_samples * situation.sample_s();
+    let judging_s = strategy.n_held_out(n_train) as f64 * situation.sample_s() / 3.0;
     // The last turn of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
-    let compute_s = n_batches as f64 / rounds_per_epoch as f64 * batch_s + judging_s;
+    let compute_s = steps.per_epoch as f64 / rounds_per_epoch as f64 * step_s + judging_s;
     let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
     let round_s = match turn.payload {
         Payload::Updates => compute_s.max(link.busiest_s()),
-        payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(batch_s)).max(0.0),
+        payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(step_s)).max(0.0),
         payload @ Payload::Weights => compute_s + link.exchange_s(payload),
     };
     let epoch_s = rounds_per_epoch as f64 * round_s;
@@ -218,7 +243,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, Situation, predict};
+    use super::{Flow, Scale, Situation, predict};
     use nettorrent_swarm::strategies::STRATEGIES;
     use nettorrent_swarm::strategy::Cost;
     use std::time::Duration;
@@ -248,6 +273,7 @@ mod tests {
                     n_params: whole.end,
                     n_train: 1000,
                     batch: 10,
+                    scale: Scale::default(),
                     batch_time: Duration::from_millis(10),
                     link: link.parse().expect("a link"),
                 };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
 use nettorrent_study::{Situation, predict};
@@ -38,7 +39,7 @@ fn toy(n_peers: usize) -> Toy {
 }
 
 fn simulate(spec: &Spec, n_peers: usize, link: Shape) -> Outcome {
-    let swarm = SwarmSpec { strategy: spec.name.to_owned(), ..SwarmSpec::default() };
+    let swarm = SwarmSpec { strategy: spec.name.to_owned(), scale: Scale::None, ..SwarmSpec::default() };
     let job = Job { swarm, epochs: 1, batch: BATCH, ..Job::default() };
     let setup = Arc::new(Setup::new(&job, Arc::new(toy(n_peers))).expect("a job for swarms"));
     let scenario = Scenario { link, sample_time: SAMPLE_TIME, deadline: Duration::MAX, ..Scenario::lan() };
@@ -78,6 +79,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         n_params: toy.n_params(),
         n_train: toy.labels().len(),
         batch: BATCH,
+        scale: Scale::None,
         batch_time: SAMPLE_TIME * BATCH as u32,
         link,
     };

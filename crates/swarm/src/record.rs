@@ -134,6 +134,11 @@ pub enum Event {
         /// See `encode_s`.
         received_bytes: u64,
     },
+    /// The strategy ends the run before its epochs are done.
+    Ended {
+        /// Why.
+        reason: String,
+    },
     /// All epochs are done.
     Finished {
         /// How many rounds that took.

@@ -8,6 +8,7 @@
 mod agreement;
 mod core;
 mod free;
+mod pace;
 mod rounds;
 mod snapshot;
 mod tests;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use agreement::Accord;
 use free::Ending;
 use nettorrent_engine::task::Task;
+use pace::Pace;
 use tests::Tests;
 use turn::TurnState;
 
@@ -43,6 +45,7 @@ pub(crate) struct Replica {
     accord: Accord,
     turn: Option<TurnState>,
     tests: Tests,
+    pace: Pace,
     phase: Phase,
     phase_began: Duration,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
@@ -88,6 +91,7 @@ impl Replica {
             accord: Accord::Waiting,
             turn: None,
             tests,
+            pace: Pace::default(),
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
             idle_since: Duration::ZERO,
@@ -109,6 +113,7 @@ impl Replica {
         }
         self.grant_wishes(out);
         self.go_on_freely(out);
+        self.keep_pace(out);
         Ok(())
     }
 
@@ -153,6 +158,7 @@ impl Replica {
     pub(crate) fn status(&self) -> Status {
         let members = &self.core.view.members;
         let waits_for = match self.phase {
+            Phase::Exchanging if self.pace.is_waiting() => self.pace.waits_for(self.core.rank, members.len()),
             Phase::Exchanging | Phase::Syncing => self.strategy.waits_for(),
             Phase::Agreeing => self.accord.waits_for(&self.core.view),
             Phase::Testing => self.tests.missing(members),
@@ -214,7 +220,12 @@ impl Replica {
             // The donor may be quicker than the first member, who says that this peer needs its state.
             Kind::Snapshot if matches!(self.accord, Accord::Waiting) => self.hold(from, frame),
             Kind::Snapshot => self.on_snapshot(rank, &frame, out),
-            Kind::Strategy | Kind::Tested if !matches!(self.accord, Accord::Reached) => self.hold(from, frame),
+            Kind::Strategy | Kind::Tested | Kind::Pace if !matches!(self.accord, Accord::Reached) => {
+                self.hold(from, frame)
+            }
+            Kind::Pace => self.on_pace(rank, frame, out),
+            // Others have been told how the next segment is dealt out, and this peer will be.
+            Kind::Strategy | Kind::Tested if self.pace.is_waiting() => self.hold(from, frame),
             Kind::Strategy | Kind::Tested if frame.head.round >= self.open_rounds().end => self.hold(from, frame),
             Kind::Tested => self.on_tested(from, &frame, out),
             Kind::Strategy if frame.head.round < self.open_rounds().start => Ok(()),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules};
-use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::data::rounds::RoundRule;
+use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::optimizer::OptimizerSpec;
@@ -33,8 +34,13 @@ pub struct Setup {
     pub swarm: SwarmSpec,
     /// Who holds which part of the network, if nobody holds it whole.
     pub layers: Option<Arc<LayerNetwork>>,
+    delay: u32,
     strategy: &'static Spec,
 }
+
+/// After how many rounds work is dealt out anew, where peers exchange after every batch: often enough to follow a peer that turns
+/// slow, seldom enough not to hold up those who are a few rounds ahead of others.
+const REDEAL: u32 = 4;
 
 /// Why a job cannot be done by a swarm.
 #[derive(Debug, thiserror::Error)]
@@ -63,11 +69,8 @@ impl Setup {
     /// The setup of a job.
     pub fn new(job: &Job, task: Arc<dyn Task>) -> Result<Self, SetupError> {
         let strategy = find(&job.swarm.strategy)?;
-        // Once to see that the options are right.
-        (strategy.build)(&job.swarm.options)?;
-        let rules =
-            Rules { split: job.swarm.split, resplit: job.swarm.resplit, batches: job.batch_rule(), seed: job.seed };
-        let curriculum = Arc::new(Curriculum::new(task.labels().into(), rules));
+        let built = (strategy.build)(&job.swarm.options)?;
+        let curriculum = Arc::new(Curriculum::new(task.labels().into(), rules(job, &*built, task.labels().len())));
         Ok(Self {
             task,
             curriculum,
@@ -77,8 +80,14 @@ impl Setup {
             schedule: job.schedule.clone(),
             swarm: job.swarm.clone(),
             layers: None,
+            delay: built.delay(),
             strategy,
         })
+    }
+
+    /// How late a peer's update may reach the others, in rounds.
+    pub fn delay(&self) -> u32 {
+        self.delay
     }
 
     /// The setup of a job whose network is shared out by its layers, if the job says so.
@@ -104,6 +113,7 @@ impl Setup {
             schedule: self.schedule.clone(),
             swarm: self.swarm.clone(),
             layers: None,
+            delay: self.delay,
             strategy: self.strategy,
         }
     }
@@ -117,5 +127,21 @@ impl Setup {
     /// A strategy for one peer.
     pub fn strategy(&self) -> Box<dyn Strategy> {
         (self.strategy.build)(&self.swarm.options).expect("the options were checked when the setup was made")
+    }
+}
+
+/// How a job's samples are shared out and trained.
+fn rules(job: &Job, strategy: &dyn Strategy, n_train: usize) -> Rules {
+    // Blocks of a layer network have to agree on who trains what, without a word.
+    let follows_speed = job.swarm.work == Work::Speed && job.layers.is_none();
+    let redeal = if follows_speed { REDEAL * (1 + strategy.delay()) } else { 0 };
+    Rules {
+        split: job.swarm.split,
+        resplit: job.swarm.resplit,
+        batches: job.batch_rule(),
+        rounds: RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal },
+        dense_epochs: job.swarm.dense_epochs,
+        n_held_out: strategy.n_held_out(n_train),
+        seed: job.seed,
     }
 }

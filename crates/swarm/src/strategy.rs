@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
@@ -50,9 +51,20 @@ pub trait Strategy: Send {
         false
     }
 
-    /// How many of so many training samples every peer judges in a round, besides what it trains.
-    fn n_judged(&self, n_train: usize) -> usize {
+    /// How many of so many training samples nobody trains, because every peer is judged by them in every round.
+    fn n_held_out(&self, n_train: usize) -> usize {
         let _ = n_train;
+        0
+    }
+
+    /// For those who take steps by themselves: whether a peer whose numbers became infinite or none goes on, with the others'
+    /// parameters. What it trained in the turn is forgotten.
+    fn survives_divergence(&self) -> bool {
+        false
+    }
+
+    /// By how many rounds a peer's update may reach the others late, besides what the links take.
+    fn delay(&self) -> u32 {
         0
     }
 
@@ -141,7 +153,7 @@ pub struct Turn {
     /// What is handed over then.
     pub payload: Payload,
     /// How much is trained.
-    pub length: TurnLength,
+    pub length: RoundLength,
     /// How the numbers that are handed over are scaled.
     pub scale: Scale,
 }
@@ -158,15 +170,6 @@ pub enum Payload {
     /// What a step of the peer's own optimizer would add to the parameters, times the peer's share: freely, batch by batch.
     #[serde(skip)]
     Updates,
-}
-
-/// How much is trained before an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnLength {
-    /// This many batches.
-    Batches(u32),
-    /// All that the peer has to train in this epoch.
-    Share,
 }
 
 /// How the numbers that are handed over are scaled.
@@ -187,6 +190,8 @@ pub struct Trained {
     pub mean_loss: f64,
     /// How long it took to compute.
     pub compute: Duration,
+    /// Whether numbers became infinite or none, so that all of it was forgotten.
+    pub has_diverged: bool,
 }
 
 /// What another peer said in this round. What comes too early is kept until its round has come.

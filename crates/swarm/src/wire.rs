@@ -38,10 +38,12 @@ pub enum Kind {
     Probe = 7,
     /// What peers of a layer network say to each other about blocks and what goes through them.
     Layers = 8,
+    /// How fast peers are, for those who deal out work by that.
+    Pace = 9,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Hello,
         Self::Membership,
         Self::Service,
@@ -51,6 +53,7 @@ impl Kind {
         Self::Tested,
         Self::Probe,
         Self::Layers,
+        Self::Pace,
     ];
 }
 

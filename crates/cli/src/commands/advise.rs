@@ -87,6 +87,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         n_params: learning.n_params(),
         n_train: learning.labels().len(),
         batch: job.batch,
+        scale: job.swarm.scale,
         batch_time,
         link,
     };

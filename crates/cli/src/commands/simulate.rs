@@ -131,6 +131,7 @@ struct Viewer {
     bar: ProgressBar,
     json: bool,
     epoch: u64,
+    has_ended: bool,
 }
 
 impl Viewer {
@@ -138,7 +139,7 @@ impl Viewer {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0 }
+        Self { bar, json, epoch: 0, has_ended: false }
     }
 
     fn see(&mut self, record: &Record) {
@@ -160,6 +161,10 @@ impl Viewer {
                     record.at_s
                 );
                 self.bar.suspend(|| println!("{line}"));
+            }
+            Event::Ended { reason } if !self.has_ended && !self.json => {
+                self.has_ended = true;
+                self.bar.suspend(|| println!("The run ends here: {reason}."));
             }
             // Rounds say the same, for all their batches.
             Event::Batch { .. } => return,

@@ -327,6 +327,7 @@ impl Board {
                     seconds: course.took.as_secs_f64(),
                 }));
             }
+            RecordEvent::Ended { reason } if is_news => self.say(&format!("The run ends here: {reason}.")),
             RecordEvent::View { members, .. } => self.show_members(members),
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nettorrent_history::{Epoch, Event, HistoryError, Replicas, Times, ViewChange};
+use nettorrent_history::{Epoch, Event, HistoryError, Note, Replicas, Times, ViewChange};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
@@ -25,6 +25,8 @@ pub(crate) struct Chronicle {
     sent_bytes: u64,
     /// The last epoch that was written.
     epoch: u64,
+    /// Whether it is written why the run ended early.
+    has_ended: bool,
 }
 
 /// How an epoch's training went.
@@ -37,7 +39,15 @@ pub(crate) struct Course {
 
 impl Chronicle {
     pub(crate) fn new(events: EventLog) -> Self {
-        Self { events, times: BTreeMap::new(), sketches: BTreeMap::new(), n_members: 1, sent_bytes: 0, epoch: 0 }
+        Self {
+            events,
+            times: BTreeMap::new(),
+            sketches: BTreeMap::new(),
+            n_members: 1,
+            sent_bytes: 0,
+            epoch: 0,
+            has_ended: false,
+        }
     }
 
     /// Adds to where a peer's time went, and writes it about once a second.
@@ -60,8 +70,8 @@ impl Chronicle {
         Ok(())
     }
 
-    /// Writes down what a peer records, but for its rounds. Of an epoch all peers tell the same: whether this is the first
-    /// to tell of it is returned.
+    /// Writes down what a peer records, but for its rounds. Of an epoch, and of why a run ends, all peers tell the same: whether
+    /// this is the first to tell of it is returned.
     pub(crate) fn add_record(
         &mut self,
         at: Duration,
@@ -109,7 +119,14 @@ impl Chronicle {
                 let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
                 self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
             }
-            RecordEvent::Batch { .. }
+            // All peers tell the same.
+            RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
+                let text = format!("the run ends here: {reason}");
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text }))?;
+                return Ok(true);
+            }
+            RecordEvent::Ended { .. }
+            | RecordEvent::Batch { .. }
             | RecordEvent::Round { .. }
             | RecordEvent::Replica { .. }
             | RecordEvent::Synced { .. }

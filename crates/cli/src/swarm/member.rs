@@ -291,7 +291,11 @@ impl Progress {
                     ..Times::of(self.times.peer)
                 };
             }
-            Event::View { .. } | Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
+            Event::View { .. }
+            | Event::Epoch { .. }
+            | Event::Replica { .. }
+            | Event::Ended { .. }
+            | Event::Finished { .. } => {}
         }
     }
 }

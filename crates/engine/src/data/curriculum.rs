@@ -1,17 +1,21 @@
 //! Which samples are trained by whom, each once per epoch, while members come and go: a pure function of a ledger.
 //!
-//! At the start of an epoch the samples are shared out by the rule, and each member's share is cut into batches. When the
-//! members change, those who are there share what the earlier ones have left, and so on until nothing is.
+//! By the usual rule all members work on one common order of the samples, that of one peer alone: every round takes the next of
+//! them and deals them out, in proportion to how fast members are. By other rules each member owns a share, and trains that.
+//! When the members change, those who are there share what the earlier ones have left, and so on until nothing is.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
 use super::batches::{BatchError, BatchRule, Order};
+use super::deal::Deal;
 use super::ledger::{Ledger, Limits, Segment};
-use super::plan::{Counts, MemberPlan, Plan};
+use super::plan::{Counts, Plan, Rest};
+use super::rounds::{RoundLength, RoundRule};
+use super::shares::ShareRule;
 use super::split::{Split, SplitError, SplitRule};
-use crate::rng::mix;
+use crate::rng::{Rng, mix};
 
 /// How many plans are remembered. Peers of one process ask for the same one; while members change, some still ask for the
 /// one before.
@@ -27,10 +31,33 @@ pub struct Rules {
     pub split: SplitRule,
     /// How often that is decided anew.
     pub resplit: Resplit,
-    /// How a member's share becomes batches.
+    /// How samples become batches.
     pub batches: BatchRule,
+    /// How batches become rounds.
+    pub rounds: RoundRule,
+    /// In the first epochs peers exchange after every batch, however long rounds are later.
+    pub dense_epochs: u64,
+    /// How many samples nobody trains, because peers are judged by them.
+    pub n_held_out: usize,
     /// Where all randomness comes from.
     pub seed: u64,
+}
+
+impl Rules {
+    /// Those of a job in which all go on in step, one batch a round.
+    pub fn new(split: SplitRule, resplit: Resplit, batches: BatchRule, seed: u64) -> Self {
+        Self { split, resplit, batches, rounds: RoundRule::alone(), dense_epochs: 0, n_held_out: 0, seed }
+    }
+
+    /// Whether all members work on one order of the samples, so that any sample can be anybody's.
+    fn has_common_order(&self) -> bool {
+        self.split == SplitRule::Random && self.resplit == Resplit::Epoch
+    }
+
+    fn rounds_of(&self, epoch: u64) -> RoundRule {
+        let length = if epoch < self.dense_epochs { RoundLength::Batches(1) } else { self.rounds.length };
+        RoundRule { length, ..self.rounds }
+    }
 }
 
 /// How often samples are shared out anew while the members stay the same.
@@ -38,9 +65,9 @@ pub struct Rules {
 #[serde(rename_all = "kebab-case")]
 pub enum Resplit {
     /// For every epoch: a member sees other samples each time.
+    #[default]
     Epoch,
     /// Once: as long as nobody comes or goes, a member sees only its own samples.
-    #[default]
     Run,
 }
 
@@ -81,6 +108,16 @@ pub struct Report {
     pub most_batches: usize,
 }
 
+/// What a ledger leaves of its epoch.
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// All of the common order from this batch on, and nothing before it.
+    From(u32),
+    /// Something else.
+    Some,
+}
+
 /// Who trains what, for any ledger. Peers of one process share one.
 ///
 /// ```
@@ -88,36 +125,49 @@ pub struct Report {
 /// use nettorrent_engine::data::curriculum::{Curriculum, Resplit, Rules};
 /// use nettorrent_engine::data::ledger::Ledger;
 /// use nettorrent_engine::data::split::SplitRule;
-/// let rules =
-///     Rules { split: SplitRule::Random, resplit: Resplit::Run, batches: BatchRule::shuffled(2), seed: 1 };
+/// let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(4), 1);
 /// let curriculum = Curriculum::new([0; 20].into(), rules);
-/// let mut ledger = Ledger::new(vec![7, 8]); // two peers share 20 samples in batches of 2,
-/// assert_eq!(curriculum.plan(&ledger).n_batches(0), 5);
-/// ledger.segments[0].done = vec![3, 3]; // train three batches each,
-/// let ledger = ledger.next_segment(&curriculum, vec![7, 8, 9, 10]); // and are joined by two others.
+/// let mut ledger = Ledger::new(vec![7, 8]); // two peers share 20 samples in batches of 4, so each has 2 of every batch,
+/// assert_eq!(curriculum.plan(&ledger).n_rounds(), 5);
+/// ledger.segments[0].done = vec![3, 3]; // train three rounds,
+/// let ledger = ledger.next_segment(&curriculum, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
 /// assert_eq!((ledger.epoch, curriculum.plan(&ledger).n_samples_left()), (0, 8));
 /// ```
 pub struct Curriculum {
     labels: Arc<[u32]>,
     rules: Rules,
-    /// Plans are pure functions of ledgers, so it does not matter who computed one; the latest asked for is last.
-    known: Mutex<Vec<Known>>,
+    held_out: Arc<[usize]>,
+    /// Plans are pure functions of ledgers, so it does not matter who computed one.
+    memory: Mutex<Memory>,
+}
+
+/// What was computed before.
+#[derive(Default)]
+struct Memory {
+    /// The latest asked for is last.
+    plans: Vec<Known>,
+    /// An epoch and its common order.
+    order: Option<(u64, Arc<Vec<Vec<usize>>>)>,
 }
 
 /// A plan, and what it was computed from: what was done before, but not what has been done of it.
 struct Known {
     epoch: u64,
+    start: u32,
     before: Vec<Segment>,
     n_members: usize,
+    speeds: Vec<u16>,
+    rounds: u32,
     plan: Arc<Plan>,
 }
 
 impl Known {
     /// Whether this is the plan of a ledger's first `n_segments` segments.
     fn is_for(&self, ledger: &Ledger, n_segments: usize) -> bool {
-        self.epoch == ledger.epoch
-            && self.before.len() + 1 == n_segments
-            && self.n_members == ledger.segments[n_segments - 1].members.len()
+        let last = &ledger.segments[n_segments - 1];
+        (self.epoch, self.start, self.before.len() + 1) == (ledger.epoch, ledger.start, n_segments)
+            && (self.n_members, self.rounds) == (last.members.len(), last.rounds)
+            && self.speeds == last.speeds
             && self.before == ledger.segments[..n_segments - 1]
     }
 }
@@ -125,36 +175,73 @@ impl Known {
 impl Curriculum {
     /// For samples with these labels.
     pub fn new(labels: Arc<[u32]>, rules: Rules) -> Self {
-        Self { labels, rules, known: Mutex::default() }
+        let mut held_out: Vec<usize> = Vec::new();
+        if rules.n_held_out > 0 {
+            held_out = (0..labels.len()).collect();
+            Rng::stream(rules.seed, "validation", 0).shuffle(&mut held_out);
+            held_out.truncate(rules.n_held_out);
+            held_out.sort_unstable();
+        }
+        Self { labels, rules, held_out: held_out.into(), memory: Mutex::default() }
+    }
+
+    /// The samples that nobody trains, because peers are judged by them.
+    pub fn held_out(&self) -> &Arc<[usize]> {
+        &self.held_out
+    }
+
+    /// Whether the work is dealt out again and again, by how fast members are.
+    pub fn follows_speed(&self) -> bool {
+        self.rules.has_common_order() && self.rules.rounds.redeal > 0
     }
 
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
     pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
-        let split = self.rules.split.split(self.split_seed(0), &self.labels, n_peers)?;
-        let mut n_batches = Vec::with_capacity(n_peers);
-        for (rank, share) in split.peers.iter().enumerate() {
-            let batches = self.epoch_batches(&self.rules.batches, share, rank, 0)?;
-            if batches.is_empty() {
-                let (n_samples, batch_size) = (share.len(), self.rules.batches.batch_size);
-                return Err(CurriculumError::NoBatch { rank, n_peers, n_samples, batch_size });
+        let trained = self.trained();
+        let labels: Vec<u32> = trained.iter().map(|&sample| self.labels[sample]).collect();
+        let Split { peers, dropped } = self.rules.split.split(self.split_seed(0), &labels, n_peers)?;
+        let n_dropped = dropped.len();
+        if self.rules.has_common_order() {
+            let order = self.rules.batches.epoch_batches(&trained, &self.labels, self.rules.seed, 0)?;
+            if order.is_empty() {
+                let (n_samples, batch_size) = (trained.len(), self.rules.batches.batch_size);
+                return Err(CurriculumError::NoBatch { rank: 0, n_peers, n_samples, batch_size });
             }
-            n_batches.push(batches.len());
+            return Ok(Report { n_dropped, fewest_batches: order.len(), most_batches: order.len() });
+        }
+        let shares: Vec<Vec<usize>> = peers.iter().map(|places| places.iter().map(|&k| trained[k]).collect()).collect();
+        let n_batches = self.share_rule(&self.rules.rounds_of(0), 0).check(&shares)?;
+        if let Some(rank) = n_batches.iter().position(|&n| n == 0) {
+            let (n_samples, batch_size) = (shares[rank].len(), self.rules.batches.batch_size);
+            return Err(CurriculumError::NoBatch { rank, n_peers, n_samples, batch_size });
         }
         let fewest_batches = n_batches.iter().copied().min().unwrap_or(0);
         let most_batches = n_batches.iter().copied().max().unwrap_or(0);
-        Ok(Report { n_dropped: split.dropped.len(), fewest_batches, most_batches })
+        Ok(Report { n_dropped, fewest_batches, most_batches })
     }
 
     /// How much a ledger of a run of so many epochs and at most so many members may say.
     pub fn limits(&self, n_epochs: u64, n_members: usize) -> Limits {
-        let (n_samples, batch_size) = (self.labels.len(), self.rules.batches.batch_size.max(1));
-        let n_batches = match self.rules.batches.order {
-            Order::Balanced | Order::Shuffled => n_samples.div_ceil(batch_size),
-            // Scarce classes come again and again, but the commonest only once, with at least one sample in each batch.
-            Order::BalancedRepeat => n_samples,
+        // No batch is empty; where scarce classes come again and again, the commonest comes once, with at least one sample in each.
+        let n_rounds = self.labels.len().try_into().unwrap_or(u32::MAX);
+        Limits { n_epochs, n_segments: MOST_SEGMENTS, n_members, n_rounds }
+    }
+
+    /// A segment of these members, who are this fast.
+    pub fn segment(&self, epoch: u64, members: Vec<u64>, speeds: Vec<u16>) -> Segment {
+        let mut segment = Segment::new(members);
+        let rule = self.rules.rounds_of(epoch);
+        if !self.follows_speed() || segment.members.len() < 2 {
+            return segment;
+        }
+        segment.rounds = match (rule.length, speeds.is_empty()) {
+            (RoundLength::Epoch, _) => 0,
+            // As long as nobody knows how fast the others are, little is dealt out.
+            (_, true) => 1,
+            (RoundLength::Batches(1), false) => rule.redeal,
+            (RoundLength::Batches(_) | RoundLength::Samples(_), false) => 1,
         };
-        let n_batches = n_batches.try_into().unwrap_or(u32::MAX);
-        Limits { n_epochs, n_segments: MOST_SEGMENTS, n_members, n_batches }
+        Segment { speeds, ..segment }
     }
 
     /// The plan of a ledger's last segment; what has been done of it does not matter. A ledger from outside is to be
@@ -164,52 +251,120 @@ impl Curriculum {
     /// dealt in turn, and batches that cannot be balanced are shuffled ones.
     pub fn plan(&self, ledger: &Ledger) -> Arc<Plan> {
         // Held while the plan is computed: others who want it wait for it rather than compute it too.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let n_segments = ledger.segments.len();
-        let place = |n: usize| known.iter().position(|known| known.is_for(ledger, n)).map(|place| (n, place));
+        let place = |n: usize| memory.plans.iter().position(|known| known.is_for(ledger, n)).map(|place| (n, place));
         let plan = match (1..=n_segments).rev().find_map(place) {
             Some((n, place)) if n == n_segments => {
-                let found = known.remove(place);
+                let found = memory.plans.remove(place);
                 let plan = found.plan.clone();
-                known.push(found);
+                memory.plans.push(found);
                 return plan;
             }
-            Some((n, place)) => self.continued(ledger, n, Some(known[place].plan.clone())),
-            None => self.continued(ledger, 0, None),
+            Some((n, place)) => {
+                let plan = memory.plans[place].plan.clone();
+                self.continued(ledger, n, Some(plan), &mut memory)
+            }
+            None => self.continued(ledger, 0, None, &mut memory),
         };
-        if known.len() == N_KNOWN {
-            known.remove(0);
+        if memory.plans.len() == N_KNOWN {
+            memory.plans.remove(0);
         }
         if let Some((last, before)) = ledger.segments.split_last() {
-            let (epoch, before, n_members) = (ledger.epoch, before.to_vec(), last.members.len());
-            known.push(Known { epoch, before, n_members, plan: plan.clone() });
+            let Ledger { epoch, start, .. } = *ledger;
+            let Segment { ref members, ref speeds, rounds, .. } = *last;
+            let (before, n_members, speeds) = (before.to_vec(), members.len(), speeds.clone());
+            memory.plans.push(Known { epoch, start, before, n_members, speeds, rounds, plan: plan.clone() });
         }
         plan
     }
 
-    /// Whether a ledger leaves samples of its epoch to be trained.
-    pub(super) fn has_left(&self, ledger: &Ledger) -> bool {
+    /// What a ledger leaves of its epoch to be trained.
+    pub(super) fn left(&self, ledger: &Ledger) -> Left {
         let plan = self.plan(ledger);
-        ledger
-            .segments
-            .last()
-            .is_some_and(|last| (0..plan.n_members()).any(|rank| !plan.left_by(rank, done(last, rank)).is_empty()))
+        let Some(last) = ledger.segments.last() else { return Left::Nothing };
+        if !self.rules.has_common_order() {
+            let has_left = (0..plan.n_members()).any(|rank| !plan.left_by(rank, done(last, rank)).is_empty());
+            return if has_left { Left::Some } else { Left::Nothing };
+        }
+        let Rest { from, early } = plan.rest(&last.done);
+        let n_batches = self.order(ledger.epoch, &mut self.memory()).len();
+        match (early.is_empty(), from < n_batches) {
+            (true, false) => Left::Nothing,
+            (true, true) => Left::From(from as u32),
+            (false, _) => Left::Some,
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The plan of a ledger's last segment, from that of its first `n_planned` segments.
-    fn continued(&self, ledger: &Ledger, n_planned: usize, mut plan: Option<Arc<Plan>>) -> Arc<Plan> {
+    fn continued(
+        &self,
+        ledger: &Ledger,
+        n_planned: usize,
+        mut plan: Option<Arc<Plan>>,
+        memory: &mut Memory,
+    ) -> Arc<Plan> {
+        let has_common_order = self.rules.has_common_order();
         for n in n_planned..ledger.segments.len() {
-            let left = match &plan {
-                None => (0..self.labels.len()).collect(),
-                Some(plan) => self.left(plan, &ledger.segments[n - 1]),
-            };
-            plan = Some(Arc::new(self.share_out(ledger.epoch, &left, ledger.segments[n].members.len())));
+            let before = plan.as_deref().map(|plan| (plan, &ledger.segments[n - 1]));
+            let segment = &ledger.segments[n];
+            plan = Some(Arc::new(if has_common_order {
+                let rest = before.map(|(plan, last)| plan.rest(&last.done));
+                let rest = rest.unwrap_or(Rest { from: ledger.start as usize, early: Vec::new() });
+                self.deal(ledger.epoch, rest, segment, memory)
+            } else {
+                let left = before.map_or_else(|| self.trained(), |(plan, last)| self.left_of_shares(plan, last));
+                self.share_out(ledger.epoch, &left, segment.members.len())
+            }));
         }
         plan.unwrap_or_else(|| Arc::new(self.share_out(ledger.epoch, &[], 0)))
     }
 
+    /// The samples that are trained, in order.
+    fn trained(&self) -> Vec<usize> {
+        (0..self.labels.len()).filter(|sample| self.held_out.binary_search(sample).is_err()).collect()
+    }
+
+    /// The epoch's batches, as one peer alone trains them.
+    fn order(&self, epoch: u64, memory: &mut Memory) -> Arc<Vec<Vec<usize>>> {
+        if let Some((known, order)) = &memory.order
+            && *known == epoch
+        {
+            return order.clone();
+        }
+        let (trained, rule) = (self.trained(), &self.rules.batches);
+        let shuffled = BatchRule { order: Order::Shuffled, ..rule.clone() };
+        let cut = |rule: &BatchRule| rule.epoch_batches(&trained, &self.labels, self.rules.seed, epoch);
+        // Only batches of no samples cannot be shuffled, and with those no run starts.
+        let order = Arc::new(cut(rule).or_else(|_| cut(&shuffled)).unwrap_or_default());
+        memory.order = Some((epoch, order.clone()));
+        order
+    }
+
+    fn deal(&self, epoch: u64, mut rest: Rest, segment: &Segment, memory: &mut Memory) -> Plan {
+        let order = self.order(epoch, memory);
+        rest.from = rest.from.min(order.len());
+        let n_all: usize = order.iter().map(Vec::len).sum();
+        let n_left = rest.early.len() + order[rest.from..].iter().map(Vec::len).sum::<usize>();
+        let deal = Deal {
+            order: &order,
+            batches: &self.rules.batches,
+            rule: &self.rules.rounds_of(epoch),
+            n_members: segment.members.len(),
+            speeds: &segment.speeds,
+            most_rounds: segment.rounds,
+        };
+        let (members, dealt) = deal.out(rest);
+        let counts = Counts { n_left, n_before: n_all.saturating_sub(n_left), n_dropped: 0 };
+        Plan::new(members, counts, Some(dealt))
+    }
+
     /// What a segment's members left of their shares, each sample once and in order.
-    fn left(&self, plan: &Plan, segment: &Segment) -> Vec<usize> {
+    fn left_of_shares(&self, plan: &Plan, segment: &Segment) -> Vec<usize> {
         let mut is_left = vec![false; self.labels.len()];
         for rank in 0..plan.n_members() {
             plan.left_by(rank, done(segment, rank)).into_iter().for_each(|sample| is_left[sample] = true);
@@ -221,39 +376,16 @@ impl Curriculum {
         let labels: Vec<u32> = left.iter().map(|&sample| self.labels[sample]).collect();
         let split = self.rules.split.split(self.split_seed(epoch), &labels, n_members);
         let Split { peers, dropped } = split.unwrap_or_else(|_| dealt(left.len(), n_members));
-        let members = peers.into_iter().enumerate().map(|(rank, places)| {
-            let share: Vec<usize> = places.into_iter().map(|place| left[place]).collect();
-            self.member_plan(share, rank, epoch)
-        });
-        let n_before = self.labels.len() - left.len();
-        let counts = Counts { n_left: left.len(), n_before, n_dropped: dropped.len() };
-        Plan::new(members.collect(), counts)
+        let share = |places: Vec<usize>| places.into_iter().map(|place| left[place]).collect();
+        let members =
+            self.share_rule(&self.rules.rounds_of(epoch), epoch).rounds(peers.into_iter().map(share).collect());
+        let n_before = self.labels.len() - self.held_out.len() - left.len();
+        Plan::new(members, Counts { n_left: left.len(), n_before, n_dropped: dropped.len() }, None)
     }
 
-    fn member_plan(&self, share: Vec<usize>, rank: usize, epoch: u64) -> MemberPlan {
-        let shuffled = BatchRule { order: Order::Shuffled, ..self.rules.batches.clone() };
-        let batches = self
-            .epoch_batches(&self.rules.batches, &share, rank, epoch)
-            .or_else(|_| self.epoch_batches(&shuffled, &share, rank, epoch))
-            // Only batches of no samples cannot be shuffled, and with those no run starts.
-            .unwrap_or_default();
-        let mut batched = batches.concat();
-        batched.sort_unstable();
-        let mut left_out = share;
-        left_out.retain(|sample| batched.binary_search(sample).is_err());
-        MemberPlan { batches, left_out }
-    }
-
-    /// Each member has a stream of its own, for under `groups` some hold the same samples. The first one's is the run's
-    /// own, so that a swarm of one trains as one machine does.
-    fn epoch_batches(
-        &self,
-        rule: &BatchRule,
-        share: &[usize],
-        rank: usize,
-        epoch: u64,
-    ) -> Result<Vec<Vec<usize>>, BatchError> {
-        rule.epoch_batches(share, &self.labels, self.rules.seed ^ mix(rank as u64), epoch)
+    fn share_rule<'a>(&'a self, rule: &'a RoundRule, epoch: u64) -> ShareRule<'a> {
+        let Rules { ref batches, seed, .. } = self.rules;
+        ShareRule { labels: &self.labels, batches, rule, seed, epoch }
     }
 
     fn split_seed(&self, epoch: u64) -> u64 {
@@ -282,8 +414,10 @@ mod tests {
     use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Resplit, Rules};
     use crate::data::batches::{BatchError, BatchRule, LastBatch, Order};
     use crate::data::ledger::{Ledger, Segment};
+    use crate::data::rounds::{RoundLength, RoundRule};
     use crate::data::split::{SplitError, SplitRule};
     use crate::rng::Rng;
+    use crate::scale::Scale;
 
     const SPLITS: [SplitRule; 7] = [
         SplitRule::Class,
@@ -296,7 +430,7 @@ mod tests {
     ];
 
     fn curriculum(labels: &[u32], split: SplitRule, resplit: Resplit, batches: BatchRule, seed: u64) -> Curriculum {
-        Curriculum::new(labels.into(), Rules { split, resplit, batches, seed })
+        Curriculum::new(labels.into(), Rules::new(split, resplit, batches, seed))
     }
 
     fn plain(n_samples: usize, batch_size: usize) -> Curriculum {
@@ -312,6 +446,14 @@ mod tests {
         (0..plan.n_batches(rank)).map(|k| plan.batch(rank, k).to_vec()).collect()
     }
 
+    fn of_done(members: Vec<u64>, done: Vec<u32>) -> Segment {
+        Segment { done, ..Segment::new(members) }
+    }
+
+    fn of_segments(epoch: u64, segments: Vec<Segment>) -> Ledger {
+        Ledger { epoch, start: 0, segments }
+    }
+
     fn random<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {
         choices[rng.below(choices.len())]
     }
@@ -325,16 +467,32 @@ mod tests {
             last: random(rng, &[LastBatch::Drop, LastBatch::Keep, LastBatch::Keep]),
         };
         let (split, resplit) = (random(rng, &SPLITS), random(rng, &[Resplit::Epoch, Resplit::Run]));
-        (curriculum(&labels, split, resplit, batches, seed), labels)
+        let rounds = RoundRule {
+            length: random(
+                rng,
+                &[
+                    RoundLength::Batches(1),
+                    RoundLength::Batches(1),
+                    RoundLength::Batches(3),
+                    RoundLength::Samples(7),
+                    RoundLength::Epoch,
+                ],
+            ),
+            scale: random(rng, &[Scale::GlobalBatch, Scale::GlobalBatch, Scale::None]),
+            redeal: random(rng, &[0, 1, 4]),
+        };
+        let (dense_epochs, n_held_out) = (random(rng, &[0, 0, 1]), random(rng, &[0, 0, n_samples / 10]));
+        let rules = Rules { split, resplit, batches, rounds, dense_epochs, n_held_out, seed };
+        (Curriculum::new(labels.clone().into(), rules), labels)
     }
 
     /// Some members do nothing, some everything, most something.
     fn random_done(rng: &mut Rng, plan: &Plan) -> Vec<u32> {
         let everyone = rng.below(4);
-        let done = |rank| match everyone {
-            0 => plan.n_batches(rank),
+        let done = |_| match everyone {
+            0 => plan.n_rounds(),
             1 if rng.below(2) == 0 => 0,
-            _ => rng.below(plan.n_batches(rank) + 1),
+            _ => rng.below(plan.n_rounds() + 1),
         };
         (0..plan.n_members()).map(done).map(|done| done as u32).collect()
     }
@@ -347,8 +505,17 @@ mod tests {
         n_settled_before: usize,
     }
 
+    /// Speeds of all kinds, or none.
+    fn random_speeds(rng: &mut Rng, n: usize) -> Vec<u16> {
+        match rng.below(3) {
+            0 => Vec::new(),
+            1 => vec![7; n],
+            _ => (0..n).map(|_| rng.below(1000) as u16).collect(),
+        }
+    }
+
     #[test]
-    fn every_sample_is_settled_once_in_an_epoch_whoever_comes_and_goes() {
+    fn every_sample_is_trained_once_in_an_epoch_whoever_comes_and_goes() {
         let mut n_changes = 0;
         for seed in 0..600 {
             let mut rng = Rng::new(seed);
@@ -367,35 +534,34 @@ mod tests {
                 let plan = curriculum.plan(&ledger);
                 let last = ledger.segments.len() - 1;
                 assert_eq!(plan.n_members(), ledger.segments[last].members.len(), "{hint}");
-                assert_eq!(plan.n_samples_before() + plan.n_samples_left(), n_samples, "{hint}");
                 assert!(plan.n_samples_before() >= tally.n_settled_before, "{hint}: samples came back");
                 tally.n_settled_before = plan.n_samples_before();
                 let done = random_done(&mut rng, &plan);
                 for (rank, &done) in done.iter().enumerate() {
+                    let n_done = plan.batches_in(rank, done as usize).start;
                     let batches = batches(&plan, rank);
-                    let trained = batches[..done as usize].iter().flatten();
-                    trained.for_each(|&sample| tally.n_trained[sample] += 1);
-                    assert!(batches.iter().all(|batch| (1..=rule.batch_size).contains(&batch.len())), "{hint}");
+                    batches[..n_done].iter().flatten().for_each(|&sample| tally.n_trained[sample] += 1);
+                    assert!(batches.iter().all(|batch| !batch.is_empty()), "{hint}");
                 }
                 tally.n_dropped += if done.iter().any(|&done| done > 0) { plan.n_dropped() } else { 0 };
                 ledger.segments[last].done = done;
-                let next = ledger.next_segment(&curriculum, members(rng.below(12) + 1));
+                let n_members = rng.below(12) + 1;
+                let next = ledger.next_segment(&curriculum, members(n_members), random_speeds(&mut rng, n_members));
                 n_changes += usize::from(next.epoch == ledger.epoch);
                 if next.epoch != ledger.epoch {
-                    assert_eq!((next.epoch, next.segments.len()), (ledger.epoch + 1, 1), "{hint}");
+                    assert_eq!((next.epoch, next.start, next.segments.len()), (ledger.epoch + 1, 0, 1), "{hint}");
                     // Nobody else would have anything to do.
                     let more = Segment::new(members(3));
                     let segments = ledger.segments.iter().cloned().chain([more]).collect();
-                    assert_eq!(
-                        curriculum.plan(&Ledger { epoch: ledger.epoch, segments }).n_samples_left(),
-                        0,
-                        "{hint}"
-                    );
+                    let after = Ledger { epoch: ledger.epoch, start: ledger.start, segments };
+                    assert_eq!(curriculum.plan(&after).n_samples_left(), 0, "{hint}");
                     let is_group = matches!(split, SplitRule::Groups { .. });
                     let repeats = is_group || rule.order == Order::BalancedRepeat;
                     let leaves_out = rule.last == LastBatch::Drop || rule.order == Order::Balanced;
                     assert!(repeats || tally.n_trained.iter().all(|&n| n <= 1), "{hint}: trained twice");
-                    let n_missed = tally.n_trained.iter().filter(|&&n| n == 0).count();
+                    let held_out = curriculum.held_out();
+                    assert!(held_out.iter().all(|&sample| tally.n_trained[sample] == 0), "{hint}: trained what judges");
+                    let n_missed = tally.n_trained.iter().filter(|&&n| n == 0).count() - held_out.len();
                     assert!(leaves_out || n_missed == tally.n_dropped, "{hint}: {n_missed} missed");
                     tally = Tally { n_trained: vec![0; n_samples], ..Tally::default() };
                 }
@@ -403,6 +569,51 @@ mod tests {
             }
         }
         assert!(n_changes > 1000, "only {n_changes} changes left something to others");
+    }
+
+    #[test]
+    fn members_who_share_an_order_train_the_batches_of_one_peer_alone() {
+        let labels: Vec<u32> = (0..103).map(|i| i % 3).collect();
+        let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(8), 5);
+        let rounds = RoundRule { redeal: 4, ..RoundRule::alone() };
+        let curriculum = Curriculum::new(labels.clone().into(), Rules { rounds, ..rules });
+        let all: Vec<usize> = (0..labels.len()).collect();
+        let mut alone = BatchRule::shuffled(8).epoch_batches(&all, &labels, 5, 0).unwrap().into_iter();
+        let mut ledger = Ledger::of_segment(0, curriculum.segment(0, members(3), Vec::new()));
+        for (n_members, speeds, n_rounds) in
+            [(3, vec![10, 1, 5], 1), (3, vec![10, 1, 5], 4), (5, vec![], 4), (2, vec![9, 9], 1)]
+        {
+            let plan = curriculum.plan(&ledger);
+            assert_eq!(plan.n_rounds(), n_rounds, "a trial round first, then a few");
+            for round in 0..plan.n_rounds() {
+                let of = |rank| plan.batches_in(rank, round).flat_map(|k| plan.batch(rank, k).to_vec()).collect();
+                let pieces: Vec<Vec<usize>> = (0..plan.n_members()).map(of).collect();
+                assert_eq!(Some(pieces.concat()), alone.next(), "round {round}");
+            }
+            let last = ledger.segments.last_mut().unwrap();
+            last.done.fill(n_rounds as u32);
+            ledger = ledger.next_segment(&curriculum, members(n_members), speeds);
+            assert_eq!(ledger.segments.len(), 1, "what is over is forgotten");
+        }
+    }
+
+    #[test]
+    fn who_is_faster_gets_more_and_a_round_stays_as_large() {
+        let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(31), 5);
+        let rounds = RoundRule { redeal: 8, ..RoundRule::alone() };
+        let curriculum = Curriculum::new([0; 3100].into(), Rules { rounds, ..rules });
+        let plan = curriculum.plan(&Ledger::of_segment(0, curriculum.segment(0, members(4), vec![10, 10, 1, 10])));
+        for round in 0..8 {
+            assert_eq!([0, 1, 2, 3].map(|rank| plan.samples_of(rank, round)), [10, 10, 1, 10]);
+            assert_eq!(plan.samples_in(round), 31);
+        }
+        // In a long phase it takes more steps, not longer ones.
+        let rounds = RoundRule { length: RoundLength::Batches(50), ..rounds };
+        let rules = Rules { rounds, ..curriculum.rules.clone() };
+        let curriculum = Curriculum::new([0; 3100].into(), rules);
+        let plan = curriculum.plan(&Ledger::of_segment(0, curriculum.segment(0, members(4), vec![10, 10, 1, 10])));
+        assert_eq!(plan.n_rounds(), 1);
+        assert_eq!([0, 2].map(|rank| plan.batches_in(rank, 0).len()), [4, 1], "of the 12 that all take together");
     }
 
     #[test]
@@ -421,7 +632,8 @@ mod tests {
                     Arc::ptr_eq(&plan, &curriculum.plan(&ledger)),
                     "what is done of it is not part of the question"
                 );
-                ledger = ledger.next_segment(&curriculum, members(rng.below(9) + 1));
+                let n_members = rng.below(9) + 1;
+                ledger = ledger.next_segment(&curriculum, members(n_members), random_speeds(&mut rng, n_members));
             }
             rng.shuffle(&mut asked);
             let other = Curriculum::new(labels.into(), curriculum.rules.clone());
@@ -445,17 +657,17 @@ mod tests {
             curriculum.plan(&Ledger::new(members(n)));
         }
         assert!(!Arc::ptr_eq(&plan, &curriculum.plan(&first)));
-        assert_eq!(curriculum.known.lock().unwrap().len(), N_KNOWN);
+        assert_eq!(curriculum.memory().plans.len(), N_KNOWN);
     }
 
     #[test]
     fn what_went_before_is_part_of_the_question() {
         let curriculum = plain(40, 4);
         let n_left = |done| {
-            let before = Segment { members: members(2), done };
-            curriculum.plan(&Ledger { epoch: 0, segments: vec![before, Segment::new(members(2))] }).n_samples_left()
+            let before = of_done(members(2), done);
+            curriculum.plan(&of_segments(0, vec![before, Segment::new(members(2))])).n_samples_left()
         };
-        assert_eq!((n_left(vec![1, 2]), n_left(vec![3, 0]), n_left(vec![4, 0])), (28, 28, 24));
+        assert_eq!((n_left(vec![1, 2]), n_left(vec![3, 0]), n_left(vec![4, 0])), (34, 34, 32));
     }
 
     #[test]
@@ -468,8 +680,8 @@ mod tests {
             let curriculum = curriculum(&labels, SplitRule::Random, Resplit::Run, rule, 1);
             assert_eq!(curriculum.plan(&Ledger::new(members(1))).n_batches(0), 2);
             for (done, n_left) in [(0, 14), (1, 14 - batch_size), (2, 0)] {
-                let before = Segment { members: members(1), done: vec![done] };
-                let plan = curriculum.plan(&Ledger { epoch: 0, segments: vec![before, Segment::new(members(3))] });
+                let before = of_done(members(1), vec![done]);
+                let plan = curriculum.plan(&of_segments(0, vec![before, Segment::new(members(3))]));
                 assert_eq!(
                     (plan.n_samples_left(), plan.n_samples_before()),
                     (n_left, 14 - n_left),
@@ -484,12 +696,13 @@ mod tests {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
             let (curriculum, labels) = random_curriculum(&mut rng, seed);
-            let rules = Rules { split: SplitRule::Random, ..curriculum.rules };
+            let rules =
+                Rules { split: SplitRule::Random, n_held_out: 0, rounds: RoundRule::alone(), ..curriculum.rules };
             let alone = Curriculum::new(labels.clone().into(), rules.clone());
             let all: Vec<usize> = (0..labels.len()).collect();
             for epoch in 0..3 {
                 let expected = rules.batches.epoch_batches(&all, &labels, seed, epoch);
-                let plan = alone.plan(&Ledger { epoch, segments: vec![Segment::new(members(1))] });
+                let plan = alone.plan(&of_segments(epoch, vec![Segment::new(members(1))]));
                 assert!(expected.is_err() || expected == Ok(batches(&plan, 0)), "seed {seed}, epoch {epoch}");
             }
         }
@@ -501,16 +714,13 @@ mod tests {
             let mut rng = Rng::new(seed);
             let (curriculum, _) = random_curriculum(&mut rng, seed);
             let plan = curriculum.plan(&Ledger::new(members(rng.below(9) + 1)));
-            for per_round in 1..5 {
-                let most = (0..plan.n_members()).map(|rank| plan.n_batches(rank)).max().unwrap();
-                assert_eq!(plan.n_rounds(per_round), most.div_ceil(per_round));
-                for round in 0..plan.n_rounds(per_round) + 2 {
-                    let of = |rank: usize| batches(&plan, rank).into_iter().skip(round * per_round).take(per_round);
-                    let expected: usize = (0..plan.n_members()).flat_map(of).map(|batch| batch.len()).sum();
-                    assert_eq!(plan.samples_in_round(round * per_round, per_round), expected, "seed {seed}");
-                }
+            for round in 0..plan.n_rounds() + 2 {
+                let expected: usize = (0..plan.n_members()).map(|rank| plan.samples_of(rank, round)).sum();
+                assert_eq!(plan.samples_in(round), expected, "seed {seed}");
             }
-            assert_eq!(plan.samples_in_round(usize::MAX, usize::MAX), 0);
+            let n_all: usize =
+                (0..plan.n_members()).flat_map(|rank| batches(&plan, rank)).map(|batch| batch.len()).sum();
+            assert_eq!((plan.samples_until(plan.n_rounds()), plan.samples_in(usize::MAX)), (n_all, 0));
         }
     }
 
@@ -522,8 +732,8 @@ mod tests {
         let [first, second] = [0, 1].map(|rank| batches(&plan, rank).concat());
         assert_ne!(first, second);
         // Both leave the same samples: they are shared out once to three, for whom the rule has no groups.
-        let segments = vec![Segment { members: members(2), done: vec![9, 9] }, Segment::new(members(3))];
-        let left = curriculum.plan(&Ledger { epoch: 0, segments });
+        let segments = vec![of_done(members(2), vec![18, 18]), Segment::new(members(3))];
+        let left = curriculum.plan(&of_segments(0, segments));
         let mut left_samples: Vec<usize> = (0..3).flat_map(|rank| batches(&left, rank).concat()).collect();
         left_samples.sort_unstable();
         let mut expected = [&first[36..], &second[36..]].concat();
@@ -536,7 +746,7 @@ mod tests {
     fn shares_stay_for_a_run_or_change_with_the_epoch() {
         let share = |resplit, epoch| {
             let curriculum = curriculum(&[0; 40], SplitRule::Random, resplit, BatchRule::shuffled(4), 5);
-            let plan = curriculum.plan(&Ledger { epoch, segments: vec![Segment::new(members(2))] });
+            let plan = curriculum.plan(&of_segments(epoch, vec![Segment::new(members(2))]));
             let mut share = batches(&plan, 0).concat();
             share.sort_unstable();
             share
@@ -560,11 +770,12 @@ mod tests {
         let curriculum = plain(20, 2);
         let mut ledger = Ledger::new(members(1));
         for n in 2..50 {
-            ledger = ledger.next_segment(&curriculum, members(n));
+            ledger = ledger.next_segment(&curriculum, members(n), Vec::new());
         }
         assert_eq!(ledger, Ledger::new(members(49)));
         ledger.segments[0].done[3] = 1;
-        let ledger = ledger.next_segment(&curriculum, members(2)).next_segment(&curriculum, members(3));
+        let ledger = ledger.next_segment(&curriculum, members(2), Vec::new());
+        let ledger = ledger.next_segment(&curriculum, members(3), Vec::new());
         assert_eq!(ledger.segments.len(), 2);
     }
 
@@ -572,8 +783,9 @@ mod tests {
     fn a_run_that_cannot_start_is_refused() {
         let labels = [0, 0, 0, 1, 1, 1, 2, 2, 2, 2];
         let check = |split, order, last, batch_size, n_peers| {
-            let batches = BatchRule { batch_size, order, last };
-            curriculum(&labels, split, Resplit::Run, batches, 1).check(n_peers)
+            let rules = Rules::new(split, Resplit::Run, BatchRule { batch_size, order, last }, 1);
+            let rounds = RoundRule { scale: Scale::None, ..RoundRule::alone() };
+            Curriculum::new(labels.into(), Rules { rounds, ..rules }).check(n_peers)
         };
         let (shuffled, keep) = (Order::Shuffled, LastBatch::Keep);
         let report = check(SplitRule::Equal, shuffled, keep, 2, 3).unwrap();
@@ -595,7 +807,7 @@ mod tests {
     fn ledgers_that_nobody_checked_do_no_harm() {
         for split in SPLITS {
             let curriculum = curriculum(&[0, 1, 1, 0, 1], split, Resplit::Run, BatchRule::shuffled(2), 5);
-            let segment = |members: &[u64], done: &[u32]| Segment { members: members.to_vec(), done: done.to_vec() };
+            let segment = |members: &[u64], done: &[u32]| of_done(members.to_vec(), done.to_vec());
             for segments in [
                 vec![],
                 vec![segment(&[], &[])],
@@ -603,10 +815,10 @@ mod tests {
                 vec![segment(&[1, 1], &[u32::MAX; 2]), segment(&[1], &[0])],
                 vec![segment(&[1, 2], &[]), segment(&[1, 1], &[7])],
             ] {
-                let ledger = Ledger { epoch: u64::MAX, segments };
+                let ledger = Ledger { epoch: u64::MAX, start: 9, segments };
                 assert!(ledger.check(&curriculum.limits(10, 5)).is_err());
                 curriculum.plan(&ledger);
-                assert!(!ledger.next_segment(&curriculum, members(2)).segments.is_empty());
+                assert!(!ledger.next_segment(&curriculum, members(2), vec![1]).segments.is_empty());
             }
         }
     }
@@ -614,12 +826,28 @@ mod tests {
     #[test]
     fn plans_are_frozen() {
         // Peers of different releases must agree on who trains what: a change here parts them.
-        let curriculum = curriculum(&[0; 9], SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(2), 42);
-        let before = Segment { members: members(2), done: vec![1, 1] };
-        let first = curriculum.plan(&Ledger { epoch: 3, segments: vec![Segment::new(members(2))] });
-        let second = curriculum.plan(&Ledger { epoch: 3, segments: vec![before, Segment::new(members(2))] });
-        let all = |plan: &Plan| [0, 1].map(|rank| batches(plan, rank));
-        assert_eq!(all(&first), [vec![vec![7, 3], vec![0, 5], vec![4]], vec![vec![2, 8], vec![6, 1]]]);
-        assert_eq!(all(&second), [vec![vec![0, 5], vec![4]], vec![vec![6, 1]]]);
+        for (resplit, n_done, first, second) in [
+            (
+                Resplit::Epoch,
+                1,
+                [vec![vec![2], vec![8], vec![0], vec![1], vec![5]], vec![vec![7], vec![3], vec![4], vec![6]]],
+                [vec![vec![8], vec![0], vec![1], vec![5]], vec![vec![3], vec![4], vec![6]]],
+            ),
+            (
+                Resplit::Run,
+                2,
+                [vec![vec![6], vec![2], vec![1], vec![5], vec![3]], vec![vec![4], vec![8], vec![7], vec![0]]],
+                [vec![vec![0], vec![3], vec![1]], vec![vec![7], vec![5]]],
+            ),
+        ] {
+            let curriculum = curriculum(&[0; 9], SplitRule::Random, resplit, BatchRule::shuffled(2), 42);
+            let all = |segments| {
+                let plan = curriculum.plan(&of_segments(3, segments));
+                [0, 1].map(|rank| batches(&plan, rank))
+            };
+            assert_eq!(all(vec![Segment::new(members(2))]), first);
+            let before = of_done(members(2), vec![n_done; 2]);
+            assert_eq!(all(vec![before, Segment::new(members(2))]), second);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::curriculum::Curriculum;
+use super::curriculum::{Curriculum, Left};
 
 /// The state of an epoch. It travels between peers: whoever holds the same ledger (and the same job) knows the same plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +10,9 @@ use super::curriculum::Curriculum;
 pub struct Ledger {
     /// Epochs finished.
     pub epoch: u64,
+    /// How many batches of the epoch's common order were trained before these segments.
+    #[serde(default)]
+    pub start: u32,
     /// The present epoch's segments; the last is the present one.
     pub segments: Vec<Segment>,
 }
@@ -20,7 +23,13 @@ pub struct Ledger {
 pub struct Segment {
     /// Who took part; a member's rank is its place here.
     pub members: Vec<u64>,
-    /// Batches that each member has trained, by rank. They count only if their work went into the parameters.
+    /// By rank, how fast each member is compared to the others; empty if nobody knows, or if shares are equal.
+    #[serde(default)]
+    pub speeds: Vec<u16>,
+    /// After how many rounds the segment ends; 0 when nothing is left.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Rounds that each member has trained, by rank. They count only if their work went into the parameters.
     pub done: Vec<u32>,
 }
 
@@ -33,8 +42,8 @@ pub struct Limits {
     pub n_segments: usize,
     /// How many members a segment may have.
     pub n_members: usize,
-    /// How many batches a member may have done.
-    pub n_batches: u32,
+    /// How many rounds a member may have done, and how many batches an epoch may have.
+    pub n_rounds: u32,
 }
 
 /// Why a ledger is not believed.
@@ -47,6 +56,14 @@ pub enum LedgerError {
         epoch: u64,
         /// How many there are.
         n_epochs: u64,
+    },
+    /// It begins where no epoch goes.
+    #[error("the ledger begins after batch {start} of an epoch; there are not more than {most}")]
+    Start {
+        /// After which.
+        start: u32,
+        /// How many there can be.
+        most: u32,
     },
     /// It has no segment, or far too many.
     #[error("the ledger has {n_segments} segments; from 1 to {most} are believed")]
@@ -76,6 +93,16 @@ pub enum LedgerError {
         /// How many numbers.
         n_done: usize,
     },
+    /// A segment does not say of each member how fast it is.
+    #[error("segment {segment} of the ledger has {n_members} members and says of {n_speeds} how fast they are")]
+    Speeds {
+        /// Which segment.
+        segment: usize,
+        /// How many members.
+        n_members: usize,
+        /// How many numbers.
+        n_speeds: usize,
+    },
     /// A member has two ranks.
     #[error("segment {segment} of the ledger lists member {member} twice")]
     Twice {
@@ -85,7 +112,7 @@ pub enum LedgerError {
         member: u64,
     },
     /// A member has done more than there is to do.
-    #[error("segment {segment} of the ledger has a member that has done {done} batches; nobody has more than {most}")]
+    #[error("segment {segment} of the ledger has a member that has done {done} rounds; there are not more than {most}")]
     Done {
         /// Which segment.
         segment: usize,
@@ -97,9 +124,9 @@ pub enum LedgerError {
 }
 
 impl Segment {
-    /// A segment in which nothing has been trained yet.
+    /// A segment in which nothing has been trained yet, and which ends when nothing is left.
     pub fn new(members: Vec<u64>) -> Self {
-        Self { done: vec![0; members.len()], members }
+        Self { done: vec![0; members.len()], members, speeds: Vec::new(), rounds: 0 }
     }
 
     fn is_untouched(&self) -> bool {
@@ -110,28 +137,42 @@ impl Segment {
 impl Ledger {
     /// The start of a run with these members.
     pub fn new(members: Vec<u64>) -> Self {
-        Self { epoch: 0, segments: vec![Segment::new(members)] }
+        Self::of_segment(0, Segment::new(members))
     }
 
-    /// The ledger from the moment on from which others are the members.
+    /// The beginning of an epoch.
+    pub fn of_segment(epoch: u64, segment: Segment) -> Self {
+        Self { epoch, start: 0, segments: vec![segment] }
+    }
+
+    /// The ledger from the moment on from which these are the members, or are this fast.
     ///
-    /// If samples of the epoch are left, they share these in another segment; else another epoch begins. A last segment in
-    /// which nothing was trained is forgotten, so that the ledger does not grow while peers come one after the other.
+    /// If samples of the epoch are left, they share these in another segment; else another epoch begins. Segments of which nothing is
+    /// left are forgotten, and so is a last one in which nothing was trained: the ledger does not grow while all goes well.
     #[must_use]
-    pub fn next_segment(&self, curriculum: &Curriculum, members: Vec<u64>) -> Self {
-        let next = Segment::new(members);
-        if !curriculum.has_left(self) {
-            return Self { epoch: self.epoch.saturating_add(1), segments: vec![next] };
+    pub fn next_segment(&self, curriculum: &Curriculum, members: Vec<u64>, speeds: Vec<u16>) -> Self {
+        let segment = |epoch| curriculum.segment(epoch, members, speeds);
+        match curriculum.left(self) {
+            Left::Nothing => {
+                let epoch = self.epoch.saturating_add(1);
+                Self::of_segment(epoch, segment(epoch))
+            }
+            Left::From(start) => Self { epoch: self.epoch, start, segments: vec![segment(self.epoch)] },
+            Left::Some => {
+                let n_kept = self.segments.len() - usize::from(self.segments.last().is_some_and(Segment::is_untouched));
+                let segments = self.segments[..n_kept].iter().cloned().chain([segment(self.epoch)]).collect();
+                Self { segments, ..*self }
+            }
         }
-        let n_kept = self.segments.len() - usize::from(self.segments.last().is_some_and(Segment::is_untouched));
-        let segments = self.segments[..n_kept].iter().cloned().chain([next]).collect();
-        Self { epoch: self.epoch, segments }
     }
 
     /// Refuses what no honest peer would say, before anything is computed from it.
     pub fn check(&self, limits: &Limits) -> Result<(), LedgerError> {
         if self.epoch > limits.n_epochs {
             return Err(LedgerError::Epoch { epoch: self.epoch, n_epochs: limits.n_epochs });
+        }
+        if self.start > limits.n_rounds {
+            return Err(LedgerError::Start { start: self.start, most: limits.n_rounds });
         }
         let n_segments = self.segments.len();
         if !(1..=limits.n_segments).contains(&n_segments) {
@@ -147,6 +188,9 @@ impl Segment {
         if !(1..=limits.n_members).contains(&n_members) {
             return Err(LedgerError::Members { segment, n_members, most: limits.n_members });
         }
+        if ![0, n_members].contains(&self.speeds.len()) {
+            return Err(LedgerError::Speeds { segment, n_members, n_speeds: self.speeds.len() });
+        }
         if n_done != n_members {
             return Err(LedgerError::Uneven { segment, n_members, n_done });
         }
@@ -155,8 +199,8 @@ impl Segment {
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(LedgerError::Twice { segment, member: pair[0] });
         }
-        match self.done.iter().find(|&&done| done > limits.n_batches) {
-            Some(&done) => Err(LedgerError::Done { segment, done, most: limits.n_batches }),
+        match self.done.iter().find(|&&done| done > limits.n_rounds) {
+            Some(&done) => Err(LedgerError::Done { segment, done, most: limits.n_rounds }),
             None => Ok(()),
         }
     }
@@ -166,11 +210,12 @@ impl Segment {
 mod tests {
     use super::{Ledger, LedgerError, Limits, Segment};
 
-    const LIMITS: Limits = Limits { n_epochs: 3, n_segments: 4, n_members: 5, n_batches: 6 };
+    const LIMITS: Limits = Limits { n_epochs: 3, n_segments: 4, n_members: 5, n_rounds: 6 };
 
     fn ledger(epoch: u64, segments: &[(&[u64], &[u32])]) -> Ledger {
-        let segment = |(members, done): &(&[u64], &[u32])| Segment { members: members.to_vec(), done: done.to_vec() };
-        Ledger { epoch, segments: segments.iter().map(segment).collect() }
+        let segment =
+            |(members, done): &(&[u64], &[u32])| Segment { done: done.to_vec(), ..Segment::new(members.to_vec()) };
+        Ledger { epoch, start: 0, segments: segments.iter().map(segment).collect() }
     }
 
     #[test]
@@ -201,5 +246,10 @@ mod tests {
         ] {
             assert_eq!(wrong.check(&LIMITS), Err(error));
         }
+        let far = Ledger { start: 7, ..ledger(0, &[one]) };
+        assert_eq!(far.check(&LIMITS), Err(LedgerError::Start { start: 7, most: 6 }));
+        let segment = Segment { speeds: vec![1, 2], ..Segment::new(vec![7]) };
+        let uneven = Ledger::of_segment(0, segment).check(&LIMITS);
+        assert_eq!(uneven, Err(LedgerError::Speeds { segment: 0, n_members: 1, n_speeds: 2 }));
     }
 }

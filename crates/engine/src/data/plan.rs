@@ -1,20 +1,26 @@
-//! Who trains what while the members stay the same: the batches of each, in the order in which it trains them.
+//! Who trains what in a segment: round by round, the batches of each member in the order in which it trains them.
 
-/// The batches of all members of a segment.
+use std::ops::Range;
+
+/// The rounds of a segment. All members have as many; in some of them a member may have nothing to train.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     members: Vec<MemberPlan>,
-    /// How many samples the members have in their batches before the `k`th, all together; the last is the sum of all.
+    /// How many samples all members together have in the rounds before the `k`th; the last is the sum of all.
     n_until: Vec<usize>,
     counts: Counts,
+    /// How it was dealt out, unless members own their samples.
+    dealt: Option<Dealt>,
 }
 
-/// What becomes of a member's share.
-#[derive(Debug, PartialEq, Eq)]
+/// What a member trains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberPlan {
-    /// What it trains.
+    /// The samples of each step.
     pub batches: Vec<Vec<usize>>,
-    /// What is in none of its batches, because they are to be full or balanced.
+    /// How many of these batches belong to each round and those before it.
+    pub until: Vec<usize>,
+    /// What of its own share is in none of its batches, because they are to be full or balanced.
     pub left_out: Vec<usize>,
 }
 
@@ -26,17 +32,48 @@ pub(super) struct Counts {
     pub n_dropped: usize,
 }
 
+/// How an epoch's common order was dealt out.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Dealt {
+    /// Where in the order each round begins, and where the last one ends. A round of samples that were left earlier ends where it
+    /// begins.
+    pub positions: Vec<usize>,
+    /// Samples from before that, which earlier segments left and no round of this one comes to.
+    pub early: Vec<usize>,
+}
+
+/// What of an epoch's common order is left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// From where on.
+    pub from: usize,
+    /// Samples from before that, which somebody was to train and did not.
+    pub early: Vec<usize>,
+}
+
+impl MemberPlan {
+    /// The next round has these batches.
+    pub(super) fn push_round(&mut self, batches: impl IntoIterator<Item = Vec<usize>>) {
+        self.batches.extend(batches);
+        self.until.push(self.batches.len());
+    }
+
+    fn batches_in(&self, round: usize) -> Range<usize> {
+        let start = if round == 0 { 0 } else { self.until[round - 1] };
+        start..self.until[round]
+    }
+}
+
 impl Plan {
-    pub(super) fn new(members: Vec<MemberPlan>, counts: Counts) -> Self {
-        let most = members.iter().map(|member| member.batches.len()).max().unwrap_or(0);
-        let mut n_until = vec![0; most + 1];
-        for member in &members {
-            n_until[1..].iter_mut().zip(&member.batches).for_each(|(n, batch)| *n += batch.len());
+    pub(super) fn new(members: Vec<MemberPlan>, counts: Counts, dealt: Option<Dealt>) -> Self {
+        let n_rounds = members.first().map_or(0, |member| member.until.len());
+        let mut n_until = vec![0; n_rounds + 1];
+        for round in 0..n_rounds {
+            let of_member =
+                |member: &MemberPlan| -> usize { member.batches[member.batches_in(round)].iter().map(Vec::len).sum() };
+            n_until[round + 1] = n_until[round] + members.iter().map(of_member).sum::<usize>();
         }
-        for k in 0..most {
-            n_until[k + 1] += n_until[k];
-        }
-        Self { members, n_until, counts }
+        Self { members, n_until, counts, dealt }
     }
 
     /// How many members there are.
@@ -44,7 +81,12 @@ impl Plan {
         self.members.len()
     }
 
-    /// How many batches a member has. It may be none, for one of many who share what is left of an epoch.
+    /// How many rounds the segment has.
+    pub fn n_rounds(&self) -> usize {
+        self.n_until.len() - 1
+    }
+
+    /// How many batches a member has in all rounds.
     ///
     /// # Panics
     /// If there is no such member.
@@ -52,7 +94,7 @@ impl Plan {
         self.members[rank].batches.len()
     }
 
-    /// The samples of a member's batch, in order.
+    /// The samples of a member's batch, in order; batches are counted over all rounds.
     ///
     /// # Panics
     /// If there is no such member, or if it has no such batch.
@@ -60,37 +102,73 @@ impl Plan {
         &self.members[rank].batches[k]
     }
 
-    /// In how many rounds of so many batches the member with the most is done.
-    pub fn n_rounds(&self, batches_per_round: usize) -> usize {
-        (self.n_until.len() - 1).div_ceil(batches_per_round.max(1))
+    /// Which of its batches a member trains in a round; none in rounds that the segment does not have.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn batches_in(&self, rank: usize, round: usize) -> Range<usize> {
+        let n_batches = self.n_batches(rank);
+        if round < self.n_rounds() { self.members[rank].batches_in(round) } else { n_batches..n_batches }
     }
 
-    /// How many samples all members together train in a round of `n_batches`, from their batch `first_batch` on.
-    pub fn samples_in_round(&self, first_batch: usize, n_batches: usize) -> usize {
-        let n_until = |batch: usize| self.n_until[batch.min(self.n_until.len() - 1)];
-        n_until(first_batch.saturating_add(n_batches)) - n_until(first_batch)
+    /// How many samples a member trains in a round.
+    ///
+    /// # Panics
+    /// If there is no such member.
+    pub fn samples_of(&self, rank: usize, round: usize) -> usize {
+        self.batches_in(rank, round).map(|k| self.batch(rank, k).len()).sum()
     }
 
-    /// How many samples of the epoch are this segment's to settle.
+    /// How many samples all members together train in a round.
+    pub fn samples_in(&self, round: usize) -> usize {
+        self.samples_until(round.saturating_add(1)) - self.samples_until(round)
+    }
+
+    /// How many samples all members together train in the rounds before this one.
+    pub fn samples_until(&self, round: usize) -> usize {
+        self.n_until[round.min(self.n_rounds())]
+    }
+
+    /// How many samples of the epoch were left to train when the segment began.
     pub fn n_samples_left(&self) -> usize {
         self.counts.n_left
     }
 
-    /// How many samples were settled in earlier segments of the epoch.
+    /// How many samples were trained, or given up, in earlier segments of the epoch.
     pub fn n_samples_before(&self) -> usize {
         self.counts.n_before
     }
 
-    /// How many of the samples that are left the rule gives to nobody. They count as settled.
+    /// How many of the samples that are left the rule gives to nobody.
     pub fn n_dropped(&self) -> usize {
         self.counts.n_dropped
     }
 
-    /// What a member leaves to others when it has trained its first `done` batches: the rest of its share, or nothing if it
-    /// was through.
+    /// What is left of the epoch's common order when each member has trained so many rounds.
+    pub(super) fn rest(&self, done: &[u32]) -> Rest {
+        let Some(Dealt { positions, early }) = &self.dealt else { return Rest::default() };
+        let n_rounds = self.n_rounds();
+        let done = |rank: usize| done.get(rank).map_or(0, |&done| (done as usize).min(n_rounds));
+        // Nobody has begun the rounds from here on: they follow one another in the order.
+        let reached = (0..self.n_members()).map(done).max().unwrap_or(0);
+        let mut rest = Rest { from: positions[reached], early: Vec::new() };
+        for round in 0..n_rounds {
+            if round >= reached && positions[round + 1] > positions[round] {
+                break;
+            }
+            for rank in (0..self.n_members()).filter(|&rank| round >= done(rank)) {
+                self.batches_in(rank, round).for_each(|k| rest.early.extend(self.batch(rank, k)));
+            }
+        }
+        rest.early.extend(early);
+        rest
+    }
+
+    /// What a member that owns its samples leaves to others when it has trained its first `done` rounds: the rest of its share, or
+    /// nothing if it was through.
     pub(super) fn left_by(&self, rank: usize, done: u32) -> Vec<usize> {
-        let MemberPlan { batches, left_out } = &self.members[rank];
-        let done = done as usize;
+        let MemberPlan { batches, left_out, .. } = &self.members[rank];
+        let done = self.batches_in(rank, done as usize).start;
         if done >= batches.len() {
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use toml::Table;
 
 use crate::data::curriculum::Resplit;
 use crate::data::split::SplitRule;
-use crate::schedule::Scale;
+use crate::scale::Scale;
 
 /// The shortest deadline: below it, a pause of the operating system looks like a peer that is gone.
 const SHORTEST_DEADLINE: f64 = 0.2;
@@ -23,11 +23,16 @@ pub struct SwarmSpec {
     /// How samples are shared out: `class`, `equal`, `equal-spread`, `groups:NETWORKS:SETS`, `random` or `range`.
     /// Default: `random`.
     pub split: SplitRule,
-    /// How often they are shared out anew: once a `run` or every `epoch`. Default: `run`.
+    /// How often they are shared out anew: once a `run` or every `epoch`. Default: `epoch`.
     pub resplit: Resplit,
+    /// How much each peer trains: as much as it can in the others' time (`speed`), or as much as any other (`equal`). With
+    /// `speed`, samples move between peers, so it is for `split = "random"` with `resplit = "epoch"`. Default: `speed`.
+    pub work: Work,
     /// After how many seconds a silent peer is given up. Default: 5.
     pub deadline: f64,
-    /// How the learning rate grows with the number of peers: `none` or `linear`. Default: `none`.
+    /// How the updates of several peers are scaled. `global-batch`: a batch is shared by all peers, and N peers learn as one does.
+    /// `linear`: a batch for each, and the learning rate grows with their number. `none`: a batch for each at one peer's rate.
+    /// Default: `global-batch`.
     pub scale: Scale,
     /// For `linear`: over how many epochs it grows. Default: 1.
     pub scale_warmup: f64,
@@ -46,6 +51,7 @@ impl Default for SwarmSpec {
             strategy: "ring-all-reduce".into(),
             split: SplitRule::default(),
             resplit: Resplit::default(),
+            work: Work::default(),
             deadline: 5.0,
             scale: Scale::default(),
             scale_warmup: 1.0,
@@ -53,6 +59,17 @@ impl Default for SwarmSpec {
             options: Table::new(),
         }
     }
+}
+
+/// How much each peer trains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// As much as any other: the slowest sets the pace.
+    Equal,
+    /// As much as it can in the others' time; speeds are measured as training goes on.
+    #[default]
+    Speed,
 }
 
 /// A setting that makes no sense.
@@ -93,11 +110,11 @@ impl SwarmSpec {
 mod tests {
     use std::time::Duration;
 
-    use super::SwarmSpec;
+    use super::{SwarmSpec, Work};
     use crate::data::curriculum::Resplit;
     use crate::data::split::SplitRule;
     use crate::job::Job;
-    use crate::schedule::Scale;
+    use crate::scale::Scale;
 
     fn parse(text: &str, settings: &[&str]) -> Result<Job, String> {
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
@@ -112,12 +129,13 @@ mod tests {
 
     #[test]
     fn the_section_is_read_and_written() {
-        let text = "[swarm]\nstrategy = \"gossip\"\nsplit = \"groups:2:3\"\nresplit = \"epoch\"\ndeadline = 1.5\n\
+        let text = "[swarm]\nstrategy = \"gossip\"\nsplit = \"groups:2:3\"\nresplit = \"run\"\nwork = \"equal\"\ndeadline = 1.5\n\
                     scale = \"linear\"\nscale_warmup = 2.5\n[swarm.options]\nform = \"naive\"\nfan = 3\n[checkpoint]\nevery = 2\n";
         let job = parse(text, &[]).unwrap();
         let spec = &job.swarm;
         assert_eq!((spec.strategy.as_str(), spec.split), ("gossip", SplitRule::Groups { networks: 2, sets: 3 }));
-        assert_eq!((spec.resplit, spec.scale, spec.scale_warmup), (Resplit::Epoch, Scale::Linear, 2.5));
+        assert_eq!((spec.resplit, spec.scale, spec.scale_warmup), (Resplit::Run, Scale::Linear, 2.5));
+        assert_eq!(spec.work, Work::Equal);
         assert_eq!((spec.deadline(), job.checkpoint.every), (Duration::from_millis(1500), 2));
         assert_eq!(spec.options["form"].as_str(), Some("naive"));
         assert_eq!(parse(&toml::to_string(&job).unwrap(), &[]).unwrap(), job);

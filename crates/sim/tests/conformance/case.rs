@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::Toy;
 use nettorrent_swarm::Setup;
@@ -153,11 +154,21 @@ impl Case {
         self.setup_for(Toy::new(7), Job { epochs, batch: 8, ..job() })
     }
 
+    /// The same for peers that all train as much, whoever is slow.
+    pub(crate) fn equal_setup(&self, epochs: u64) -> Arc<Setup> {
+        self.setup_for(Toy::new(7), Job { epochs, batch: 8, ..equal_job() })
+    }
+
     /// Any job on any task.
     pub(crate) fn setup_for(&self, task: impl Task + 'static, job: Job) -> Arc<Setup> {
         let swarm = SwarmSpec { strategy: self.spec.name.to_owned(), options: self.options.clone(), ..job.swarm };
         Arc::new(Setup::new(&Job { swarm, ..job }, Arc::new(task)).unwrap())
     }
+}
+
+/// The same for peers that each have a batch of their own, however fast they are.
+pub(crate) fn equal_job() -> Job {
+    Job { swarm: SwarmSpec { scale: Scale::None, work: Work::Equal, ..SwarmSpec::default() }, ..job() }
 }
 
 pub(crate) fn job() -> Job {

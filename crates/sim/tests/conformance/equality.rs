@@ -23,11 +23,12 @@ fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
     let (mut values, mut gradient) = (task.init(setup.seed), vec![0.0; task.n_values()]);
     let mut rates = rates.iter();
     for epoch in 0..setup.epochs {
-        let ledger = Ledger { epoch, segments: vec![Segment::new(members.clone())] };
-        let plan = setup.curriculum.plan(&ledger);
-        for round in 0..plan.n_rounds(1) {
-            let batches: Vec<&[usize]> = (0..n_peers).map(|seat| plan.batch(seat, round)).collect();
-            task.gradient(&values, &batches.concat(), 0, &mut gradient, &mut room, &mut |_, _| {}).unwrap();
+        let ledger = Ledger::of_segment(epoch, Segment::new(members.clone()));
+        let plan = &setup.curriculum.plan(&ledger);
+        for round in 0..plan.n_rounds() {
+            let of = |seat| plan.batches_in(seat, round).flat_map(move |k| plan.batch(seat, k));
+            let samples: Vec<usize> = (0..n_peers).flat_map(of).copied().collect();
+            task.gradient(&values, &samples, 0, &mut gradient, &mut room, &mut |_, _| {}).unwrap();
             optimizer.step(*rates.next().unwrap(), &mut values, &gradient, &room);
         }
     }
@@ -98,7 +99,7 @@ fn differences_leave_replicas_equal_after_every_round() {
             let options = [("bits".to_owned(), bits.into()), ("local_steps".to_owned(), 2.into())];
             let case = Case::new(name, toml::Table::from_iter(options));
             let mut states = States::default();
-            Simulation::new(case.setup(3), 5, Scenario::lan()).unwrap().run_with(&mut states).unwrap();
+            Simulation::new(case.equal_setup(3), 5, Scenario::lan()).unwrap().run_with(&mut states).unwrap();
             assert!(states.0.len() > 6, "{}", case.name());
             for (round, peers) in states.0 {
                 let first = &peers[&PeerId::new(0, 0)];
@@ -115,7 +116,7 @@ fn who_goes_on_from_a_state_comes_to_the_same_end() {
     let optimizer = OptimizerSpec { lr: 0.1, ..OptimizerSpec::default() };
     let job = Job { epochs: 4, batch: 8, optimizer, ..case::job() };
     for case in case::defaults().into_iter().filter(|case| !case.depends_on_time()) {
-        let setup = case.setup_for(Toy::new(7), job.clone());
+        let setup = case.setup_for(Toy::new(7), Job { swarm: case::equal_job().swarm, ..job.clone() });
         let mut states = States::default();
         let straight = Simulation::new(setup.clone(), 3, Scenario::lan()).unwrap().run_with(&mut states).unwrap();
         let mut states = states.0.into_values().filter_map(|peers| peers.into_values().next());

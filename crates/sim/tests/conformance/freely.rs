@@ -82,7 +82,7 @@ fn mean_gradient(indices: &[usize], k: usize) -> f32 {
 }
 
 /// A time in which the same members shared the samples that were left.
-type Where = (u64, Vec<Segment>, Vec<u64>);
+type Where = (u64, u32, Vec<Segment>, Vec<u64>);
 
 /// Adds up what every batch should change, and remembers which of them count.
 struct Accounts {
@@ -91,9 +91,9 @@ struct Accounts {
     ledgers: BTreeMap<PeerId, Ledger>,
     /// The changes of every batch, by segment, seat and number.
     changes: BTreeMap<String, BTreeMap<(usize, u32), Vec<f64>>>,
-    /// Each epoch's last ledger, as the witness saw it.
+    /// Of which segments which rounds count, by seat, as the witness saw it; none for all.
     witness: PeerId,
-    seen: BTreeMap<u64, Ledger>,
+    counted: BTreeMap<String, Option<Vec<u32>>>,
 }
 
 fn key(place: &Where) -> String {
@@ -101,28 +101,23 @@ fn key(place: &Where) -> String {
 }
 
 fn place_of(ledger: &Ledger, segment: usize) -> Where {
-    (ledger.epoch, ledger.segments[..segment].to_vec(), ledger.segments[segment].members.clone())
+    (ledger.epoch, ledger.start, ledger.segments[..segment].to_vec(), ledger.segments[segment].members.clone())
 }
 
 impl Accounts {
     fn new(setup: Arc<Setup>, witness: usize) -> Self {
         let witness = PeerId::new(witness as u32, 0);
-        Self { setup, ledgers: BTreeMap::new(), changes: BTreeMap::new(), witness, seen: BTreeMap::new() }
+        Self { setup, ledgers: BTreeMap::new(), changes: BTreeMap::new(), witness, counted: BTreeMap::new() }
     }
 
     /// What the parameters should be after all.
     fn expected(&self) -> Vec<f64> {
         let init = self.setup.task.init(self.setup.seed);
         let mut values: Vec<f64> = init.iter().map(|&value| f64::from(value)).collect();
-        for ledger in self.seen.values().filter(|ledger| ledger.epoch < self.setup.epochs) {
-            for (k, segment) in ledger.segments.iter().enumerate() {
-                let Some(changes) = self.changes.get(&key(&place_of(ledger, k))) else { continue };
-                let is_last = k + 1 == ledger.segments.len();
-                for (&(seat, clock), change) in changes {
-                    // The last segment was trained to its end.
-                    if is_last || clock < segment.done[seat] {
-                        values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
-                    }
+        for (place, counted) in &self.counted {
+            for (&(seat, clock), change) in self.changes.get(place).into_iter().flatten() {
+                if counted.as_ref().is_none_or(|done| clock < done[seat]) {
+                    values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
                 }
             }
         }
@@ -132,14 +127,15 @@ impl Accounts {
 
 impl Observer for Accounts {
     fn record(&mut self, record: Record) {
-        let Event::Round { lr, .. } = record.event else { return };
+        let Event::Round { lr, n_samples: 1.., .. } = record.event else { return };
         let ledger = &self.ledgers[&record.peer];
         let segment = ledger.segments.last().unwrap();
         let seat = segment.members.binary_search(&record.peer.0).unwrap();
         let (plan, clock) = (self.setup.curriculum.plan(ledger), segment.done[seat]);
-        let batch = plan.batch(seat, clock as usize);
-        let share = batch.len() as f64 / plan.samples_in_round(clock as usize, 1) as f64;
-        let change = |k| -f64::from(lr) * share * f64::from(mean_gradient(batch, k));
+        let batch: Vec<usize> =
+            plan.batches_in(seat, clock as usize).flat_map(|k| plan.batch(seat, k)).copied().collect();
+        let share = batch.len() as f64 / plan.samples_in(clock as usize) as f64;
+        let change = |k| -f64::from(lr) * share * f64::from(mean_gradient(&batch, k));
         let change = (0..self.setup.task.n_params()).map(change).collect();
         let key = key(&place_of(ledger, ledger.segments.len() - 1));
         assert!(self.changes.entry(key).or_default().insert((seat, clock), change).is_none(), "trained twice");
@@ -147,9 +143,18 @@ impl Observer for Accounts {
 
     fn handled(&mut self, _: Duration, peer: PeerId, state: &Peer) {
         let ledger = &state.place().ledger;
-        self.ledgers.insert(peer, ledger.clone());
-        if peer == self.witness {
-            self.seen.insert(ledger.epoch, ledger.clone());
+        let before = self.ledgers.insert(peer, ledger.clone());
+        if peer != self.witness {
+            return;
+        }
+        // What is forgotten when the next begins was trained to its end.
+        if let Some(before) = before.filter(|before| (before.epoch, before.start) < (ledger.epoch, ledger.start))
+            && let Some(last) = before.segments.len().checked_sub(1)
+        {
+            self.counted.insert(key(&place_of(&before, last)), None);
+        }
+        for (k, segment) in ledger.segments.iter().enumerate().rev().skip(1) {
+            self.counted.insert(key(&place_of(ledger, k)), Some(segment.done.clone()));
         }
     }
 }

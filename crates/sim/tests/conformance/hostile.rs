@@ -109,7 +109,8 @@ impl Host {
         self.out.records.clear();
         for work in self.out.work.drain(..) {
             let inputs = &mut self.inputs;
-            let mut done = |done| inputs.push_back((peer, Input::Done { done, took: Duration::ZERO }));
+            let mut done =
+                |done| inputs.push_back((peer, Input::Done { done, took: Duration::from_micros(7 + peer as u64) }));
             work.run(&*self.setup.task, &mut self.bench, &mut done);
         }
         if self.out.failure.take().is_some() {
@@ -194,7 +195,7 @@ fn nonsense_from_a_strategy_hurts_nobody_else() {
 #[test]
 fn nonsense_about_views_and_tests_hurts_nobody_else() {
     let of_hosts = [Kind::Hello, Kind::Membership, Kind::Service, Kind::Probe];
-    let kinds = [&of_hosts[..], &[Kind::Agreement, Kind::Snapshot, Kind::Strategy, Kind::Tested]].concat();
+    let kinds = [&of_hosts[..], &[Kind::Agreement, Kind::Snapshot, Kind::Strategy, Kind::Tested, Kind::Pace]].concat();
     let n_refused: u64 = (0..800).map(|seed| attack(seed, &kinds)).sum();
     assert!(n_refused > 10_000, "only {n_refused} frames were refused: these are no forgeries");
 }

@@ -16,7 +16,7 @@ fn the_loss_falls_and_the_accuracy_rises() {
         for n_peers in [1, 2, 3, 5, 8] {
             let what = format!("{}with {n_peers} peers", case.name());
             let setup = case.setup(10);
-            let task = setup.task.clone();
+            let (task, n_held_out) = (setup.task.clone(), setup.curriculum.held_out().len());
             let before = task.test(&task.init(3), 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap();
             let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
             let epochs: Vec<(f64, f64, f64, u64, u64)> = outcome.records.iter().filter_map(epoch).collect();
@@ -28,7 +28,7 @@ fn the_loss_falls_and_the_accuracy_rises() {
             assert!(last.0 < 0.8 * first.0, "{what}: the training loss went from {} to {}", first.0, last.0);
             assert!(last.1 < 0.6 * before.loss(), "{what}: the loss went from {} to {}", before.loss(), last.1);
             assert!(last.2 > before.accuracy() + 0.3, "{what}: from {} to {}", before.accuracy(), last.2);
-            let n_train = task.labels().len() as u64;
+            let n_train = (task.labels().len() - n_held_out) as u64;
             for (_, _, _, trained, tested) in epochs {
                 assert_eq!(tested, task.n_test() as u64, "{what}: every test sample counts once");
                 // Who does not wait for all has some samples trained twice.

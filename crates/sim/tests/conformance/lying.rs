@@ -221,7 +221,7 @@ impl Task for Cliff {
 
 #[test]
 fn a_gradient_that_is_no_number_stops_who_computed_it_and_goes_to_nobody() {
-    for case in case::all() {
+    for case in case::all().into_iter().filter(|case| !case.strategy().survives_divergence()) {
         let setup = case.setup_for(Cliff(Toy::new(7)), Job { epochs: 2, batch: 8, ..case::job() });
         let outcome = Simulation::new(setup, 3, Scenario::lan()).unwrap().run().unwrap();
         assert!(outcome.refusals.is_empty(), "{}: {:?}", case.name(), outcome.refusals);

@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_bytes() {
 fn links_and_stragglers_do_not_change_what_is_learnt() {
     let instant = Scenario { link: "0s".parse().unwrap(), ..Scenario::lan() };
     for case in case::all().into_iter().filter(|case| !case.depends_on_time()) {
-        let setup = case.setup(2);
+        let setup = case.equal_setup(2);
         for n_peers in [2, 4, 5] {
             let expected = run(&setup, n_peers, Scenario::lan(), 1);
             for (k, scenario) in [uneven(), Scenario { seed: 9, ..uneven() }, instant.clone()].into_iter().enumerate() {

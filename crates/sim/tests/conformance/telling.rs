@@ -38,7 +38,7 @@ impl Observer for Listener {
                 told.waited_s += wait_s;
                 told.ended_s = record.at_s;
             }
-            Event::Epoch { .. } | Event::Replica { .. } | Event::Finished { .. } => {}
+            Event::Epoch { .. } | Event::Replica { .. } | Event::Ended { .. } | Event::Finished { .. } => {}
         }
     }
 }
@@ -46,7 +46,7 @@ impl Observer for Listener {
 #[test]
 fn peers_compute_or_wait() {
     // Who judges samples in its rounds does something else too.
-    for case in case::defaults().iter().filter(|case| case.strategy().n_judged(100) == 0) {
+    for case in case::defaults().iter().filter(|case| case.strategy().n_held_out(100) == 0) {
         let n_peers = 3;
         let toy = Toy::with_size(ToySize { n_train: 40 * n_peers, ..ToySize::default() }, 1);
         let setup = case.setup_for(toy, Job { epochs: 1, batch: 2, ..case::job() });

@@ -20,7 +20,7 @@ fn sent_bytes(case: &Case, scenario: Scenario) -> (BTreeMap<u32, Vec<u64>>, usiz
     let n_train = N_PEERS * BATCH * N_BATCHES;
     let toy = Toy::with_size(ToySize { n_features: 1000, n_classes: 4, n_train, n_test: 3 }, 1);
     let n_params = toy.n_params();
-    let setup = case.setup_for(toy, Job { epochs: 1, batch: BATCH, ..case::job() });
+    let setup = case.setup_for(toy, Job { epochs: 1, batch: BATCH, ..case::equal_job() });
     let outcome = Simulation::new(setup, N_PEERS, scenario).unwrap().run().unwrap();
     let mut sent: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for record in outcome.records {

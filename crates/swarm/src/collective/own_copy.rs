@@ -100,7 +100,7 @@ impl OwnCopy {
         self.segment = Some(ctx.first_round());
         let (n_params, n_peers) = (ctx.n_params(), ctx.n_peers());
         self.rank = ctx.rank();
-        self.n_batches = (0..n_peers).map(|rank| ctx.n_batches(rank)).collect();
+        self.n_batches = vec![ctx.n_rounds(); n_peers];
         self.pushed.clear();
         self.accrued.resize(n_params, 0.0);
         if self.uses_sums {

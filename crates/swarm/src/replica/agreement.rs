@@ -10,6 +10,7 @@ use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
 use super::free::{Clock, Ending};
+use super::pace::compared;
 use super::snapshot::Incoming;
 use super::{Outbox, Phase, Replica};
 use crate::place::{Place, Standing};
@@ -42,6 +43,8 @@ pub(super) struct Claim {
     ledger: u64,
     /// Where peers train freely: how far this one is.
     clock: Clock,
+    /// How many samples a second it trains; 0 if it does not know.
+    speed: f32,
 }
 
 impl Claim {
@@ -58,6 +61,8 @@ struct Verdict {
     behind: Vec<u32>,
     /// Where peers train freely: by rank, how many batches everybody has trained who is in the donor's segment.
     clocks: Vec<Option<u32>>,
+    /// By rank, how fast everybody is compared to the fastest; empty if nobody knows.
+    speeds: Vec<u16>,
 }
 
 const CLAIM: u64 = 0;
@@ -86,6 +91,7 @@ impl Replica {
         };
         (core.view, core.rank, core.wish) = (view, rank, None);
         (core.is_computing, core.scoring) = (false, None);
+        self.pace.on_view();
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.turn = None;
@@ -105,13 +111,14 @@ impl Replica {
         Ok(())
     }
 
-    fn claim(&self) -> Claim {
+    fn claim(&mut self) -> Claim {
+        let speed = self.pace.speed();
         let Place { standing, ledger, .. } = &self.core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
         let is_told = self.strategy.keeps_turn() || self.trains_freely();
         let shares = if is_told { fingerprint(&encoded(&(ledger, self.strategy.account()))) } else { 0 };
         let clock = if self.trains_freely() { self.core.clock() } else { Clock::default() };
-        Claim { epoch: ledger.epoch, standing: *standing, ledger: shares, clock }
+        Claim { epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
     }
 
     pub(super) fn on_agreement(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
@@ -145,7 +152,8 @@ impl Replica {
         let behind = claims.iter().filter(|(_, claim)| !claim.is_equal(&goes_on)).map(|(&rank, _)| rank as u32);
         let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
         let clocks = claims.values().map(clock).collect();
-        let verdict = Verdict { donor: donor as u32, behind: behind.collect(), clocks };
+        let speeds: Vec<f32> = claims.values().map(|claim| claim.speed).collect();
+        let verdict = Verdict { donor: donor as u32, behind: behind.collect(), clocks, speeds: compared(&speeds) };
         let body = encoded(&verdict);
         for rank in 1..self.core.view.len() {
             self.tell(rank, Kind::Agreement, VERDICT, body.clone(), out);
@@ -158,9 +166,10 @@ impl Replica {
         if donor >= n_peers || verdict.behind.iter().any(|&rank| rank as usize >= n_peers) {
             return Err(Malformed::new("it names a member that the view does not have"));
         }
-        if verdict.clocks.len() != n_peers {
-            return Err(Malformed::new("it does not say of every member how far it is"));
+        if verdict.clocks.len() != n_peers || ![0, n_peers].contains(&verdict.speeds.len()) {
+            return Err(Malformed::new("it does not say of every member how far and how fast it is"));
         }
+        self.core.speeds.clone_from(&verdict.speeds);
         if verdict.behind.contains(&(self.core.rank as u32)) {
             self.accord = Accord::Behind(Incoming::new(donor));
             self.release_held(out);

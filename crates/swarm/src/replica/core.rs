@@ -15,7 +15,7 @@ use super::turn::TurnState;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::setup::Setup;
-use crate::strategy::{Malformed, Past, Payload, Settled, Turn, TurnLength};
+use crate::strategy::{Malformed, Past, Payload, Settled, Turn};
 use crate::view::{PeerId, View};
 use crate::work::take_spare;
 
@@ -60,7 +60,9 @@ pub(crate) struct Core {
     pub epoch_score: Score,
     /// Where the present segment began.
     pub segment_start: SegmentStart,
-    /// Where peers train freely: how many batches of the segment are not in this peer's parameters yet.
+    /// How fast the members of the next segment are, once that is agreed.
+    pub speeds: Vec<u16>,
+    /// Where peers train freely: how many rounds of members are not in this peer's parameters yet.
     pub n_unsettled: usize,
     /// Whether a batch is being computed.
     pub is_computing: bool,
@@ -97,6 +99,7 @@ impl Core {
             turn_goes_on: false,
             epoch_score: Score::default(),
             segment_start: SegmentStart::default(),
+            speeds: Vec::new(),
             n_unsettled: 0,
             is_computing: false,
             scoring: None,
@@ -141,7 +144,7 @@ impl Core {
         (std::mem::take(&mut self.sent_bytes), std::mem::take(&mut self.received_bytes))
     }
 
-    pub(super) fn record(&self, event: Event) -> Record {
+    pub(crate) fn record(&self, event: Event) -> Record {
         Record { peer: self.me, at_s: self.now.as_secs_f64(), event }
     }
 
@@ -186,31 +189,26 @@ impl Core {
         self.segment()?.members.binary_search(&peer.0).ok()
     }
 
-    /// How many batches a peer trains in a turn, if it has as many.
-    pub(super) fn most_batches(&self) -> u32 {
-        match self.turn.length {
-            TurnLength::Batches(n) => n.max(1),
-            TurnLength::Share => u32::MAX,
-        }
+    /// Which round of the segment comes next for a member, by its seat.
+    pub(crate) fn rounds_done(&self, seat: usize) -> usize {
+        self.segment().map_or(0, |segment| segment.done[seat] as usize)
     }
 
-    /// Counts a round's batches of those whose work went into it; returns how many samples that were, and how many batches
-    /// whoever had the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on
-    /// this peer's own turn, which may have begun when others took part.
+    /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
+    /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
+    /// turn, which may have begun when others took part.
     pub(super) fn settle(&mut self, settled: &Settled) -> (u64, u32) {
         let seats: Vec<usize> = match settled {
             Settled::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
             Settled::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
         };
-        let most = self.most_batches();
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
         let (mut n_samples, mut n_batches) = (0, 0);
         for seat in seats {
             let done = &mut segment.done[seat];
-            let until = done.saturating_add(most).min(plan.n_batches(seat) as u32);
-            n_samples += (*done..until).map(|batch| plan.batch(seat, batch as usize).len() as u64).sum::<u64>();
-            n_batches = n_batches.max(until.saturating_sub(*done));
-            *done = until;
+            n_samples += plan.samples_of(seat, *done as usize) as u64;
+            n_batches = n_batches.max(plan.batches_in(seat, *done as usize).len() as u32);
+            *done = (*done + 1).min(plan.n_rounds() as u32);
         }
         (n_samples, n_batches)
     }
@@ -225,30 +223,31 @@ impl Core {
             return self.n_unsettled == 0;
         }
         let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        seats.all(|seat| segment.done[seat] as usize >= plan.n_batches(seat))
+        seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
     }
 
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
     pub(super) fn next_ledger(&self) -> Ledger {
         let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
-        let ledger = &self.place.ledger;
+        let (ledger, curriculum) = (&self.place.ledger, &self.setup.curriculum);
+        let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
         if self.place.ends_after == Some(ledger.epoch + 1) {
             // The rest of the epoch is left out.
-            return Ledger { epoch: ledger.epoch + 1, segments: vec![Segment::new(members)] };
+            return Ledger::of_segment(ledger.epoch + 1, curriculum.segment(ledger.epoch + 1, members, speeds));
         }
         if ledger.segments.is_empty() {
             // Nothing of this epoch is trained yet.
-            return Ledger { epoch: ledger.epoch, segments: vec![Segment::new(members)] };
+            return Ledger::of_segment(ledger.epoch, curriculum.segment(ledger.epoch, members, speeds));
         }
-        ledger.next_segment(&self.setup.curriculum, members)
+        ledger.next_segment(curriculum, members, speeds)
     }
 
     /// Begins a segment.
     pub(super) fn open(&mut self, ledger: Ledger) {
-        self.plan = Some(self.setup.curriculum.plan(&ledger));
+        let plan = self.setup.curriculum.plan(&ledger);
         self.place.ledger = ledger;
-        let n_batches = |plan: &Plan| (0..plan.n_members()).map(|seat| plan.n_batches(seat)).sum();
-        self.n_unsettled = self.plan.as_deref().map_or(0, n_batches);
+        self.n_unsettled = plan.n_members() * plan.n_rounds();
+        self.plan = Some(plan);
         self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
     }
 
@@ -269,16 +268,26 @@ impl Core {
         self.plan = None;
     }
 
-    /// The learning rate, this many batches after the beginning of the segment. It follows the clock that all peers share:
+    /// The learning rate in a round of the segment, when so much of the round is done. It follows the clock that all peers share:
     /// how much of the data has been trained.
-    pub(super) fn lr(&self, n_batches: u32) -> f32 {
+    pub(super) fn lr(&self, round: usize, share: f64) -> f32 {
         let Setup { schedule, swarm, optimizer, epochs, .. } = &*self.setup;
         let Some(plan) = &self.plan else { return optimizer.lr };
         let (before, left) = (plan.n_samples_before() as f64, plan.n_samples_left() as f64);
-        let total = (before + left).max(1.0);
-        let step = 1.0 / plan.n_rounds(1).max(1) as f64 * (left / total);
-        let done = self.place.ledger.epoch as f64 + before / total + f64::from(n_batches) * step;
-        swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), self.view.len(), done)
+        let (total, of_round) = ((before + left).max(1.0), plan.samples_in(round) as f64);
+        let done =
+            self.place.ledger.epoch as f64 + (before + plan.samples_until(round) as f64 + share * of_round) / total;
+        let rate = schedule.rate(optimizer.lr, done, of_round / total, *epochs as f64);
+        let n_peers = self.view.len();
+        let rate = swarm.rate(rate, n_peers, done);
+        match self.turn.payload {
+            Payload::Gradients => rate,
+            Payload::Weights => rate * swarm.scale.own_optimizer_gain(optimizer, n_peers),
+            Payload::Updates => {
+                swarm.scale.delayed(rate, n_peers, self.setup.delay())
+                    * swarm.scale.own_optimizer_gain(optimizer, n_peers)
+            }
+        }
     }
 
     /// Takes a round's result over.
@@ -304,6 +313,17 @@ impl Core {
             changes.push(change);
         }
         changes
+    }
+
+    /// The changes of a round in which this peer trains nothing.
+    pub(super) fn no_changes(&mut self) -> Vec<Vec<f32>> {
+        let task = self.setup.task.clone();
+        let nothing = |place: &std::ops::Range<usize>| {
+            let mut change = self.buffer(place.len());
+            change.fill(0.0);
+            change
+        };
+        task.buckets().iter().map(nothing).collect()
     }
 
     /// A step of the optimizer with a gradient in buckets.

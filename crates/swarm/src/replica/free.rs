@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,7 @@ pub(super) struct Clock {
 impl Core {
     /// The rounds of the present segment.
     pub(super) fn segment_rounds(&self) -> Range<u32> {
-        let n_rounds = self.plan.as_ref().map_or(0, |plan| plan.n_rounds(1)) as u32;
+        let n_rounds = self.plan.as_ref().map_or(0, |plan| plan.n_rounds()) as u32;
         let first = self.segment_start.round;
         first..first.saturating_add(n_rounds)
     }
@@ -51,23 +52,23 @@ impl Core {
         round
     }
 
-    /// Counts one more batch of a member.
+    /// Counts one more round of a member.
     pub(crate) fn settle_one(&mut self, seat: usize) {
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
-        let batch = segment.done[seat] as usize;
-        if batch < plan.n_batches(seat) {
+        let round = segment.done[seat] as usize;
+        if round < plan.n_rounds() {
             segment.done[seat] += 1;
             self.n_unsettled -= 1;
-            self.place.standing.n_samples += plan.batch(seat, batch).len() as u64;
+            self.place.standing.n_samples += plan.samples_of(seat, round) as u64;
         }
     }
 
-    /// By how many batches this peer is ahead of the hindmost that still has some to train.
-    fn staleness(&self) -> u32 {
+    /// By how many rounds this peer is ahead of the hindmost that still has some to train.
+    pub(super) fn staleness(&self) -> u32 {
         let (Some(plan), Some(segment), Some(seat)) = (&self.plan, self.segment(), self.seat_of(self.me)) else {
             return 0;
         };
-        let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_batches(other);
+        let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_rounds();
         let hindmost = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
         hindmost.map_or(0, |hindmost| segment.done[seat].saturating_sub(hindmost))
     }
@@ -76,7 +77,8 @@ impl Core {
     pub(super) fn clock(&self) -> Clock {
         let Some(segment) = self.segment() else { return Clock::default() };
         let before = &self.place.ledger.segments[..self.place.ledger.segments.len() - 1];
-        let name = encoded(&(self.place.ledger.epoch, before, &segment.members, self.place.standing.lineage));
+        let Ledger { epoch, start, .. } = self.place.ledger;
+        let name = encoded(&(epoch, start, before, &segment.members, self.place.standing.lineage));
         let n_trained = self.seat_of(self.me).map_or(0, |seat| segment.done[seat]);
         Clock { segment: name.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte))), n_trained }
     }
@@ -89,7 +91,7 @@ impl Core {
         let heard = last.done.clone();
         for (rank, clock) in clocks.iter().enumerate() {
             let (Some(clock), Some(seat)) = (*clock, self.seat_of(self.view.members[rank])) else { continue };
-            if clock as usize > plan.n_batches(seat) {
+            if clock as usize > plan.n_rounds() {
                 return Err(Malformed::new("it counts batches that nobody had to train"));
             }
             (heard[seat]..clock).for_each(|_| self.settle_one(seat));
@@ -123,12 +125,10 @@ impl Replica {
     pub(super) fn begin_free_turn_if_allowed(&mut self, out: &mut Outbox) {
         let core = &mut self.core;
         let (Some(plan), Some(segment)) = (&core.plan, core.segment()) else { return };
-        let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_batches(seat));
+        let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_rounds());
         // It is asked in any case, for it then knows whom this peer waits for.
         if self.strategy.may_go_on(&Ctx::new(core, out)) && has_left {
-            let staleness = core.staleness();
             self.begin_turn(out);
-            self.turn.as_mut().expect("it has just begun").staleness = staleness;
         } else if self.phase != Phase::Exchanging {
             self.enter(Phase::Exchanging);
         }
@@ -138,13 +138,22 @@ impl Replica {
     pub(super) fn end_free_turn(&mut self, out: &mut Outbox) {
         let mut turn = self.turn.take().expect("a turn is going on");
         let core = &mut self.core;
-        let lr = core.lr(turn.first);
-        let changes = core.changes(std::mem::take(&mut turn.gradient), lr, turn.share);
+        let lr = core.lr(turn.round, 0.0);
+        let changes = if turn.n_mine == 0 {
+            core.no_changes()
+        } else {
+            core.changes(std::mem::take(&mut turn.gradient), lr, turn.share)
+        };
         self.enter(Phase::Exchanging);
         for (bucket, change) in changes.into_iter().enumerate() {
             self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, change);
         }
-        let trained = Trained { n_samples: turn.score.n as u64, mean_loss: turn.loss_sum, compute: turn.compute };
+        let trained = Trained {
+            n_samples: turn.score.n as u64,
+            mean_loss: turn.loss_sum,
+            compute: turn.compute,
+            ..Trained::default()
+        };
         self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);
         let core = &mut self.core;
         if let Some(seat) = core.seat_of(core.me) {

@@ -32,7 +32,7 @@ impl Replica {
     fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: &Settled, out: &mut Outbox) {
         let turn = self.turn.take().expect("a round has a turn");
         let core = &mut self.core;
-        let lr = core.lr(turn.first);
+        let lr = core.lr(turn.round, 0.0);
         core.adopt(result, lr);
         core.round_start = None;
         let (n_samples, n_batches) = core.settle(settled);
@@ -43,7 +43,7 @@ impl Replica {
         core.place.standing.advance(core.view.number, n_samples);
         core.place.step += u64::from(n_batches);
         core.epoch_score += turn.score;
-        let waited = core.now.saturating_sub(turn.ended.unwrap_or(core.now));
+        let waited = core.now.saturating_sub(turn.ended.unwrap_or(core.now)) + self.pace.take_waited();
         out.records.push(core.round_record(&turn, lr, waited));
         self.proceed(out);
     }
@@ -59,6 +59,9 @@ impl Replica {
             } else {
                 self.begin_turn(out);
             }
+            return self.release_held(out);
+        }
+        if self.must_hear_speeds() {
             return self.release_held(out);
         }
         if self.trains_freely() {
@@ -85,7 +88,7 @@ impl Replica {
         core.place.standing.advance(core.view.number, 0);
         let next = core.next_ledger();
         let (sent_bytes, received_bytes) = core.take_counts();
-        let wait_s = core.now.saturating_sub(self.idle_since).as_secs_f64();
+        let wait_s = (core.now.saturating_sub(self.idle_since) + self.pace.take_waited()).as_secs_f64();
         let (epoch, encode_s, decode_s, send_s) = (next.epoch, 0.0, 0.0, 0.0);
         out.records.push(core.record(Event::Synced {
             epoch,
@@ -99,7 +102,7 @@ impl Replica {
         // What was waited for until now is told; the next turn's waiting begins here.
         self.phase_began = core.now;
         let train = std::mem::take(&mut core.epoch_score);
-        self.begin_test(next.epoch, train, out);
+        self.begin_test(&next, train, out);
         self.choose_strategy(next.epoch);
         self.core.open(next);
         self.proceed(out);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::agreement::{Accord, decoded, encoded};
 use super::free::Ending;
 use super::{Outbox, Replica};
-use crate::codec::Codec;
+use crate::codec::{Codec, is_finite};
 use crate::place::{Place, State};
 use crate::strategy::{Malformed, Past, Payload};
 use crate::wire::{Frame, Kind};
@@ -49,8 +49,15 @@ impl Replica {
         let State { values, optimizer, place, memories: strategy } = self.state();
         let (optimizer_steps, memories) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
-        let vectors = vectors.chain(memories.map(|(_, memory)| memory));
-        let pieces = vectors.flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
+        let vectors: Vec<&[f32]> = vectors.chain(memories.map(|(_, memory)| memory)).collect();
+        if !vectors.iter().all(|vector| is_finite(vector)) {
+            // Nobody would take it, and all would wait for another; without this peer they go on.
+            out.failure =
+                Some("the parameters became infinite or no number, and others were to take them over".to_owned());
+            return;
+        }
+        let pieces =
+            vectors.into_iter().flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
         let title = encoded(&Title { place, optimizer_steps, endings, account: self.strategy.account() });
         // Encoded once, whoever takes it.
         for (part, body) in std::iter::once(title).chain(pieces).enumerate() {

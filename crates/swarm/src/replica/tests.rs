@@ -1,9 +1,11 @@
 //! The test at the end of an epoch: every peer scores a part of the test set, and the first member adds the parts up.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
@@ -76,11 +78,12 @@ impl Tests {
 }
 
 impl Replica {
-    /// Begins this peer's part of the test after an epoch.
-    pub(super) fn begin_test(&mut self, epoch: u64, train: Score, out: &mut Outbox) {
+    /// Begins this peer's part of the test after an epoch: as much as it can do in the others' time.
+    pub(super) fn begin_test(&mut self, next: &Ledger, train: Score, out: &mut Outbox) {
         let core = &mut self.core;
-        let (n_test, n_peers) = (core.setup.task.n_test(), core.view.len());
-        let samples = core.rank * n_test / n_peers..(core.rank + 1) * n_test / n_peers;
+        let speeds = next.segments.last().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
+        let samples = part(core.setup.task.n_test(), core.rank, core.view.len(), speeds);
+        let epoch = next.epoch;
         let (round, step) = (core.place.standing.round, core.place.step);
         let report = Report { epoch, round, step, train: train.into(), test: Part::default() };
         if samples.is_empty() {
@@ -221,6 +224,14 @@ impl Replica {
     pub(super) fn all_is_concluded(&self) -> bool {
         self.tests.concluded >= self.core.n_epochs()
     }
+}
+
+/// A member's part of so many samples, in proportion to its speed.
+fn part(n_samples: usize, rank: usize, n_peers: usize, speeds: &[u16]) -> Range<usize> {
+    let speed = |rank: usize| speeds.get(rank).map_or(1, |&speed| usize::from(speed));
+    let until = |rank: usize| (0..rank).map(speed).sum::<usize>();
+    let all = until(n_peers).max(1);
+    until(rank) * n_samples / all..until(rank + 1) * n_samples / all
 }
 
 impl From<Score> for Part {

@@ -15,6 +15,8 @@ use crate::work::{Done, What, Work, scaled};
 pub(super) struct TurnState {
     /// Its current work.
     pub work: u64,
+    /// The round of the segment that it is for.
+    pub round: usize,
     /// The first batch, counted from the beginning of the segment.
     pub first: u32,
     /// How many batches the turn has for this peer.
@@ -38,36 +40,42 @@ pub(super) struct TurnState {
     pub ended: Option<Duration>,
 }
 
+impl TurnState {
+    /// How much of it is done.
+    fn share_done(&self) -> f64 {
+        f64::from(self.n_done) / f64::from(self.n_mine.max(1))
+    }
+}
+
 impl Replica {
     /// Begins the turn that the ledger and the plan say is next.
     pub(super) fn begin_turn(&mut self, out: &mut Outbox) {
         let core = &mut self.core;
         let plan = core.plan.clone().expect("a turn begins within a segment");
-        let segment = core.segment().expect("a plan belongs to a segment");
-        let left = |seat: usize| (plan.n_batches(seat) as u32).saturating_sub(segment.done[seat]);
-        let present = core.view.members.iter().filter_map(|&member| core.seat_of(member));
-        let most = present.map(left).max().unwrap_or(0);
-        let n_batches = most.min(core.most_batches());
         let seat = core.seat_of(core.me);
-        let (first, n_mine) = seat.map_or((0, 0), |seat| (segment.done[seat], left(seat).min(n_batches)));
-        let n_samples =
-            |seat: usize| -> usize { (first..first + n_mine).map(|k| plan.batch(seat, k as usize).len()).sum() };
+        // Who came when the segment had begun takes part in the round that the others are in.
+        let present = core.view.members.iter().filter_map(|&member| core.seat_of(member));
+        let furthest = present.map(|seat| core.rounds_done(seat)).min().unwrap_or(0);
+        let round = seat.map_or(furthest, |seat| core.rounds_done(seat));
+        let batches = seat.map_or(0..0, |seat| plan.batches_in(seat, round));
+        let (first, n_mine) = (batches.start as u32, batches.len() as u32);
         let share = match core.turn.scale {
             Scale::Plain => 1.0,
             Scale::Share => {
-                let all = plan.samples_in_round(first as usize, n_batches as usize);
-                seat.map_or(0.0, |seat| (n_samples(seat) as f64 / all.max(1) as f64) as f32)
+                let mine = seat.map_or(0, |seat| plan.samples_of(seat, round));
+                (mine as f64 / plan.samples_in(round).max(1) as f64) as f32
             }
         };
         self.turn = Some(TurnState {
             work: 0,
+            round,
             first,
             n_mine,
             n_done: 0,
             share,
             gradient: Vec::new(),
             waited: self.core.now.saturating_sub(self.phase_began),
-            staleness: 0,
+            staleness: if self.trains_freely() { self.core.staleness() } else { 0 },
             is_finite: true,
             score: Score::default(),
             loss_sum: 0.0,
@@ -138,22 +146,27 @@ impl Replica {
     fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
         let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
         if !score.loss_sum.is_finite() || !turn.is_finite {
-            return self.diverge(score.loss(), out);
+            return if self.strategy.survives_divergence() {
+                self.give_up_turn(out)
+            } else {
+                self.diverge(score.loss(), out)
+            };
         }
         turn.score += score;
         turn.loss_sum += score.loss();
         turn.compute += took;
+        self.pace.measure(score.n, took);
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
             round: core.place.standing.round,
             n_samples: score.n as u64,
             loss: score.loss(),
             n_correct: score.n_correct as u64,
-            lr: core.lr(turn.first + turn.n_done),
+            lr: core.lr(turn.round, turn.share_done()),
             compute_s: took.as_secs_f64(),
         }));
         if core.turn.payload == Payload::Weights {
-            let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.first + turn.n_done));
+            let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.round, turn.share_done()));
             core.take_step(gradient, lr);
         }
         core.is_computing = false;
@@ -165,8 +178,23 @@ impl Replica {
             return self.train_batch(out);
         }
         if core.turn.payload == Payload::Weights && !is_finite(&core.values) {
-            return self.diverge(score.loss(), out);
+            return if self.strategy.survives_divergence() {
+                self.give_up_turn(out)
+            } else {
+                self.diverge(score.loss(), out)
+            };
         }
+        self.end_turn_if_agreed(out);
+    }
+
+    /// What this peer trained in the turn is forgotten; it waits for the others' parameters.
+    fn give_up_turn(&mut self, out: &mut Outbox) {
+        let core = &mut self.core;
+        core.roll_back();
+        core.round_start = Some((core.values.clone(), core.optimizer.clone()));
+        core.is_computing = false;
+        let turn = self.turn.as_mut().expect("a turn is going on");
+        (turn.n_done, turn.is_finite) = (turn.n_mine, false);
         self.end_turn_if_agreed(out);
     }
 
@@ -182,7 +210,7 @@ impl Replica {
             "{what} in round {} (learning rate {:?}); lower optimizer.lr, or add schedule.warmup, and go on from the last \
              good checkpoint",
             core.place.standing.round,
-            core.lr(turn.first + turn.n_done)
+            core.lr(turn.round, turn.share_done())
         ));
     }
 
@@ -213,7 +241,10 @@ impl Replica {
     fn contribute_nothing(&mut self, out: &mut Outbox) {
         match self.core.turn.payload {
             Payload::Weights => self.hand_over_weights(out),
-            Payload::Updates => {}
+            Payload::Updates => {
+                self.core.is_computing = false;
+                return self.end_free_turn(out);
+            }
             Payload::Gradients => {
                 let task = self.core.setup.task.clone();
                 for (bucket, range) in task.buckets().iter().enumerate() {
@@ -233,6 +264,7 @@ impl Replica {
             n_samples: turn.score.n as u64,
             mean_loss: turn.loss_sum / f64::from(turn.n_done.max(1)),
             compute: turn.compute,
+            has_diverged: !turn.is_finite,
         };
         self.enter(Phase::Exchanging);
         self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);

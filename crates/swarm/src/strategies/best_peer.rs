@@ -1,17 +1,16 @@
 //! `best-peer`: after each turn the peer that does best on a few samples gives its weights to all others.
 //!
-//! The samples are drawn from the training set, the same for all, and never from the test set. What the others learnt in
-//! the turn is thrown away, which is what this strategy costs.
+//! The samples are drawn from the training set, the same for all; nobody trains them. What the others learnt in the turn is
+//! thrown away, which is what this strategy costs. A peer whose numbers became infinite or none in its turn is the worst, and
+//! takes the best one's weights like all others.
 //!
-//! Messages: each peer's score (accuracy and loss as two f64) to all; then the best one's weights, in segments of buckets.
-//! Of equals in both, the lowest rank is the best.
+//! Messages: each peer's accuracy (f64) to all; then the best one's weights, in segments of buckets. Of equals the lowest rank
+//! is the best.
 //! An early form of population based training: Jaderberg et al. (2017), "Population based training of neural networks".
 
-use std::sync::Arc;
-
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::model::Score;
-use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -19,7 +18,7 @@ use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
     CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec,
-    Strategy, Trained, Turn, TurnLength, default_options, read_options,
+    Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -31,16 +30,24 @@ pub(super) const SPEC: Spec = Spec {
     paper: "Jaderberg et al. 2017",
     options: &[
         CODEC,
-        OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
+        OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: as many as `samples` says" },
+        OptionDoc { name: "max_rounds", about: "the run ends after so many exchanges; `0`: when its epochs are done" },
         OptionDoc {
             name: "optimizer",
             about: "what becomes of a peer's own momentum when it takes another's weights over: `keep` or `reset`",
         },
         OptionDoc {
-            name: "stop_at",
-            about: "the run ends when the best score is this accuracy, between 0 and 1; `0`: never",
+            name: "samples",
+            about: "how many samples each peer trains between exchanges; `0`: its whole share of the epoch",
         },
-        OptionDoc { name: "validation", about: "by how many training samples peers are judged" },
+        OptionDoc {
+            name: "stop_at",
+            about: "the run ends when the best peer's accuracy on the validation samples is this, between 0 and 1; `0`: never",
+        },
+        OptionDoc {
+            name: "validation",
+            about: "by how many training samples peers are judged, which nobody trains; at most a tenth of all",
+        },
     ],
     defaults: default_options::<Options>,
     build: |table| {
@@ -61,14 +68,24 @@ pub(super) const SPEC: Spec = Spec {
 struct Options {
     codec: Codec,
     local_steps: u32,
+    max_rounds: u32,
     optimizer: Memory,
+    samples: u32,
     stop_at: f64,
     validation: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, local_steps: 50, optimizer: Memory::Keep, stop_at: 0.0, validation: 1000 }
+        Self {
+            codec: Codec::F32,
+            local_steps: 0,
+            max_rounds: 0,
+            optimizer: Memory::Keep,
+            samples: 100,
+            stop_at: 0.0,
+            validation: 100,
+        }
     }
 }
 
@@ -83,44 +100,33 @@ enum Memory {
 
 struct BestPeer {
     options: Options,
-    /// The samples by which peers are judged, once they are drawn.
-    validation: Option<Arc<[usize]>>,
     /// This peer's weights of the turn, bucket by bucket.
     own: Vec<Vec<f32>>,
-    /// The scores of this round, by rank.
-    scores: Vec<Option<Judged>>,
+    /// The accuracies of this round, by rank.
+    scores: Vec<Option<f64>>,
     /// The best one's weights as they come: who that is as far as scores are known, and what has come.
     incoming: Option<(usize, Buckets)>,
 }
 
-/// How well a peer does.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Judged {
-    accuracy: f64,
-    loss: f64,
-}
-
 const SCORE: usize = 0;
 const WEIGHTS: usize = 1;
-const SCORE_LEN: u64 = 16;
+const SCORE_LEN: u64 = 8;
 
-impl Judged {
-    fn to_bytes(self) -> Bytes {
-        [self.accuracy.to_le_bytes(), self.loss.to_le_bytes()].concat().into()
-    }
+fn accuracy_from_bytes(body: &[u8]) -> Result<f64, Malformed> {
+    let accuracy = body.try_into().map(f64::from_le_bytes).unwrap_or(f64::NAN);
+    if (0.0..=1.0).contains(&accuracy) { Ok(accuracy) } else { Err(bad_score()) }
+}
 
-    fn from_bytes(body: &[u8]) -> Result<Self, Malformed> {
-        let (&[accuracy, loss], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_score)? else {
-            return Err(bad_score());
-        };
-        let judged = Self { accuracy: f64::from_le_bytes(accuracy), loss: f64::from_le_bytes(loss) };
-        let is_sound = body.len() as u64 == SCORE_LEN && (0.0..=1.0).contains(&judged.accuracy) && judged.loss >= 0.0;
-        is_sound.then_some(judged).ok_or_else(bad_score)
+/// The rank of the best of those whose accuracies are known; of equals, the lowest.
+fn foremost(accuracies: &[Option<f64>]) -> Option<usize> {
+    let mut foremost: Option<(usize, f64)> = None;
+    for (rank, accuracy) in accuracies.iter().enumerate() {
+        let Some(accuracy) = *accuracy else { continue };
+        if foremost.is_none_or(|(_, best)| accuracy > best) {
+            foremost = Some((rank, accuracy));
+        }
     }
-
-    fn is_better_than(&self, other: &Self) -> bool {
-        self.accuracy > other.accuracy || self.accuracy == other.accuracy && self.loss < other.loss
-    }
+    foremost.map(|(rank, _)| rank)
 }
 
 fn bad_score() -> Malformed {
@@ -129,19 +135,7 @@ fn bad_score() -> Malformed {
 
 impl BestPeer {
     fn new(options: Options) -> Self {
-        Self { options, validation: None, own: Vec::new(), scores: Vec::new(), incoming: None }
-    }
-
-    /// The samples by which all peers are judged.
-    fn validation(&mut self, ctx: &Ctx<'_>) -> Arc<[usize]> {
-        let n = self.options.validation;
-        let draw = || {
-            let mut all: Vec<usize> = (0..ctx.n_samples_in_all()).collect();
-            Rng::stream(ctx.seed(), "validation", 0).shuffle(&mut all);
-            all.truncate(n);
-            all.into()
-        };
-        self.validation.get_or_insert_with(draw).clone()
+        Self { options, own: Vec::new(), scores: Vec::new(), incoming: None }
     }
 
     fn begin_round(&mut self, ctx: &Ctx<'_>) {
@@ -150,21 +144,20 @@ impl BestPeer {
         }
     }
 
-    /// The rank of the best of those whose scores are there.
-    fn foremost(&self) -> Option<usize> {
-        let mut foremost: Option<(usize, Judged)> = None;
-        for (rank, score) in self.scores.iter().enumerate() {
-            let Some(score) = *score else { continue };
-            if foremost.is_none_or(|(_, best)| score.is_better_than(&best)) {
-                foremost = Some((rank, score));
-            }
-        }
-        foremost.map(|(rank, _)| rank)
-    }
-
     /// The rank of the best, when all scores are there.
     fn best(&self) -> Option<usize> {
-        if self.scores.iter().all(Option::is_some) { self.foremost() } else { None }
+        if self.scores.iter().all(Option::is_some) { foremost(&self.scores) } else { None }
+    }
+
+    fn tell_accuracy(&mut self, ctx: &mut Ctx<'_>, accuracy: f64) {
+        self.begin_round(ctx);
+        let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
+        self.scores[rank] = Some(accuracy);
+        let part = Label { bucket: 0, step: SCORE, segment: 0 }.to_part();
+        for to in (0..n_peers).filter(|&to| to != rank) {
+            ctx.send(to, part, Bytes::copy_from_slice(&accuracy.to_le_bytes()));
+        }
+        self.conclude_if_possible(ctx);
     }
 
     fn conclude_if_possible(&mut self, ctx: &mut Ctx<'_>) {
@@ -203,9 +196,17 @@ impl BestPeer {
     }
 
     fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, best: usize) {
-        let accuracy = self.scores[best].map_or(0.0, |score| score.accuracy);
-        if self.options.stop_at > 0.0 && accuracy >= self.options.stop_at {
-            ctx.end_run();
+        let Options { stop_at, max_rounds, .. } = self.options;
+        let accuracy = self.scores[best].unwrap_or(0.0);
+        if stop_at > 0.0 && accuracy >= stop_at {
+            let n = ctx.held_out().len();
+            ctx.end_run(format!(
+                "the best peer classified {:.2} % of the {n} validation samples correctly, and the threshold was {:.2} %",
+                100.0 * accuracy,
+                100.0 * stop_at
+            ));
+        } else if max_rounds > 0 && ctx.round() + 1 >= max_rounds {
+            ctx.end_run(format!("max_rounds = {max_rounds} exchanges are done"));
         }
         self.forget();
         ctx.finish_round(weights, Settled::All);
@@ -220,9 +221,10 @@ impl BestPeer {
 
 impl Strategy for BestPeer {
     fn turn(&self) -> Turn {
-        let length = match self.options.local_steps {
-            0 => TurnLength::Share,
-            n => TurnLength::Batches(n),
+        let length = match self.options {
+            Options { local_steps: 0, samples: 0, .. } => RoundLength::Epoch,
+            Options { local_steps: 0, samples, .. } => RoundLength::Samples(samples),
+            Options { local_steps, .. } => RoundLength::Batches(local_steps),
         };
         Turn { payload: Payload::Weights, length, scale: Scale::Plain }
     }
@@ -239,29 +241,27 @@ impl Strategy for BestPeer {
         }
     }
 
-    fn n_judged(&self, n_train: usize) -> usize {
-        self.options.validation.min(n_train)
+    fn n_held_out(&self, n_train: usize) -> usize {
+        self.options.validation.min(n_train / 10)
+    }
+
+    fn survives_divergence(&self) -> bool {
+        true
     }
 
     fn on_part(&mut self, _: &mut Ctx<'_>, _: usize, numbers: Vec<f32>) {
         self.own.push(numbers);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
-        let samples = self.validation(ctx);
-        ctx.score(samples);
+    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+        if trained.has_diverged || ctx.held_out().is_empty() {
+            return self.tell_accuracy(ctx, 0.0);
+        }
+        ctx.score(ctx.held_out());
     }
 
     fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
-        self.begin_round(ctx);
-        let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
-        let judged = Judged { accuracy: score.accuracy(), loss: score.loss() };
-        self.scores[rank] = Some(judged);
-        let part = Label { bucket: 0, step: SCORE, segment: 0 }.to_part();
-        for to in (0..n_peers).filter(|&to| to != rank) {
-            ctx.send(to, part, judged.to_bytes());
-        }
-        self.conclude_if_possible(ctx);
+        self.tell_accuracy(ctx, score.accuracy());
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
@@ -272,12 +272,12 @@ impl Strategy for BestPeer {
                 if self.scores[from].is_some() {
                     return Err(Malformed::new("it scores twice in the same round"));
                 }
-                self.scores[from] = Some(Judged::from_bytes(&message.body)?);
+                self.scores[from] = Some(accuracy_from_bytes(&message.body)?);
                 self.conclude_if_possible(ctx);
             }
             WEIGHTS => {
                 // Who sends weights knows all scores; this peer may not have heard them all yet.
-                if self.foremost() != Some(from) {
+                if foremost(&self.scores) != Some(from) {
                     return Err(Malformed::new("it sends its weights and is not the best"));
                 }
                 let incoming = self.incoming.take().filter(|(sender, _)| *sender == from);
@@ -297,5 +297,26 @@ impl Strategy for BestPeer {
     fn waits_for(&self) -> Vec<usize> {
         let missing: Vec<usize> = (0..self.scores.len()).filter(|&rank| self.scores[rank].is_none()).collect();
         if missing.is_empty() { self.best().into_iter().collect() } else { missing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{accuracy_from_bytes, foremost};
+
+    #[test]
+    fn the_highest_accuracy_is_the_best_and_of_equals_the_lowest_rank() {
+        assert_eq!(foremost(&[Some(0.5), Some(0.75), Some(0.75), Some(0.25)]), Some(1));
+        assert_eq!(foremost(&[None, Some(0.0), Some(0.0)]), Some(1));
+        assert_eq!(foremost(&[None, None]), None);
+    }
+
+    #[test]
+    fn accuracies_that_cannot_be_are_refused() {
+        assert_eq!(accuracy_from_bytes(&0.25_f64.to_le_bytes()), Ok(0.25));
+        for wrong in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
+            assert!(accuracy_from_bytes(&wrong.to_le_bytes()).is_err());
+        }
+        assert!(accuracy_from_bytes(&[0; 7]).is_err());
     }
 }

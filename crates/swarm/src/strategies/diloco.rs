@@ -10,13 +10,14 @@
 //! the contributor and at the keeper; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
 //! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
 
+use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
 use crate::strategy::{
     Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec, Strategy,
-    Trained, Turn, TurnLength, default_options, read_options,
+    Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -172,7 +173,7 @@ impl Diloco {
 
 impl Strategy for Diloco {
     fn turn(&self) -> Turn {
-        let length = TurnLength::Batches(self.local.local_steps);
+        let length = RoundLength::Batches(self.local.local_steps);
         Turn { payload: Payload::Weights, length, scale: Scale::Plain }
     }
 

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -25,7 +26,7 @@ use crate::collective::own_copy::{OwnCopy, Patience, Shard};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
     Cost, CostQuestion, Ctx, MOST_STALENESS, Malformed, Message, OptionDoc, OptionError, Payload, Reunion, Scale, Spec,
-    Strategy, Trained, Turn, TurnLength, add, default_options, read_options,
+    Strategy, Trained, Turn, add, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -189,7 +190,7 @@ impl Downpour {
         let Some(kept) = self.kept.get_mut(&k) else {
             return Err(Malformed::new("it pushes to a peer that does not keep this shard"));
         };
-        let Some((until, change)) = kept.take_push(from, label.segment, body, ctx.n_batches(from))? else {
+        let Some((until, change)) = kept.take_push(from, label.segment, body, ctx.n_rounds())? else {
             return Ok(());
         };
         kept.apply(from, until, &change, self.options.adagrad);
@@ -211,7 +212,7 @@ impl Downpour {
 
 impl Strategy for Downpour {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: TurnLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -247,7 +248,7 @@ impl Strategy for Downpour {
 
     fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
         let clock = ctx.n_settled(ctx.rank()) + 1;
-        let is_last = clock >= ctx.n_batches(ctx.rank());
+        let is_last = clock >= ctx.n_rounds();
         if is_last || clock.is_multiple_of(self.options.n_push) {
             self.push(ctx, clock);
         }

@@ -12,6 +12,7 @@
 //! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning".
 
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
     Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
-    TurnLength, default_options, read_options,
+    default_options, read_options,
 };
 
 /// How the list knows it.
@@ -42,7 +43,7 @@ pub(super) const SPEC: Spec = Spec {
             let problem = "local_steps = 0: must be at least 1".to_owned();
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
-        let length = TurnLength::Batches(local_steps);
+        let length = RoundLength::Batches(local_steps);
         let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
         let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
         Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -19,7 +20,7 @@ use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segment
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
     AGGREGATION, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError,
-    Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, TurnLength, default_options, read_options,
+    Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -258,8 +259,8 @@ impl ManagerWorker {
 impl Strategy for ManagerWorker {
     fn turn(&self) -> Turn {
         let length = match self.options.local_steps {
-            0 => TurnLength::Share,
-            n => TurnLength::Batches(n),
+            0 => RoundLength::Epoch,
+            n => RoundLength::Batches(n),
         };
         Turn { payload: Payload::Weights, length, scale: Scale::Plain }
     }

@@ -10,6 +10,7 @@
 //! it has come to the round.
 
 use bytes::Bytes;
+use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -18,7 +19,7 @@ use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
     Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
-    TurnLength, default_options, read_options,
+    default_options, read_options,
 };
 
 /// How the list knows it.
@@ -44,7 +45,7 @@ pub(super) const SPEC: Spec = Spec {
             let problem = "local_steps = 0: must be at least 1".to_owned();
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
-        let length = TurnLength::Batches(local_steps);
+        let length = RoundLength::Batches(local_steps);
         let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
         let averager = match form {
             Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::ScatterMean)),

@@ -1,8 +1,9 @@
 //! The options that all strategies share which average the peers' vectors in every round.
 
+use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
-use super::{OptionDoc, OptionError, Payload, Scale, Turn, TurnLength};
+use super::{OptionDoc, OptionError, Payload, Scale, Turn};
 use crate::codec::Codec;
 
 /// What is averaged, and how often.
@@ -47,7 +48,7 @@ impl Averaging {
                 "local_steps is for payload = \"weights\": gradients are averaged after every batch"
             }
             (payload, n) => {
-                return Ok((Turn { payload, length: TurnLength::Batches(n), scale: Scale::Share }, self.codec));
+                return Ok((Turn { payload, length: RoundLength::Batches(n), scale: Scale::Share }, self.codec));
             }
         };
         Err(OptionError::Option { strategy, problem: problem.to_owned() })

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_engine::optimizer::Optimizer;
 
-use super::TurnLength;
 use crate::peer::Outbox;
+use crate::record::Event;
 use crate::replica::{Core, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
@@ -82,15 +82,9 @@ impl<'a> Ctx<'a> {
 
     /// How many samples a member trains in this round, the same to all who ask; none if it has trained all that it had.
     pub fn n_samples(&self, rank: usize) -> usize {
-        let Core { view, place, plan, turn, .. } = &*self.core;
+        let Core { view, plan, .. } = &*self.core;
         let (Some(seat), Some(plan)) = (self.core.seat_of(view.members[rank]), plan) else { return 0 };
-        let first = place.ledger.segments.last().map_or(0, |segment| segment.done[seat] as usize);
-        let most = match turn.length {
-            TurnLength::Batches(n) => n.max(1) as usize,
-            TurnLength::Share => usize::MAX,
-        };
-        let batches = first..first.saturating_add(most).min(plan.n_batches(seat));
-        batches.map(|batch| plan.batch(seat, batch).len()).sum()
+        plan.samples_of(seat, self.core.rounds_done(seat))
     }
 
     /// The number of the round, the same for all.
@@ -143,23 +137,22 @@ impl<'a> Ctx<'a> {
         self.core.place.ledger.epoch + 1 >= self.core.n_epochs()
     }
 
-    /// For those who train freely: the first round of the present segment. A peer's batch `k` of the segment is its round
-    /// `first_round + k`.
+    /// For those who train freely: the first round of the present segment.
     pub fn first_round(&self) -> u32 {
         self.core.segment_start.round
     }
 
-    /// For those who train freely: how many of a member's batches of the present segment are in this peer's parameters.
+    /// For those who train freely: how many of a member's rounds of the present segment are in this peer's parameters.
     pub fn n_settled(&self, rank: usize) -> u32 {
         self.core.segment().map_or(0, |segment| segment.done[rank])
     }
 
-    /// For those who train freely: how many batches a member has in the present segment.
-    pub fn n_batches(&self, rank: usize) -> u32 {
-        self.core.plan.as_ref().map_or(0, |plan| plan.n_batches(rank) as u32)
+    /// For those who train freely: how many rounds everybody has in the present segment.
+    pub fn n_rounds(&self) -> u32 {
+        self.core.plan.as_ref().map_or(0, |plan| plan.n_rounds() as u32)
     }
 
-    /// For those who train freely: one more batch of a member has gone into this peer's parameters. Its own is counted when
+    /// For those who train freely: one more round of a member has gone into this peer's parameters. Its own is counted when
     /// the turn ends.
     pub fn settle(&mut self, rank: usize) {
         self.core.settle_one(rank);
@@ -218,9 +211,9 @@ impl<'a> Ctx<'a> {
         self.out.work.push(Work { id, values: self.core.values.clone(), what: What::Score { samples } });
     }
 
-    /// How many training samples there are in all.
-    pub fn n_samples_in_all(&self) -> usize {
-        self.core.setup.task.labels().len()
+    /// The training samples that nobody trains, by which peers are judged.
+    pub fn held_out(&self) -> Arc<[usize]> {
+        self.core.setup.curriculum.held_out().clone()
     }
 
     /// Where all randomness of the job comes from, the same for all peers.
@@ -234,10 +227,11 @@ impl<'a> Ctx<'a> {
         self.core.optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
     }
 
-    /// The run ends when this round does, as if it were the last of the last epoch. All peers have to say it in the same
-    /// round.
-    pub fn end_run(&mut self) {
+    /// The run ends when this round does, as if it were the last of the last epoch, and this is why. All peers have to say it in
+    /// the same round.
+    pub fn end_run(&mut self, reason: String) {
         self.core.place.ends_after = Some(self.core.place.ledger.epoch + 1);
+        self.out.records.push(self.core.record(Event::Ended { reason }));
     }
 
     /// Replaces the parameters outside of a round, when replicas are brought together.

@@ -15,11 +15,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::kernel::vectorised;
 
 use super::{
     Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, Past, Payload, Reunion, Scale, Strategy, Trained, Turn,
-    TurnLength,
 };
 
 /// What `staleness` does.
@@ -176,9 +176,9 @@ impl<S: Stream> Streamer<S> {
     /// Whether this peer must hear more of another before its next batch, or if it has none, before the segment is over.
     fn holds_up(&self, ctx: &Ctx<'_>, rank: usize) -> bool {
         let (clock, settled) = (ctx.n_settled(ctx.rank()), ctx.n_settled(rank));
-        let is_done = clock >= ctx.n_batches(ctx.rank());
+        let is_done = clock >= ctx.n_rounds();
         let is_behind = clock > settled.saturating_add(self.staleness);
-        rank != ctx.rank() && settled < ctx.n_batches(rank) && (is_done || is_behind)
+        rank != ctx.rank() && settled < ctx.n_rounds() && (is_done || is_behind)
     }
 
     /// After the reunion everybody has everything.
@@ -191,7 +191,7 @@ impl<S: Stream> Streamer<S> {
 
 impl<S: Stream> Strategy for Streamer<S> {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: TurnLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -202,6 +202,10 @@ impl<S: Stream> Strategy for Streamer<S> {
 
     fn may_cost_less(&self) -> bool {
         self.stream.may_cost_less()
+    }
+
+    fn delay(&self) -> u32 {
+        self.staleness
     }
 
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
@@ -242,10 +246,10 @@ impl<S: Stream> Strategy for Streamer<S> {
         let heard = &mut self.heard[from];
         let is_new = heard.back().is_none_or(Said::is_complete);
         let clock = ctx.n_settled(from) + heard.len() as u32 - u32::from(!is_new);
-        let (own, n_own) = (ctx.n_settled(ctx.rank()), ctx.n_batches(ctx.rank()));
+        let own = ctx.n_settled(ctx.rank());
         // Nobody waits for one who is done.
-        let is_too_far = own < n_own && clock > own.saturating_add(self.staleness + 1);
-        if message.round != ctx.first_round() + clock || clock >= ctx.n_batches(from) || is_too_far {
+        let is_too_far = own < ctx.n_rounds() && clock > own.saturating_add(self.staleness + 1);
+        if message.round != ctx.first_round() + clock || clock >= ctx.n_rounds() || is_too_far {
             return Err(Malformed::new("it is not its turn to tell of this batch"));
         }
         if is_new && frame == 0 && (1..=MOST_FRAMES).contains(&n_frames) {

@@ -1,0 +1,49 @@
+//! Rounds: how much peers train between two exchanges, and in which steps.
+
+use super::batches::BatchRule;
+use crate::scale::Scale;
+
+/// How much a peer trains before an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundLength {
+    /// This many batches.
+    Batches(u32),
+    /// All that it has to train in an epoch.
+    Epoch,
+    /// This many samples, in as many batches as that takes.
+    Samples(u32),
+}
+
+/// How an epoch is cut into rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundRule {
+    /// How long a round is.
+    pub length: RoundLength,
+    /// What a batch means for several peers.
+    pub scale: Scale,
+    /// After how many rounds the work may be dealt out anew, by how fast members are; 0: never, all have equal shares.
+    pub redeal: u32,
+}
+
+impl RoundRule {
+    /// The rule of a process that trains alone.
+    pub fn alone() -> Self {
+        Self { length: RoundLength::Batches(1), scale: Scale::default(), redeal: 0 }
+    }
+
+    /// How many steps one peer of several takes in a round of an epoch that has `per_epoch` of them, with so many samples each.
+    pub fn steps(&self, per_epoch: usize, own_samples: f64) -> usize {
+        let per_epoch = per_epoch.max(1);
+        match self.length {
+            RoundLength::Samples(n) => ((f64::from(n) / own_samples).round() as usize).clamp(1, per_epoch),
+            RoundLength::Epoch => per_epoch,
+            RoundLength::Batches(1) => 1,
+            RoundLength::Batches(n) => self.scale.local_steps(n as usize, per_epoch).min(per_epoch),
+        }
+    }
+
+    /// How many samples one member's share of a step has, in the mean over `n_members`.
+    pub fn own_samples(&self, batches: &BatchRule, n_members: usize) -> f64 {
+        self.scale.step_samples(batches.batch_size, n_members) as f64 / n_members.max(1) as f64
+    }
+}

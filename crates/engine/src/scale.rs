@@ -1,0 +1,133 @@
+//! How the updates of several peers are scaled, so that more peers do not learn worse: decided here and nowhere else.
+//!
+//! With the usual `global-batch`, the job's batch is that of the whole swarm. Peers that exchange after every batch take the very
+//! steps that one peer would take, each with its share of the batch. Peers that take steps by themselves take as many as one peer
+//! would, each with its share of the samples; the mean of their updates has the noise of the whole batch. They may not be apart for
+//! long, or that mean is not what one peer would have come to: so a local phase is never longer than a small part of an epoch.
+//!
+//! An adaptive optimizer that sees only a share of the batch sees more noise, and divides by it: its steps shrink with the square
+//! root of the number of peers, where noise prevails. That is given back to those who have an optimizer each.
+//!
+//! Updates that reach the others late are steps from where nobody is any more: the rate shrinks with the delay.
+
+use serde::{Deserialize, Serialize};
+
+use crate::optimizer::{OptimizerKind, OptimizerSpec};
+
+/// A local phase is at most this part of an epoch.
+const PHASES_PER_EPOCH: usize = 32;
+
+/// How the updates of several peers are scaled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// A batch is shared by all peers: at equal epochs they reach what one peer reaches.
+    #[default]
+    GlobalBatch,
+    /// A batch for each peer, and the learning rate grows in proportion to their number, after a gradual warm-up (Goyal et al.
+    /// 2017).
+    Linear,
+    /// A batch for each peer, at one peer's learning rate: as many peers, so many times fewer steps.
+    None,
+}
+
+impl Scale {
+    /// Whether a batch is shared by all peers.
+    pub fn shares_batch(self) -> bool {
+        self == Self::GlobalBatch
+    }
+
+    /// How many samples all peers together train in one step.
+    ///
+    /// ```
+    /// use nettorrent_engine::scale::Scale;
+    /// assert_eq!(Scale::GlobalBatch.step_samples(32, 4), 32);
+    /// assert_eq!(Scale::GlobalBatch.step_samples(32, 100), 100, "nobody is idle");
+    /// assert_eq!(Scale::None.step_samples(32, 4), 128);
+    /// ```
+    pub fn step_samples(self, batch: usize, n_peers: usize) -> usize {
+        match self {
+            Self::GlobalBatch => batch.max(n_peers),
+            Self::Linear | Self::None => batch.saturating_mul(n_peers.max(1)),
+        }
+    }
+
+    /// How many steps a peer takes by itself before an exchange, if it wants so many and an epoch has this many.
+    pub fn local_steps(self, wanted: usize, per_epoch: usize) -> usize {
+        match self {
+            Self::GlobalBatch => wanted.min(per_epoch / PHASES_PER_EPOCH).max(1),
+            Self::Linear | Self::None => wanted.max(1),
+        }
+    }
+
+    /// The learning rate of `n_peers` together where `rate` is that of one. For `linear`, when `done` of `warmup` epochs are done,
+    /// the rate is on a straight line from one peer's to that of all; from then on it is that of all.
+    ///
+    /// ```
+    /// use nettorrent_engine::scale::Scale;
+    /// assert_eq!(Scale::Linear.rate(0.1, 5, 1.0, 2.0), 0.3);
+    /// assert_eq!(Scale::Linear.rate(0.1, 5, 7.0, 2.0), 0.5);
+    /// assert_eq!(Scale::GlobalBatch.rate(0.1, 5, 7.0, 2.0), 0.1);
+    /// ```
+    pub fn rate(self, rate: f32, n_peers: usize, done: f64, warmup: f64) -> f32 {
+        match self {
+            Self::GlobalBatch | Self::None => rate,
+            Self::Linear => {
+                let share = if done < warmup { done / warmup } else { 1.0 };
+                (f64::from(rate) * (1.0 + n_peers.saturating_sub(1) as f64 * share)) as f32
+            }
+        }
+    }
+
+    /// By what the rate is multiplied where each of `n_peers` has an optimizer of its own, which sees its own samples only.
+    pub fn own_optimizer_gain(self, optimizer: &OptimizerSpec, n_peers: usize) -> f32 {
+        match (self, optimizer.kind) {
+            (Self::GlobalBatch, OptimizerKind::Adam | OptimizerKind::Adamw) => (n_peers.max(1) as f32).sqrt(),
+            _ => 1.0,
+        }
+    }
+
+    /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
+    /// of each step is.
+    pub fn delayed(self, rate: f32, n_peers: usize, delay: u32) -> f32 {
+        let late = f64::from(delay) * (1.0 - 1.0 / n_peers.max(1) as f64);
+        if self.shares_batch() { (f64::from(rate) / (1.0 + late)) as f32 } else { rate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scale;
+    use crate::optimizer::{OptimizerKind, OptimizerSpec};
+
+    #[test]
+    fn many_peers_take_larger_steps_once_they_are_warm() {
+        let rates = [0.0, 0.5, 1.0, 2.0, 9.0].map(|done| Scale::Linear.rate(0.5, 9, done, 2.0));
+        assert_eq!(rates, [0.5, 1.5, 2.5, 4.5, 4.5]);
+        assert_eq!(Scale::Linear.rate(0.5, 9, 0.0, 0.0), 4.5, "no warm-up");
+        for done in [0.0, 0.3, 5.0] {
+            for n_peers in [0, 1] {
+                assert_eq!(Scale::Linear.rate(0.1, n_peers, done, 1.0), 0.1, "one peer is no swarm");
+            }
+            assert_eq!(Scale::None.rate(0.1, 9, done, 1.0), 0.1);
+        }
+    }
+
+    #[test]
+    fn one_peer_is_never_scaled() {
+        let adam = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
+        for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
+            assert_eq!(scale.step_samples(32, 1), 32);
+            assert_eq!(scale.own_optimizer_gain(&adam, 1), 1.0);
+            assert_eq!(scale.delayed(0.1, 1, 7), 0.1);
+        }
+    }
+
+    #[test]
+    fn local_phases_are_short_parts_of_an_epoch() {
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 320), 10);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 3), 1);
+        assert_eq!(Scale::None.local_steps(50, 3), 50);
+    }
+}

@@ -1,0 +1,260 @@
+//! How fast the members are: everyone measures itself, and before work is dealt out anew, the first member tells all.
+//!
+//! When a peer has trained its last round of a segment, it tells the first member how many samples a second it trains. When the first
+//! member knows it of all, it answers with everybody's speed compared to the fastest, and the next segment is dealt out by that. So
+//! everyone deals alike, and who turns slow is followed within a few rounds. Most often the answer is there before the round's exchange is
+//! over, and nobody waits for it. The members of a new view tell their speeds when they agree on it; a segment that is broken off is
+//! followed by one with the speeds that were told last.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::agreement::Accord;
+use super::{Core, Outbox, Phase, Replica};
+use crate::strategy::{Malformed, Payload};
+use crate::wire::{Frame, Kind};
+
+/// A peer's own speed, and the first member's answer.
+const SPEED: u64 = 0;
+const SPEEDS: u64 = 1;
+/// What the fastest peer's speed is counted as.
+const FASTEST: f32 = 1000.0;
+/// Who is slower than this part of the fastest gets as much as if it were not: or it would hardly ever be measured again.
+const SLOWEST: f32 = 0.01;
+/// Peers that differ by less than this are equally fast: clocks are no better than that.
+const ALIKE: f32 = 0.9;
+
+/// What a peer knows of its own speed and, as the first member, of the others'.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// How long a sample takes, as far as it was measured.
+    sample_s: Option<f64>,
+    /// What was trained since that was told.
+    n_samples: usize,
+    compute: Duration,
+    /// The first round of the segment for which this peer has told its speed, and for which it has heard everybody's.
+    told_for: Option<u32>,
+    heard_for: Option<u32>,
+    /// At the first member: for which round speeds are being told, and what was, by rank.
+    telling: u32,
+    told: BTreeMap<usize, f32>,
+    /// Since when this peer has done all and waits for the answer, if it does; and how long it did between rounds.
+    waits_since: Option<Duration>,
+    waited: Duration,
+}
+
+impl Pace {
+    /// A batch was trained.
+    pub(super) fn measure(&mut self, n_samples: usize, took: Duration) {
+        self.n_samples += n_samples;
+        self.compute += took;
+    }
+
+    /// The others are other ones now.
+    pub(super) fn on_view(&mut self) {
+        self.told.clear();
+        (self.told_for, self.heard_for, self.waits_since) = (None, None, None);
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waits_since.is_some()
+    }
+
+    /// How long this peer waited between rounds since this was asked last.
+    pub(super) fn take_waited(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// Whom this peer waits for, by rank.
+    pub(super) fn waits_for(&self, rank: usize, n_peers: usize) -> Vec<usize> {
+        match rank {
+            0 => (0..n_peers).filter(|rank| !self.told.contains_key(rank)).collect(),
+            _ => vec![0],
+        }
+    }
+
+    /// A member tells its speed; whether it had not yet.
+    fn hear(&mut self, next: u32, rank: usize, speed: f32) -> bool {
+        if std::mem::replace(&mut self.telling, next) != next {
+            self.told.clear();
+        }
+        self.told.insert(rank, speed).is_none()
+    }
+
+    /// How many samples a second this peer trains; 0 if it does not know. What is newer counts as much as all before.
+    pub(super) fn speed(&mut self) -> f32 {
+        if self.n_samples > 0 && !self.compute.is_zero() {
+            let latest = self.compute.as_secs_f64() / self.n_samples as f64;
+            self.sample_s = Some(self.sample_s.map_or(latest, |before| (before + latest) / 2.0));
+            (self.n_samples, self.compute) = (0, Duration::ZERO);
+        }
+        self.sample_s.map_or(0.0, |sample_s| (1.0 / sample_s) as f32)
+    }
+}
+
+impl Core {
+    /// With which round the next segment begins.
+    fn next_segment_round(&self) -> u32 {
+        let round = self.place.standing.round;
+        let Some(plan) = &self.plan else { return round };
+        if self.turn.payload == Payload::Updates {
+            return self.segment_rounds().end;
+        }
+        round.saturating_add((plan.n_rounds() - self.least_done().min(plan.n_rounds())) as u32)
+    }
+
+    /// How many rounds of the segment the members have done, at least.
+    fn least_done(&self) -> usize {
+        let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(0)
+    }
+
+    /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.
+    fn has_trained_all(&self, turn_is_over: bool) -> bool {
+        let Some(plan) = &self.plan else { return false };
+        match (self.turn.payload, self.seat_of(self.me)) {
+            (Payload::Updates, Some(seat)) => self.rounds_done(seat) >= plan.n_rounds(),
+            _ => self.least_done() + usize::from(turn_is_over) >= plan.n_rounds(),
+        }
+    }
+}
+
+impl Replica {
+    /// Whether the next segment has to wait until all know how fast everyone is.
+    pub(super) fn must_hear_speeds(&mut self) -> bool {
+        let now = self.core.now;
+        let was_broken_off = self.core.plan.is_none();
+        let is_known = was_broken_off || self.pace.heard_for == Some(self.core.next_segment_round());
+        let must_wait = self.follows_speed() && !is_known;
+        if must_wait {
+            self.pace.waits_since.get_or_insert(now);
+            if self.phase != Phase::Exchanging {
+                self.enter(Phase::Exchanging);
+            }
+        } else if let Some(since) = self.pace.waits_since.take()
+            && !self.trains_freely()
+        {
+            self.pace.waited += now.saturating_sub(since);
+        }
+        must_wait
+    }
+
+    fn follows_speed(&self) -> bool {
+        self.core.setup.curriculum.follows_speed() && self.core.view.len() > 1
+    }
+
+    /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.
+    pub(super) fn keep_pace(&mut self, out: &mut Outbox) {
+        while self.follows_speed() && matches!(self.accord, Accord::Reached) && self.is_training() {
+            let next = self.core.next_segment_round();
+            let turn_is_over = self.turn.as_ref().is_some_and(|turn| turn.ended.is_some());
+            if self.pace.told_for != Some(next) && self.core.has_trained_all(turn_is_over) {
+                self.tell_speed(next, out);
+            }
+            if !(self.pace.is_waiting() && self.pace.heard_for == Some(next)) {
+                return;
+            }
+            self.proceed(out);
+            self.grant_wishes(out);
+            self.go_on_freely(out);
+        }
+    }
+
+    fn is_training(&self) -> bool {
+        matches!(self.phase, Phase::Training | Phase::Exchanging)
+    }
+
+    fn tell_speed(&mut self, next: u32, out: &mut Outbox) {
+        self.pace.told_for = Some(next);
+        let speed = self.pace.speed();
+        if self.core.rank == 0 {
+            self.pace.hear(next, 0, speed);
+            self.answer_if_all_told(next, out);
+        } else {
+            self.say(0, SPEED, next, Bytes::copy_from_slice(&speed.to_le_bytes()), out);
+        }
+    }
+
+    fn say(&self, rank: usize, part: u64, round: u32, body: Bytes, out: &mut Outbox) {
+        let view = &self.core.view;
+        out.frames.push((view.members[rank], Frame::in_round(Kind::Pace, view.number, round, part, body)));
+    }
+
+    /// If this first member knows everybody's speed, all shall know.
+    fn answer_if_all_told(&mut self, next: u32, out: &mut Outbox) {
+        let n_peers = self.core.view.len();
+        if self.pace.told.len() < n_peers {
+            return;
+        }
+        let told: Vec<f32> = std::mem::take(&mut self.pace.told).into_values().collect();
+        let speeds = compared(&told);
+        let body: Bytes = speeds.iter().flat_map(|speed| speed.to_le_bytes()).collect();
+        (1..n_peers).for_each(|rank| self.say(rank, SPEEDS, next, body.clone(), out));
+        self.hear_speeds(next, speeds);
+    }
+
+    fn hear_speeds(&mut self, next: u32, speeds: Vec<u16>) {
+        self.core.speeds = speeds;
+        self.pace.heard_for = Some(next);
+    }
+
+    pub(super) fn on_pace(&mut self, rank: usize, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        let next = self.core.next_segment_round();
+        if frame.head.round > next || !self.is_training() {
+            let from = self.core.view.members[rank];
+            return self.hold(from, frame);
+        }
+        if frame.head.round < next {
+            return Ok(());
+        }
+        let n_peers = self.core.view.len();
+        match frame.head.part {
+            SPEED if self.core.rank == 0 => {
+                let speed = frame.body.as_ref().try_into().map(f32::from_le_bytes).unwrap_or(f32::NAN);
+                let is_late = self.pace.heard_for == Some(next);
+                if is_late || !(speed >= 0.0 && speed.is_finite()) || !self.pace.hear(next, rank, speed) {
+                    return Err(Malformed::new("it tells a speed that cannot be, or twice"));
+                }
+                self.answer_if_all_told(next, out);
+            }
+            SPEEDS if rank == 0 => {
+                let speeds: Vec<u16> = frame.body.as_chunks().0.iter().copied().map(u16::from_le_bytes).collect();
+                if !frame.body.len().is_multiple_of(2) || ![0, n_peers].contains(&speeds.len()) {
+                    return Err(Malformed::new("it does not tell of every member how fast it is"));
+                }
+                self.hear_speeds(next, speeds);
+            }
+            _ => return Err(Malformed::new("it is not its place to tell of speeds")),
+        }
+        Ok(())
+    }
+}
+
+/// Speeds compared to the fastest; none if nobody knows its own. Who does not know is taken to be of middling speed.
+pub(super) fn compared(speeds: &[f32]) -> Vec<u16> {
+    let is_known = |speed: &f32| *speed > 0.0 && speed.is_finite();
+    let mut known: Vec<f32> = speeds.iter().copied().filter(is_known).collect();
+    known.sort_unstable_by(f32::total_cmp);
+    let (Some(&slowest), Some(&fastest)) = (known.first(), known.last()) else { return Vec::new() };
+    if slowest >= ALIKE * fastest {
+        return vec![FASTEST as u16; speeds.len()];
+    }
+    let middling = known[known.len() / 2];
+    let of = |speed: f32| (if is_known(&speed) { speed } else { middling } / fastest).max(SLOWEST);
+    speeds.iter().map(|&speed| (of(speed) * FASTEST).round() as u16).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compared;
+
+    #[test]
+    fn speeds_are_compared_to_the_fastest() {
+        assert_eq!(compared(&[0.0, 0.0]), [0; 0], "nobody knows");
+        assert_eq!(compared(&[50.0, 48.0, 0.0]), [1000; 3], "nearly alike");
+        assert_eq!(compared(&[50.0, 5.0, 25.0, 0.0]), [1000, 100, 500, 500]);
+        assert_eq!(compared(&[1e6, 1.0]), [1000, 10], "nobody is forgotten");
+    }
+}
