@@ -40,6 +40,7 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         batch: facts.batch,
         batch_time: Duration::try_from_secs_f64(batch_s).ok()?,
         link,
+        message_rate: None,
     };
     let n_rounds = match strategy.turn().length {
         TurnLength::Batches(n) => n_batches.div_ceil(n.max(1) as usize),

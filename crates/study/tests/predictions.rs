@@ -80,6 +80,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         batch: BATCH,
         batch_time: SAMPLE_TIME * BATCH as u32,
         link,
+        message_rate: None,
     };
     let trains_freely = strategy.turn().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);
