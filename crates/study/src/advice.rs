@@ -64,8 +64,8 @@ impl Judged {
 /// forecasts are exact. None if nobody gets there. `usual` is the strategy that the best one is compared with.
 pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
     let Some(best) = best(judged) else {
-        alone.seconds?;
-        let reason = "no strategy gets to the target here, and one machine does".to_owned();
+        let alone_s = alone.seconds?;
+        let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.1} s");
         return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     };
     if let Some(reason) = reason_for_alone(alone, best) {
@@ -218,7 +218,9 @@ mod tests {
     fn who_does_not_learn_is_never_recommended() {
         let lost = judged("lost", Learning::DoesNotLearn, 1, None);
         let alone = reached(ALONE, 1, 10.0);
-        assert_eq!(advise(&alone, std::slice::from_ref(&lost), "lost").unwrap().strategy, ALONE);
+        let advice = advise(&alone, std::slice::from_ref(&lost), "lost").unwrap();
+        assert_eq!(advice.strategy, ALONE);
+        assert!(advice.reason.ends_with("alone takes 10.0 s"), "{advice:?}");
         let nobody = judged(ALONE, Learning::DoesNotLearn, 1, None);
         assert_eq!(advise(&nobody, std::slice::from_ref(&lost), "lost"), None);
         let advice = advise(&nobody, &[lost, reached("slow", 1, 90.0)], "lost").unwrap();
