@@ -2,7 +2,7 @@
 
 use indicatif::{HumanBytes, HumanCount};
 use nettorrent_engine::job::Job;
-use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Verdict};
+use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Trial, Verdict};
 use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
@@ -76,11 +76,11 @@ impl Findings<'_> {
     fn head(&self) -> String {
         let Situation { n_peers, n_params, batch, batch_time, link, .. } = self.situation;
         let mut text = format!(
-            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {} threads; {n_peers} peers over {link}\n",
+            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {}; {n_peers} peers over {link}\n",
             self.job.model,
             HumanCount(*n_params as u64),
             1e3 * batch_time.as_secs_f64(),
-            self.job.threads
+            counted(self.job.threads as u64, "thread")
         );
         for Surveyed { peer, address, speed, problem } in &self.surveyed {
             text += &match speed {
@@ -102,15 +102,19 @@ impl Findings<'_> {
         let Verdict { n_epochs_simulated, n_seeds, .. } = self.alone.verdict;
         let mut text = match (self.depth, self.target) {
             (Depth::Speed, _) => format!(
-                "Speed only: whether strategies learn was not tested, and each is taken to need the job's {} epochs\n",
-                self.job.epochs
+                "Speed only: whether strategies learn was not tested, and each is taken to need the job's {}\n",
+                counted(self.job.epochs, "epoch")
             ),
             (Depth::Learning { target: Some(_), .. }, Some(target)) => format!("The target is {}\n", percent(target)),
             (_, Some(target)) => format!(
-                "The target is {}: half a point less than one machine alone reached in {n_epochs_simulated} of {} epochs \
-                 (median of {n_seeds} seeds)\n",
+                "The target is {}: half a point less than one machine alone reached in {n_epochs_simulated} of {} \
+                 ({})\n",
                 percent(target),
-                self.job.epochs
+                counted(self.job.epochs, "epoch"),
+                match n_seeds {
+                    1 => "one seed".to_owned(),
+                    n => format!("median of {n} seeds"),
+                }
             ),
             (_, None) => "There was no time to find out what one machine alone reaches\n".to_owned(),
         };
@@ -131,7 +135,7 @@ impl Findings<'_> {
 
     fn lines(&self) -> Vec<Vec<String>> {
         let total = match (self.depth, self.target) {
-            (Depth::Speed, _) | (_, None) => format!("s for {} epochs", self.job.epochs),
+            (Depth::Speed, _) | (_, None) => format!("s for {}", counted(self.job.epochs, "epoch")),
             (_, Some(target)) => format!("s to {}", percent(target)),
         };
         let head = [
@@ -152,7 +156,7 @@ impl Findings<'_> {
             let most = if forecast.is_bound { "at most " } else { "" };
             lines.push(vec![
                 one.strategy.clone(),
-                one.seconds.map_or_else(missing, |seconds| format!("{seconds:.1}")),
+                one.seconds.map_or_else(missing, |seconds| format!("{seconds:.2}")),
                 verdict.epochs.map_or_else(missing, |epochs| epochs.to_string()),
                 match verdict.n_seeds {
                     0 => missing(),
@@ -211,15 +215,22 @@ fn remark(one: &Judged) -> Option<String> {
     };
     let mut text = format!("{} {what}", one.strategy);
     if let Some(accuracy) = accuracy {
-        text += &format!(": {} after {n_epochs_simulated} epochs", percent(accuracy));
+        text += &format!(": {} after {}", percent(accuracy), counted(n_epochs_simulated, "epoch"));
+        if one.trial.as_ref().is_some_and(Trial::is_cut_short) {
+            text += ", when its time was over";
+        }
         if let Some(alone) = accuracy_alone.filter(|_| one.strategy != ALONE) {
             text += &format!(", alone {}", percent(alone));
         }
-        text += &format!("; {n_reached} of {n_seeds} seeds got there");
+        text += &format!("; {n_reached} of {} got there", counted(n_seeds as u64, "seed"));
     }
     let problem = one.trial.as_ref().and_then(|trial| trial.problems.first());
     problem.into_iter().for_each(|problem| text += &format!("; {problem}"));
     Some(text + "\n")
+}
+
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn percent(share: f64) -> String {

@@ -65,7 +65,7 @@ impl Judged {
 pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
     let Some(best) = best(judged) else {
         let alone_s = alone.seconds?;
-        let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.1} s");
+        let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.2} s");
         return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     };
     if let Some(reason) = reason_for_alone(alone, best) {
@@ -94,11 +94,11 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
     let (alone_s, best_s, name) = (alone.seconds?, best.seconds?, &best.strategy);
     let n_times = best_s / alone_s.max(1e-12);
     if n_times >= 1.0 {
-        return Some(format!("alone is faster: {alone_s:.1} s, and {best_s:.1} s with the best strategy, {name}"));
+        return Some(format!("alone is faster: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}"));
     }
     (n_times * EXACTNESS >= 1.0).then(|| {
         format!(
-            "alone is about as fast: {alone_s:.1} s, and {best_s:.1} s with the best strategy, {name}, which is no further \
+            "alone is about as fast: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}, which is no further \
              apart than forecasts are exact"
         )
     })
@@ -107,7 +107,7 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
 fn than_alone(alone: &Judged, best: &Judged) -> Option<String> {
     let (alone_s, best_s) = (alone.seconds?, best.seconds?);
     let ratio = alone_s / best_s.max(1e-12);
-    Some(format!("{ratio:.1} times sooner than one machine alone ({best_s:.1} s against {alone_s:.1} s)"))
+    Some(format!("{ratio:.1} times sooner than one machine alone ({best_s:.2} s against {alone_s:.2} s)"))
 }
 
 fn than_other(best: &Judged, other: &Judged) -> String {
@@ -199,17 +199,17 @@ mod tests {
         let slower = [reached("often", 1, 30.0), reached("seldom", 50, 20.0)];
         let advice = advise(&reached(ALONE, 1, 10.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, ALONE);
-        assert_eq!(advice.reason, "alone is faster: 10.0 s, and 20.0 s with the best strategy, seldom");
+        assert_eq!(advice.reason, "alone is faster: 10.00 s, and 20.00 s with the best strategy, seldom");
         // A tie, and what is no further apart than can be foretold, is no reason for several machines.
         for seconds in [20.0, 24.0] {
             assert_eq!(advise(&reached(ALONE, 1, seconds), &slower, "often").unwrap().strategy, ALONE, "{seconds}");
         }
         let advice = advise(&reached(ALONE, 1, 24.0), &slower, "often").unwrap();
-        assert!(advice.reason.starts_with("alone is about as fast: 24.0 s, and 20.0 s"), "{advice:?}");
+        assert!(advice.reason.starts_with("alone is about as fast: 24.00 s, and 20.00 s"), "{advice:?}");
         let advice = advise(&reached(ALONE, 1, 40.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, "seldom");
         assert!(
-            advice.reason.starts_with("2.0 times sooner than one machine alone (20.0 s against 40.0 s); 1.5 times")
+            advice.reason.starts_with("2.0 times sooner than one machine alone (20.00 s against 40.00 s); 1.5 times")
         );
         assert!(advice.reason.contains("50.0 times fewer bytes"), "{advice:?}");
     }
@@ -220,7 +220,7 @@ mod tests {
         let alone = reached(ALONE, 1, 10.0);
         let advice = advise(&alone, std::slice::from_ref(&lost), "lost").unwrap();
         assert_eq!(advice.strategy, ALONE);
-        assert!(advice.reason.ends_with("alone takes 10.0 s"), "{advice:?}");
+        assert!(advice.reason.ends_with("alone takes 10.00 s"), "{advice:?}");
         let nobody = judged(ALONE, Learning::DoesNotLearn, 1, None);
         assert_eq!(advise(&nobody, std::slice::from_ref(&lost), "lost"), None);
         let advice = advise(&nobody, &[lost, reached("slow", 1, 90.0)], "lost").unwrap();

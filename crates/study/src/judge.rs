@@ -74,6 +74,7 @@ pub enum JudgeError {
 }
 
 /// What one trial is to find out, and how long it may take.
+#[derive(Clone, Copy)]
 struct Wanted {
     goal: Goal,
     until: Instant,

@@ -245,7 +245,7 @@ mod tests {
         // Three peers send two thirds of the vector twice.
         assert_eq!(cost.total, 2 * 2 * 4 * 44);
         // Nobody trains a sample faster than in a millisecond, and the network is much faster than that.
-        assert!(found.round_s.is_some_and(|seconds| seconds >= 0.001 && seconds < 0.02), "{found:?}");
+        assert!(found.round_s.is_some_and(|seconds| (0.001..0.02).contains(&seconds)), "{found:?}");
         assert!(cost.most_sent >= cost.total / 3 && cost.most_received >= cost.total / 3, "{cost:?}");
     }
 
