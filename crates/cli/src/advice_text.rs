@@ -2,7 +2,7 @@
 
 use indicatif::{HumanBytes, HumanCount};
 use nettorrent_engine::job::Job;
-use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Trial, Verdict};
+use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Verdict};
 use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
@@ -216,7 +216,7 @@ fn remark(one: &Judged) -> Option<String> {
     let mut text = format!("{} {what}", one.strategy);
     if let Some(accuracy) = accuracy {
         text += &format!(": {} after {}", percent(accuracy), counted(n_epochs_simulated, "epoch"));
-        if one.trial.as_ref().is_some_and(Trial::is_cut_short) {
+        if one.trial.as_ref().is_some_and(|trial| trial.n_cut_short() > 0) {
             text += ", when its time was over";
         }
         if let Some(alone) = accuracy_alone.filter(|_| one.strategy != ALONE) {

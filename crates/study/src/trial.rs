@@ -82,9 +82,18 @@ impl Trial {
         epochs.get(self.n_seeds() / 2).copied()
     }
 
-    /// How many epochs all seeds have done.
+    /// How many epochs all seeds have done that have done any.
     pub fn n_epochs(&self) -> u64 {
-        self.pilots.iter().map(|pilot| pilot.epochs.len() as u64).min().unwrap_or(0)
+        self.lengths().min().unwrap_or(0)
+    }
+
+    /// How many epochs the seed has done that has done most.
+    pub fn most_epochs(&self) -> u64 {
+        self.lengths().max().unwrap_or(0)
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.pilots.iter().map(|pilot| pilot.epochs.len() as u64).filter(|&n_epochs| n_epochs > 0)
     }
 
     /// The accuracy after so many epochs, in the mean; of seeds that have done fewer, after their last.
@@ -106,9 +115,9 @@ impl Trial {
         accuracies.get(accuracies.len().saturating_sub(1) / 2).copied()
     }
 
-    /// Whether time was over before a seed had reached its goal or done its epochs.
-    pub fn is_cut_short(&self) -> bool {
-        self.pilots.iter().any(|pilot| pilot.is_out_of_time)
+    /// With how many seeds time was over before the goal was reached or the job's epochs were done.
+    pub fn n_cut_short(&self) -> usize {
+        self.pilots.iter().filter(|pilot| pilot.is_out_of_time).count()
     }
 
     /// How long an epoch takes in simulated time, and how many rounds it has, in the mean; none if none was done.
@@ -151,7 +160,7 @@ mod tests {
         let mut trial =
             Trial { pilots: vec![course(&[0.5, 0.9]), course(&[0.9]), course(&[0.4, 0.5])], problems: vec![] };
         assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2)));
-        assert_eq!((trial.n_epochs(), trial.epoch()), (1, Some((2.0, 4.0))));
+        assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch()), (1, 2, Some((2.0, 4.0))));
         assert!(trial.accuracy_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
         assert!(trial.accuracy_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");
         assert_eq!((trial.median_accuracy(), Trial::default().median_accuracy()), (Some(0.9), None));
@@ -170,10 +179,10 @@ mod tests {
             try_out(&job, &task, &flight, 3).unwrap()
         };
         let found = trial(3600);
-        assert!(found.n_seeds() == 3 && !found.is_cut_short() && found.n_epochs() == 3, "{found:?}");
+        assert!(found.n_seeds() == 3 && found.n_cut_short() == 0 && found.n_epochs() == 3, "{found:?}");
         assert_ne!(found.pilots[0].epochs, found.pilots[1].epochs, "each has a seed of its own");
         let found = trial(0);
-        assert!(found.n_seeds() == 1 && found.is_cut_short() && found.n_epochs() == 0, "{found:?}");
+        assert!(found.n_seeds() == 1 && found.n_cut_short() == 1 && found.n_epochs() == 0, "{found:?}");
     }
 
     #[test]

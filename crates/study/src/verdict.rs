@@ -28,9 +28,9 @@ pub struct Verdict {
     pub learning: Learning,
     /// How many epochs are needed; none if that did not come out.
     pub epochs: Option<u64>,
-    /// How many epochs were simulated with every seed.
+    /// How many epochs were simulated, with the seed that did most.
     pub n_epochs_simulated: u64,
-    /// The accuracy that was reached in them, in the mean over the seeds.
+    /// The accuracy after each seed's last one, in the mean over the seeds.
     pub accuracy: Option<f64>,
     /// The same of one machine alone after as many epochs.
     pub accuracy_alone: Option<f64>,
@@ -60,31 +60,24 @@ impl Verdict {
     /// What a trial says beside that of one machine alone; of that one, beside itself. Where there was no time to find a target,
     /// nothing can be said.
     pub fn new(trial: &Trial, alone: &Trial, target: Option<f64>) -> Self {
-        let n_epochs_simulated = trial.n_epochs();
-        let accuracy = trial.accuracy_after(u64::MAX);
-        let accuracy_alone = alone.accuracy_after(n_epochs_simulated);
         let epochs_to = |trial: &Trial| target.and_then(|target| trial.epochs_to(target));
-        let (learning, epochs) = match (epochs_to(trial), accuracy) {
+        let n_reached = target.map_or(0, |target| trial.n_reached(target));
+        let may_get_there = 2 * (n_reached + trial.n_cut_short()) > trial.n_seeds();
+        let after = |n_epochs| trial.accuracy_after(n_epochs).zip(alone.accuracy_after(n_epochs));
+        let (learning, epochs) = match (epochs_to(trial), after(trial.n_epochs())) {
             (Some(epochs), _) => (Learning::Reached, Some(epochs)),
-            (None, None) if !trial.problems.is_empty() => (Learning::DoesNotLearn, None),
-            (None, None) => (Learning::Unknown, None),
-            (None, Some(_)) if target.is_none() => (Learning::Unknown, None),
-            (None, Some(_)) if !trial.is_cut_short() => (Learning::DoesNotLearn, None),
-            (None, Some(accuracy)) => match accuracy_alone {
-                Some(others) if accuracy < others - CLEARLY_WORSE => (Learning::DoesNotLearn, None),
-                Some(_) => (Learning::OnCourse, epochs_to(alone)),
-                None => (Learning::Unknown, None),
+            (None, _) if !may_get_there && (target.is_some() || trial.pilots.is_empty()) => {
+                (Learning::DoesNotLearn, None)
+            }
+            (None, Some((accuracy, others))) if target.is_some() => match accuracy < others - CLEARLY_WORSE {
+                true => (Learning::DoesNotLearn, None),
+                false => (Learning::OnCourse, epochs_to(alone)),
             },
+            (None, _) => (Learning::Unknown, None),
         };
-        Self {
-            learning,
-            epochs,
-            n_epochs_simulated,
-            accuracy,
-            accuracy_alone,
-            n_seeds: trial.n_seeds(),
-            n_reached: target.map_or(0, |target| trial.n_reached(target)),
-        }
+        let n_epochs_simulated = trial.most_epochs();
+        let (accuracy, accuracy_alone) = (trial.accuracy_after(u64::MAX), alone.accuracy_after(n_epochs_simulated));
+        Self { learning, epochs, n_epochs_simulated, accuracy, accuracy_alone, n_seeds: trial.n_seeds(), n_reached }
     }
 }
 
@@ -114,6 +107,10 @@ mod tests {
             let verdict = Verdict::new(&trial(accuracies, is_out_of_time), &alone, Some(0.965));
             assert_eq!((verdict.learning, verdict.epochs), (learning, epochs), "{accuracies:?}");
         }
+        // Two of three seeds have done their epochs, so that the third one cannot help any more.
+        let pilots = [false, false, true].map(|is_cut| trial(&[0.5, 0.8, 0.96], is_cut).pilots.remove(0)).to_vec();
+        let most = Verdict::new(&Trial { pilots, problems: Vec::new() }, &alone, Some(0.965));
+        assert_eq!((most.learning, most.n_seeds, most.n_reached), (Learning::DoesNotLearn, 3, 0));
         assert_eq!(Verdict::new(&trial(&[0.5], false), &alone, None).learning, Learning::Unknown);
         let failed = Trial { pilots: Vec::new(), problems: vec!["it diverged".to_owned()] };
         assert_eq!(Verdict::new(&failed, &alone, Some(0.965)).learning, Learning::DoesNotLearn);
