@@ -174,14 +174,16 @@ impl Findings<'_> {
 
     fn recommendation(&self) -> String {
         let Some(Advice { strategy, reason, caveats }) = &self.advice else {
-            return match self.rows().iter().any(|one| one.verdict.learning == Learning::Unknown) {
-                true => "There was not enough time to recommend anything. Give a larger --budget, or --no-pilots for \
-                         speed only.\n"
-                    .to_owned(),
-                false => "Nothing got to the target, and one machine alone did not either. Try more epochs or a lower \
-                          --target.\n"
-                    .to_owned(),
-            };
+            let is_cut_short = |one: &&Judged| matches!(one.verdict.learning, Learning::OnCourse | Learning::Unknown);
+            return match self.rows().iter().any(is_cut_short) {
+                true => {
+                    "There was not enough time to recommend anything. Give a larger --budget, or --no-pilots for speed only.\n"
+                }
+                false => {
+                    "Nothing got to the target, and one machine alone did not either. Try more epochs or a lower --target.\n"
+                }
+            }
+            .to_owned();
         };
         let mut text = match strategy.as_str() {
             ALONE => format!("Train on one machine: {reason}.\n"),

@@ -58,16 +58,28 @@ impl Judged {
     fn is_tested(&self) -> bool {
         self.verdict.learning != Learning::Untested
     }
+
+    fn is_cut_short(&self) -> bool {
+        self.seconds.is_none() && matches!(self.verdict.learning, Learning::OnCourse | Learning::Unknown)
+    }
+
+    /// How long the epochs take that were simulated: who was not at the target by then takes longer.
+    fn simulated_s(&self) -> f64 {
+        self.verdict.n_epochs_simulated as f64 * self.forecast.epoch_s
+    }
 }
 
 /// What to take of these: the one that is at the target first, or one machine alone unless that takes longer by more than
-/// forecasts are exact. None if nobody gets there. `usual` is the strategy that the best one is compared with.
+/// forecasts are exact. None if nobody gets there, or if one machine might be sooner and there was no time to see it. `usual` is the strategy that the best one is compared with.
 pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
     let Some(best) = best(judged) else {
         let alone_s = alone.seconds?;
         let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.2} s");
         return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     };
+    if alone.is_cut_short() && alone.simulated_s() <= best.seconds? {
+        return None;
+    }
     if let Some(reason) = reason_for_alone(alone, best) {
         return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     }
@@ -225,6 +237,15 @@ mod tests {
         assert_eq!(advise(&nobody, std::slice::from_ref(&lost), "lost"), None);
         let advice = advise(&nobody, &[lost, reached("slow", 1, 90.0)], "lost").unwrap();
         assert_eq!((advice.strategy.as_str(), advice.reason.as_str()), ("slow", "it is the only one that gets there"));
+    }
+
+    #[test]
+    fn nothing_is_recommended_that_one_machine_might_beat() {
+        let mut alone = judged(ALONE, Learning::OnCourse, 1, None);
+        alone.verdict.n_epochs_simulated = 5;
+        // Five epochs of a second each were not enough for it.
+        assert_eq!(advise(&alone, &[reached("fast", 1, 4.0)], "fast").unwrap().strategy, "fast");
+        assert_eq!(advise(&alone, &[reached("slow", 1, 6.0)], "slow"), None);
     }
 
     #[test]
