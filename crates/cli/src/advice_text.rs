@@ -1,23 +1,29 @@
 //! What `advise` has found out, for people and for programs.
 
 use indicatif::{HumanBytes, HumanCount};
-use nettorrent_engine::data::rounds::RoundLength;
+
 use nettorrent_engine::job::Job;
-use nettorrent_study::{Advice, Judged, Situation};
+use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Verdict};
 use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
 use crate::command_line::command_line;
+use crate::commands::advise::order;
 use crate::link_survey::Surveyed;
 
 /// What forecasts rest on.
 pub(crate) const ASSUMPTIONS: &str = "\
 What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full
 rate at once. Peers that exchange in rounds train their turn, then the busiest link carries its bytes and a delay passes for
-each step; gradients travel while the rest of them is computed. What peers that train freely say,
-and how long they wait, is found out by simulating a few rounds. Making and reading messages takes no time, and tests are not counted. Without --target an epoch is taken to teach the
-same whatever the strategy. Strategies have their usual options, the job's own has the job's.";
+each step; gradients travel while the rest of them is computed. Making, checking and adding up messages takes as long as was
+measured here on one thread; encryption and system calls are not counted, and neither are tests.
+
+Each strategy is simulated on the job's own samples with several seeds until it is at the target, and one machine alone
+first. Epochs to the target are the median over the seeds, and an epoch takes as long as it did in the simulator; where the
+budget allows only some of the samples, as long as is predicted. What does not reach the target in the job's epochs, or is more
+than a point less accurate than one machine after as many, does not learn here. With --no-pilots an epoch is taken to teach the same whatever
+the strategy. Strategies have their usual options, the job's own has the job's.";
 
 /// What was found out.
 pub(crate) struct Findings<'a> {
@@ -25,8 +31,14 @@ pub(crate) struct Findings<'a> {
     /// The arguments that say which job it is.
     pub words: Vec<String>,
     pub situation: &'a Situation<'a>,
+    /// What was to be found out.
+    pub depth: Depth,
+    /// The accuracy to be reached, given or found.
     pub target: Option<f64>,
+    /// How many samples pilots learnt from.
+    pub n_pilot_samples: usize,
     pub surveyed: Vec<Surveyed>,
+    pub alone: &'a Judged,
     /// Sorted by their time.
     pub judged: Vec<Judged>,
     pub advice: Option<Advice>,
@@ -35,11 +47,13 @@ pub(crate) struct Findings<'a> {
 impl Findings<'_> {
     /// One object for programs.
     pub(crate) fn json(&self) -> Value {
-        let Situation { n_peers, n_params, n_train, batch, batch_time, link, .. } = self.situation;
+        let Situation { n_peers, n_params, n_train, batch, batch_time, link, message_rate, .. } = self.situation;
         json!({
             "model": self.job.model, "n_params": n_params, "n_train": n_train, "batch": batch, "threads": self.job.threads,
-            "batch_s": batch_time.as_secs_f64(), "n_peers": n_peers, "link": link, "links": self.surveyed,
-            "target": self.target, "strategies": self.judged, "advice": self.advice,
+            "batch_s": batch_time.as_secs_f64(), "message_bytes_per_s": message_rate, "n_peers": n_peers, "link": link,
+            "links": self.surveyed, "is_learning_tested": self.depth != Depth::Speed, "target": self.target,
+            "n_pilot_samples": self.n_pilot_samples, "alone": self.alone, "strategies": self.judged,
+            "recommended": self.advice.as_ref().map(|advice| &advice.strategy), "advice": self.advice,
             "command": self.command(), "assumptions": ASSUMPTIONS,
         })
     }
@@ -47,12 +61,15 @@ impl Findings<'_> {
     /// A table and what to do, for people.
     pub(crate) fn text(&self) -> String {
         let mut text = self.head();
-        // Names, six numbers, words.
-        let sides = [vec![Side::Left], vec![Side::Right; 6], vec![Side::Left]].concat();
+        // Names, seven numbers, words.
+        let sides = [vec![Side::Left], vec![Side::Right; 7], vec![Side::Left]].concat();
         text += &aligned(&self.lines(), &sides);
-        let unreached: Vec<String> = self.judged.iter().filter_map(|one| self.unreached(one)).collect();
-        text += &unreached.concat();
         text.push('\n');
+        let remarks: String = self.rows().into_iter().filter_map(remark).collect();
+        if !remarks.is_empty() {
+            text += &remarks;
+            text.push('\n');
+        }
         text += &self.recommendation();
         text + "\nWhat forecasts rest on: nettorrent advise --help.\n"
     }
@@ -60,11 +77,11 @@ impl Findings<'_> {
     fn head(&self) -> String {
         let Situation { n_peers, n_params, batch, batch_time, link, .. } = self.situation;
         let mut text = format!(
-            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {} threads; {n_peers} peers over {link}\n",
+            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {}; {n_peers} peers over {link}\n",
             self.job.model,
             HumanCount(*n_params as u64),
             1e3 * batch_time.as_secs_f64(),
-            self.job.threads
+            counted(self.job.threads as u64, "thread")
         );
         for Surveyed { peer, address, speed, problem } in &self.surveyed {
             text += &match speed {
@@ -76,26 +93,76 @@ impl Findings<'_> {
                 None => format!("  {peer} at {address}: not measured: {}\n", problem.as_deref().unwrap_or("unknown")),
             };
         }
+        text += &self.aim();
         text.push('\n');
         text
     }
 
-    fn lines(&self) -> Vec<Vec<String>> {
-        let total = match self.target {
-            Some(target) => format!("s to {} %", 100.0 * target),
-            None => format!("s for {} epochs", self.job.epochs),
+    /// What the times in the table are times to.
+    fn aim(&self) -> String {
+        let Verdict { n_epochs_simulated, n_seeds, .. } = self.alone.verdict;
+        let mut text = match (self.depth, self.target) {
+            (Depth::Speed, _) => format!(
+                "Speed only: whether strategies learn was not tested, and each is taken to need the job's {}\n",
+                counted(self.job.epochs, "epoch")
+            ),
+            (Depth::Learning { target: Some(_), .. }, Some(target)) => format!("The target is {}\n", percent(target)),
+            (_, Some(target)) => format!(
+                "The target is {}: half a point less than one machine alone reached in {n_epochs_simulated} of {} \
+                 ({})\n",
+                percent(target),
+                counted(self.job.epochs, "epoch"),
+                match n_seeds {
+                    1 => "one seed".to_owned(),
+                    n => format!("median of {n} seeds"),
+                }
+            ),
+            (_, None) => "There was no time to find out what one machine alone reaches\n".to_owned(),
         };
-        let head =
-            ["strategy", total.as_str(), "epochs", "s an epoch", "samples/s", "sent by a peer", "waits", "exchanges"];
+        let n_train = self.situation.n_train;
+        if self.n_pilot_samples < n_train {
+            let (some, all) = (HumanCount(self.n_pilot_samples as u64), HumanCount(n_train as u64));
+            text += &format!("For want of time {some} of {all} training samples were simulated; see --budget\n");
+        }
+        text
+    }
+
+    /// One machine alone and all strategies, by their time.
+    fn rows(&self) -> Vec<&Judged> {
+        let mut rows: Vec<&Judged> = [self.alone].into_iter().chain(&self.judged).collect();
+        rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        rows
+    }
+
+    fn lines(&self) -> Vec<Vec<String>> {
+        let total = match (self.depth, self.target) {
+            (Depth::Speed, _) | (_, None) => format!("s for {}", counted(self.job.epochs, "epoch")),
+            (_, Some(target)) => format!("s to {}", percent(target)),
+        };
+        let head = [
+            "strategy",
+            total.as_str(),
+            "epochs",
+            "seeds there",
+            "s an epoch",
+            "samples/s",
+            "sent by a peer",
+            "waits",
+            "exchanges",
+        ];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
-        for one in &self.judged {
+        for one in self.rows() {
             let missing = || "-".to_owned();
-            let forecast = &one.forecast;
+            let (forecast, verdict) = (&one.forecast, &one.verdict);
             let most = if forecast.is_bound { "at most " } else { "" };
             lines.push(vec![
                 one.strategy.clone(),
-                one.seconds.map_or_else(missing, |seconds| format!("{seconds:.1}")),
-                one.epochs.map_or_else(missing, |epochs| epochs.to_string()),
+                one.seconds.map_or_else(missing, |seconds| format!("{seconds:.2}")),
+                verdict.epochs.map_or_else(missing, |epochs| epochs.to_string()),
+                match verdict.n_seeds {
+                    0 => missing(),
+                    n_seeds => format!("{} of {n_seeds}", verdict.n_reached),
+                },
                 format!("{:.2}", forecast.epoch_s),
                 format!("{:.0}", forecast.samples_per_s),
                 format!("{most}{} an epoch", HumanBytes(forecast.bytes_per_peer as u64)),
@@ -106,24 +173,23 @@ impl Findings<'_> {
         lines
     }
 
-    /// Says of a strategy that did not get to the target how far it came.
-    fn unreached(&self, one: &Judged) -> Option<String> {
-        if let Some(problem) = &one.problem {
-            return Some(format!("{}: {problem}\n", one.strategy));
-        }
-        let pilot = one.pilot.as_ref().filter(|_| one.seconds.is_none())?;
-        let best =
-            pilot.best_accuracy.map_or_else(|| "nothing tested".to_owned(), |best| format!("{:.2} %", 100.0 * best));
-        let why =
-            if pilot.is_out_of_time { "when its --pilot-seconds were over" } else { "when the job's epochs were over" };
-        Some(format!("{}: {best} after {} epochs, {why}\n", one.strategy, pilot.epochs))
-    }
-
     fn recommendation(&self) -> String {
         let Some(Advice { strategy, reason, caveats }) = &self.advice else {
-            return "No strategy got there. Try more epochs, more --pilot-seconds or a lower --target.\n".to_owned();
+            let is_cut_short = |one: &&Judged| matches!(one.verdict.learning, Learning::OnCourse | Learning::Unknown);
+            return match self.rows().iter().any(is_cut_short) {
+                true => {
+                    "There was not enough time to recommend anything. Give a larger --budget, or --no-pilots for speed only.\n"
+                }
+                false => {
+                    "Nothing got to the target, and one machine alone did not either. Try more epochs or a lower --target.\n"
+                }
+            }
+            .to_owned();
         };
-        let mut text = format!("Take {strategy}: {reason}.\n");
+        let mut text = match strategy.as_str() {
+            ALONE => format!("Train on one machine: {reason}.\n"),
+            strategy => format!("Take {strategy}: {reason}.\n"),
+        };
         caveats.iter().for_each(|caveat| text += &format!("{caveat}\n"));
         text + &self.command().map_or(String::new(), |command| format!("\n  {command}\n"))
     }
@@ -131,20 +197,57 @@ impl Findings<'_> {
     /// What to do next.
     fn command(&self) -> Option<String> {
         let Advice { strategy, .. } = self.advice.as_ref()?;
-        let own = ["--strategy", strategy, "--wait-for", &self.situation.n_peers.to_string()].map(str::to_owned);
-        let words =
-            ["nettorrent".to_owned(), "start".to_owned()].into_iter().chain(self.words.iter().cloned()).chain(own);
-        Some(command_line(words))
+        let n_peers = self.situation.n_peers.to_string();
+        let (command, own) = match strategy.as_str() {
+            ALONE => ("train", vec![]),
+            strategy => ("start", vec!["--strategy", strategy, "--wait-for", &n_peers]),
+        };
+        let words = ["nettorrent", command].into_iter().chain(self.words.iter().map(String::as_str)).chain(own);
+        Some(command_line(words.map(str::to_owned)))
     }
+}
+
+/// Says of what did not get to the target how far it came.
+fn remark(one: &Judged) -> Option<String> {
+    let Verdict { learning, accuracy, accuracy_alone, n_epochs_simulated, n_seeds, n_reached, .. } = one.verdict;
+    let what = match learning {
+        Learning::DoesNotLearn => "does not learn here",
+        Learning::OnCourse => "was not seen at the target",
+        Learning::Unknown => "was not judged for want of time",
+        Learning::Reached | Learning::Untested => return None,
+    };
+    let mut text = format!("{} {what}", one.strategy);
+    if let Some(accuracy) = accuracy {
+        text += &format!(": {} after {}", percent(accuracy), counted(n_epochs_simulated, "epoch"));
+        if one.trial.as_ref().is_some_and(|trial| trial.n_cut_short() > 0) {
+            text += ", when its time was over";
+        }
+        if let Some(alone) = accuracy_alone.filter(|_| one.strategy != ALONE) {
+            text += &format!(", alone {}", percent(alone));
+        }
+        text += &format!("; {n_reached} of {} got there", counted(n_seeds as u64, "seed"));
+    }
+    let problem = one.trial.as_ref().and_then(|trial| trial.problems.first());
+    problem.into_iter().for_each(|problem| text += &format!("; {problem}"));
+    Some(text + "\n")
+}
+
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
 }
 
 /// How often peers hear of each other.
 fn exchanges(one: &Judged) -> String {
-    match (one.turn.payload, one.turn.length) {
-        (Payload::Updates, _) => "freely".to_owned(),
-        (_, RoundLength::Batches(1)) => "every batch".to_owned(),
-        (_, RoundLength::Batches(n)) => format!("every {n} batches"),
-        (_, RoundLength::Samples(n)) => format!("every {n} samples"),
-        (_, RoundLength::Epoch) => "once an epoch".to_owned(),
+    let Forecast { batches_per_round, rounds_per_epoch, .. } = one.forecast;
+    match one.payload {
+        None => "never".to_owned(),
+        Some(Payload::Updates) => "freely".to_owned(),
+        _ if batches_per_round == 1 => "every batch".to_owned(),
+        _ if rounds_per_epoch == 1 => "once an epoch".to_owned(),
+        _ => format!("every {batches_per_round} batches"),
     }
 }

@@ -1,13 +1,16 @@
-//! Which strategy to take, and why.
+//! Which strategy to take, if any is sooner at the target than one machine alone, and why.
 
-use nettorrent_engine::data::rounds::RoundLength;
-use nettorrent_swarm::strategy::{Payload, Turn};
+use nettorrent_swarm::strategy::Payload;
 use serde::Serialize;
 
-use crate::pilot::Pilot;
 use crate::predict::Forecast;
+use crate::trial::Trial;
+use crate::verdict::{Learning, Verdict};
 
-/// A strategy, and what is known of it.
+/// What stands in the place of a strategy's name for one machine alone.
+pub const ALONE: &str = "alone";
+
+/// A strategy, or one machine alone, and what is known of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// Its name.
@@ -15,23 +18,22 @@ pub struct Judged {
     /// How fast it is.
     #[serde(flatten)]
     pub forecast: Forecast,
-    /// How many epochs are needed; none if that did not come out.
-    pub epochs: Option<u64>,
-    /// How long these take, without tests.
+    /// Whether it learns.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// How long it takes to the target, without tests; none if it does not get there.
     pub seconds: Option<f64>,
     /// What was found out by simulating it, if it was.
-    pub pilot: Option<Pilot>,
-    /// Why it could not be simulated to the end, if it could not: then it does not get there.
-    pub problem: Option<String>,
-    /// What it trains before it exchanges.
+    pub trial: Option<Trial>,
+    /// What peers exchange; nothing if there is only one.
     #[serde(skip)]
-    pub turn: Turn,
+    pub payload: Option<Payload>,
 }
 
 /// What to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// The strategy's name.
+    /// The strategy's name, or [`ALONE`].
     pub strategy: String,
     /// Why, in words.
     pub reason: String,
@@ -44,38 +46,83 @@ const EXACTNESS: f64 = 1.25;
 
 impl Judged {
     /// How seldom peers hear of each other, for those that are equally fast: the less seldom, the more each epoch teaches.
-    fn seldomness(&self) -> (u32, u8) {
-        let n_batches = match self.turn.length {
-            RoundLength::Batches(n) | RoundLength::Samples(n) => n,
-            RoundLength::Epoch => u32::MAX,
+    fn seldomness(&self) -> (u64, u8) {
+        let replicas_differ = match self.payload {
+            None | Some(Payload::Gradients) => 0,
+            Some(Payload::Updates) => 1,
+            Some(Payload::Weights) => 2,
         };
-        let replicas_differ = match self.turn.payload {
-            Payload::Gradients => 0,
-            Payload::Updates => 1,
-            Payload::Weights => 2,
-        };
-        (n_batches, replicas_differ)
+        (self.forecast.batches_per_round, replicas_differ)
+    }
+
+    fn is_tested(&self) -> bool {
+        self.verdict.learning != Learning::Untested
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.seconds.is_none() && matches!(self.verdict.learning, Learning::OnCourse | Learning::Unknown)
+    }
+
+    /// How long the epochs take that were simulated: who was not at the target by then takes longer.
+    fn simulated_s(&self) -> f64 {
+        self.verdict.n_epochs_simulated as f64 * self.forecast.epoch_s
     }
 }
 
-/// What to take of these, sorted by their time; none if none gets there. `usual` is what it is compared with, and
-/// `is_learning_known` says whether epochs were counted by simulating them.
-pub fn advise(judged: &[Judged], usual: &str, is_learning_known: bool) -> Option<Advice> {
-    let timed = || judged.iter().filter_map(|one| Some((one, one.seconds?)));
-    let (first, least_s) = timed().min_by(|a, b| a.1.total_cmp(&b.1))?;
-    let is_close = |(_, seconds): &(&Judged, f64)| *seconds <= EXACTNESS * least_s;
-    let best = if is_learning_known {
-        first
-    } else {
-        timed().filter(is_close).min_by_key(|(one, _)| one.seldomness()).map_or(first, |(one, _)| one)
+/// What to take of these: the one that is at the target first, or one machine alone unless that takes longer by more than
+/// forecasts are exact. None if nobody gets there, or if one machine might be sooner and there was no time to see it. `usual` is the strategy that the best one is compared with.
+pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
+    let Some(best) = best(judged) else {
+        let alone_s = alone.seconds?;
+        let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.2} s");
+        return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     };
-    let other = timed().map(|(one, _)| one).find(|one| one.strategy == usual && one.strategy != best.strategy);
-    let other = other.or_else(|| timed().map(|(one, _)| one).find(|one| one.strategy != best.strategy));
-    let reason = other.map_or_else(|| "it is the only one that gets there".to_owned(), |other| reason(best, other));
-    Some(Advice { strategy: best.strategy.clone(), reason, caveats: caveats(best, first, is_learning_known) })
+    if alone.is_cut_short() && alone.simulated_s() <= best.seconds? {
+        return None;
+    }
+    if let Some(reason) = reason_for_alone(alone, best) {
+        return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
+    }
+    let others = || judged.iter().filter(|one| one.seconds.is_some() && one.strategy != best.strategy);
+    let other = others().find(|one| one.strategy == usual).or_else(|| others().next());
+    let reasons = [than_alone(alone, best), other.map(|other| than_other(best, other))];
+    let reason = reasons.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let reason = if reason.is_empty() { "it is the only one that gets there".to_owned() } else { reason };
+    Some(Advice { strategy: best.strategy.clone(), reason, caveats: caveats(best) })
 }
 
-fn reason(best: &Judged, other: &Judged) -> String {
+/// The fastest; where nobody knows who learns how well, of those that are equally fast the one whose peers exchange most often.
+fn best(judged: &[Judged]) -> Option<&Judged> {
+    let timed = || judged.iter().filter_map(|one| Some((one, one.seconds?)));
+    let (first, least_s) = timed().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    if first.is_tested() {
+        return Some(first);
+    }
+    let close = timed().filter(|(_, seconds)| *seconds <= EXACTNESS * least_s);
+    close.min_by_key(|(one, _)| one.seldomness()).map(|(one, _)| one)
+}
+
+fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
+    let (alone_s, best_s, name) = (alone.seconds?, best.seconds?, &best.strategy);
+    let n_times = best_s / alone_s.max(1e-12);
+    if n_times >= 1.0 {
+        return Some(format!("alone is faster: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}"));
+    }
+    (n_times * EXACTNESS >= 1.0).then(|| {
+        format!(
+            "alone is about as fast: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}, which is no further \
+             apart than forecasts are exact"
+        )
+    })
+}
+
+fn than_alone(alone: &Judged, best: &Judged) -> Option<String> {
+    let (alone_s, best_s) = (alone.seconds?, best.seconds?);
+    let ratio = alone_s / best_s.max(1e-12);
+    Some(format!("{ratio:.1} times sooner than one machine alone ({best_s:.2} s against {alone_s:.2} s)"))
+}
+
+fn than_other(best: &Judged, other: &Judged) -> String {
     let (own_s, other_s) = (best.seconds.unwrap_or(0.0), other.seconds.unwrap_or(0.0));
     let ratio = other_s / own_s.max(1e-12);
     let (own, than) = (&best.forecast, &other.forecast);
@@ -84,7 +131,7 @@ fn reason(best: &Judged, other: &Judged) -> String {
     let mut text = if ratio > EXACTNESS {
         format!("{ratio:.1} times sooner than {name}")
     } else {
-        format!("about as soon as {name}, as far as can be foretold")
+        format!("about as soon as {name}, as far as can be predicted")
     };
     if own.wait_share < than.wait_share {
         text += &format!(", because a peer waits {} of its time and not {}", waits(own), waits(than));
@@ -93,7 +140,7 @@ fn reason(best: &Judged, other: &Judged) -> String {
         let less = than.bytes_per_peer / own.bytes_per_peer.max(1.0);
         text += &format!(", as it sends {less:.1} times fewer bytes");
     }
-    if let (Some(epochs), Some(others)) = (best.epochs, other.epochs)
+    if let (Some(epochs), Some(others)) = (best.verdict.epochs, other.verdict.epochs)
         && epochs != others
     {
         text += &format!("; it needs {epochs} epochs where {name} needs {others}");
@@ -101,75 +148,115 @@ fn reason(best: &Judged, other: &Judged) -> String {
     text
 }
 
-fn caveats(best: &Judged, fastest: &Judged, is_learning_known: bool) -> Vec<String> {
+fn caveats(best: &Judged) -> Vec<String> {
     let mut caveats = Vec::new();
-    if best.strategy != fastest.strategy {
-        caveats.push(format!(
-            "{} is a little faster, but its peers hear of each other less often, so that an epoch may teach less.",
-            fastest.strategy
-        ));
+    match best.verdict.learning {
+        Learning::Untested if best.payload.is_some() => {
+            caveats
+                .push("Whether it learns here was not tested: an epoch is taken to teach what it teaches one machine.");
+        }
+        Learning::OnCourse => caveats.push(
+            "Time was over before it was at the target: it is taken to need as many epochs as one machine. \
+             A larger --budget tells.",
+        ),
+        Learning::Reached if best.verdict.n_seeds == 1 => {
+            caveats.push("It was tried with one seed only; more need a larger --budget.");
+        }
+        _ => {}
     }
-    if !is_learning_known && best.turn.payload == Payload::Weights {
-        let what = match best.turn.length {
-            RoundLength::Batches(1) => "Replicas differ while training".to_owned(),
-            RoundLength::Batches(n) => format!("Peers exchange once in {n} batches"),
-            RoundLength::Samples(n) => format!("Peers exchange once in {n} samples"),
-            RoundLength::Epoch => "Peers exchange once an epoch".to_owned(),
-        };
-        caveats.push(format!("{what}: an epoch may teach less. --target counts how many epochs are needed."));
-    }
-    if best.turn.payload == Payload::Updates {
-        caveats.push("Peers train freely: their replicas differ a little until the end.".to_owned());
+    if best.payload == Some(Payload::Updates) {
+        caveats.push("Peers train freely: their replicas differ a little until the end.");
     }
     if best.forecast.is_bound {
-        caveats.push("It may say less than was counted with, and be faster.".to_owned());
+        caveats.push("It may say less than was counted with, and be faster.");
     }
-    caveats
+    caveats.into_iter().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use nettorrent_engine::data::rounds::RoundLength;
-    use nettorrent_swarm::strategy::{Payload, Scale, Turn};
+    use nettorrent_swarm::strategy::Payload;
 
-    use super::{Judged, advise};
+    use super::{ALONE, Judged, advise};
     use crate::predict::Forecast;
+    use crate::verdict::{Learning, Verdict};
 
-    fn judged(strategy: &str, payload: Payload, n_batches: u32, seconds: Option<f64>) -> Judged {
+    fn judged(strategy: &str, learning: Learning, n_batches: u64, seconds: Option<f64>) -> Judged {
         let forecast = Forecast {
             round_s: 1.0,
             rounds_per_epoch: 1,
+            batches_per_round: n_batches,
+            messages_s: 0.0,
             epoch_s: 1.0,
             samples_per_s: 1.0,
-            bytes_per_peer: 1000.0 / f64::from(n_batches),
+            bytes_per_peer: 1000.0 / n_batches as f64,
             wait_share: 0.5,
             is_bound: false,
         };
-        let turn = Turn { payload, length: RoundLength::Batches(n_batches), scale: Scale::Plain };
-        Judged { strategy: strategy.to_owned(), forecast, epochs: Some(1), seconds, pilot: None, problem: None, turn }
+        let payload = match (strategy, n_batches) {
+            (ALONE, _) => None,
+            (_, 1) => Some(Payload::Gradients),
+            _ => Some(Payload::Weights),
+        };
+        let verdict = Verdict { learning, ..Verdict::untested(1) };
+        Judged { strategy: strategy.to_owned(), forecast, verdict, seconds, trial: None, payload }
+    }
+
+    fn reached(strategy: &str, n_batches: u64, seconds: f64) -> Judged {
+        judged(strategy, Learning::Reached, n_batches, Some(seconds))
     }
 
     #[test]
-    fn of_equally_fast_ones_the_one_that_exchanges_most_often_is_taken() {
-        let often = judged("often", Payload::Gradients, 1, Some(11.0));
-        let seldom = judged("seldom", Payload::Weights, 50, Some(10.0));
-        let advice = advise(&[seldom.clone(), often.clone()], "often", false).unwrap();
-        assert_eq!(advice.strategy, "often");
-        assert!(advice.caveats[0].starts_with("seldom is a little faster"), "{advice:?}");
-        assert_eq!(advise(&[seldom.clone(), often], "often", true).unwrap().strategy, "seldom", "learning is counted");
-        let slow = judged("often", Payload::Gradients, 1, Some(400.0));
-        let advice = advise(&[seldom, slow], "often", false).unwrap();
+    fn nothing_is_recommended_that_one_machine_beats() {
+        let slower = [reached("often", 1, 30.0), reached("seldom", 50, 20.0)];
+        let advice = advise(&reached(ALONE, 1, 10.0), &slower, "often").unwrap();
+        assert_eq!(advice.strategy, ALONE);
+        assert_eq!(advice.reason, "alone is faster: 10.00 s, and 20.00 s with the best strategy, seldom");
+        // A tie, and what is no further apart than can be foretold, is no reason for several machines.
+        for seconds in [20.0, 24.0] {
+            assert_eq!(advise(&reached(ALONE, 1, seconds), &slower, "often").unwrap().strategy, ALONE, "{seconds}");
+        }
+        let advice = advise(&reached(ALONE, 1, 24.0), &slower, "often").unwrap();
+        assert!(advice.reason.starts_with("alone is about as fast: 24.00 s, and 20.00 s"), "{advice:?}");
+        let advice = advise(&reached(ALONE, 1, 40.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, "seldom");
-        assert!(advice.reason.starts_with("40.0 times sooner than often"), "{advice:?}");
+        assert!(
+            advice.reason.starts_with("2.0 times sooner than one machine alone (20.00 s against 40.00 s); 1.5 times")
+        );
         assert!(advice.reason.contains("50.0 times fewer bytes"), "{advice:?}");
-        assert!(advice.caveats[0].contains("once in 50 batches"), "{advice:?}");
     }
 
     #[test]
-    fn who_does_not_get_there_is_not_taken() {
-        let lost = judged("lost", Payload::Gradients, 1, None);
-        assert_eq!(advise(std::slice::from_ref(&lost), "lost", true), None);
-        let advice = advise(&[lost, judged("slow", Payload::Weights, 1, Some(9.0))], "lost", true).unwrap();
+    fn who_does_not_learn_is_never_recommended() {
+        let lost = judged("lost", Learning::DoesNotLearn, 1, None);
+        let alone = reached(ALONE, 1, 10.0);
+        let advice = advise(&alone, std::slice::from_ref(&lost), "lost").unwrap();
+        assert_eq!(advice.strategy, ALONE);
+        assert!(advice.reason.ends_with("alone takes 10.00 s"), "{advice:?}");
+        let nobody = judged(ALONE, Learning::DoesNotLearn, 1, None);
+        assert_eq!(advise(&nobody, std::slice::from_ref(&lost), "lost"), None);
+        let advice = advise(&nobody, &[lost, reached("slow", 1, 90.0)], "lost").unwrap();
         assert_eq!((advice.strategy.as_str(), advice.reason.as_str()), ("slow", "it is the only one that gets there"));
+    }
+
+    #[test]
+    fn nothing_is_recommended_that_one_machine_might_beat() {
+        let mut alone = judged(ALONE, Learning::OnCourse, 1, None);
+        alone.verdict.n_epochs_simulated = 5;
+        // Five epochs of a second each were not enough for it.
+        assert_eq!(advise(&alone, &[reached("fast", 1, 4.0)], "fast").unwrap().strategy, "fast");
+        assert_eq!(advise(&alone, &[reached("slow", 1, 6.0)], "slow"), None);
+    }
+
+    #[test]
+    fn of_equally_fast_ones_that_were_not_tested_the_one_that_exchanges_most_often_is_taken() {
+        let untested = |name: &str, n_batches, seconds| judged(name, Learning::Untested, n_batches, Some(seconds));
+        let alone = untested(ALONE, 1, 100.0);
+        let both = [untested("seldom", 50, 10.0), untested("often", 1, 11.0)];
+        let advice = advise(&alone, &both, "often").unwrap();
+        assert_eq!(advice.strategy, "often");
+        assert!(advice.caveats[0].contains("was not tested"), "{advice:?}");
+        let tested = [reached("seldom", 50, 10.0), reached("often", 1, 11.0)];
+        assert_eq!(advise(&alone, &tested, "often").unwrap().strategy, "seldom", "the first at the target");
     }
 }

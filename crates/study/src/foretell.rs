@@ -41,6 +41,7 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         scale: job.swarm.scale,
         batch_time: Duration::try_from_secs_f64(batch_s).ok()?,
         link,
+        message_rate: None,
     };
     let steps = situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0 });
     let n_rounds = found.epochs.len() as u64 * steps.per_epoch.div_ceil(steps.per_round);

@@ -4,8 +4,8 @@
 //! [`Runner`] makes them with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 //!
-//! What was found is shown beside what [`predict`] foretells; [`fly`] finds out what cannot be foretold, and [`advise`] which
-//! strategy to take.
+//! What was found is shown beside what [`predict`] foretells; a [`Judge`] finds out by simulating what cannot be foretold, whether a
+//! strategy learns, and [`advise`] says which one to take, if any.
 
 pub mod report;
 
@@ -15,9 +15,11 @@ mod compare;
 mod cores;
 mod folder;
 mod foretell;
+mod judge;
 mod machine;
 mod making;
 mod measure;
+mod message_rate;
 mod pilot;
 mod plan;
 mod predict;
@@ -25,16 +27,21 @@ mod process;
 mod ready;
 mod results;
 mod runner;
+mod sampled;
 mod study;
 mod time_left;
+mod trial;
+mod verdict;
 
-pub use advice::{Advice, Judged, advise};
+pub use advice::{ALONE, Advice, Judged, advise};
 pub use axis::{AxisError, AxisSpec};
 pub use compare::{Group, SpeedUp, Spread, groups};
 pub use cores::Cores;
 pub use folder::{FolderError, Origin, StudyFolder};
+pub use judge::{Depth, Judge, JudgeError, Question};
 pub use measure::{Evaluation, MeasureError, measure};
-pub use pilot::{Flight, Goal, Pilot, PilotError, fly};
+pub use message_rate::message_rate;
+pub use pilot::{Flight, Goal, Pilot, PilotEpoch, PilotError, fly};
 pub use plan::{Plan, RunSpec, text};
 pub use predict::{Forecast, Situation, predict};
 pub use ready::{READY, Ready, ready};
@@ -43,4 +50,7 @@ pub use results::{
     ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy, WaitedFor,
 };
 pub use runner::{Progress, Runner, RunnerEnd, RunnerError};
+pub use sampled::Sampled;
 pub use study::{Form, Study, StudyError};
+pub use trial::{Budget, Trial, try_out};
+pub use verdict::{Learning, Verdict};

@@ -17,17 +17,17 @@ use serde::Serialize;
 pub enum Goal {
     /// After how many epochs this accuracy is reached.
     Accuracy(f64),
+    /// How accurate the model is after each of the job's epochs.
+    Epochs,
     /// What is said in so many rounds.
     Rounds(u32),
 }
 
 /// What a pilot has found out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Pilot {
-    /// Epochs that were simulated.
-    pub epochs: u64,
-    /// The best accuracy on the test samples after any of them.
-    pub best_accuracy: Option<f64>,
+    /// The epochs that were simulated, one after the other.
+    pub epochs: Vec<PilotEpoch>,
     /// Whether the goal was reached.
     pub is_reached: bool,
     /// Whether it was given up because it took too long.
@@ -38,6 +38,24 @@ pub struct Pilot {
     /// How long the slowest peer's rounds took in the mean, in simulated time; none if there were fewer than two.
     #[serde(skip)]
     pub round_s: Option<f64>,
+}
+
+/// An epoch of a pilot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PilotEpoch {
+    /// The accuracy on the test samples after it.
+    pub accuracy: f64,
+    /// How long its training took, in simulated time and without the test.
+    pub seconds: f64,
+    /// How many rounds it had.
+    pub n_rounds: u64,
+}
+
+impl Pilot {
+    /// After how many epochs this accuracy was reached, if it was.
+    pub fn epochs_to(&self, accuracy: f64) -> Option<u64> {
+        self.epochs.iter().position(|epoch| epoch.accuracy >= accuracy).map(|before| before as u64 + 1)
+    }
 }
 
 /// Why there is no pilot.
@@ -76,7 +94,8 @@ pub struct Flight {
 pub fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
     let Flight { n_peers, scenario, goal, until } = flight;
     let setup = Arc::new(Setup::new(job, task)?);
-    let mut watch = Watch { goal, until, n_peers, pilot: Pilot::default(), said: BTreeMap::new() };
+    let mut watch =
+        Watch { goal, until, n_peers, pilot: Pilot::default(), said: BTreeMap::new(), spent: BTreeMap::new() };
     let outcome = Simulation::new(setup, n_peers, scenario)?.with_threads(job.threads).run_with(&mut watch)?;
     if let Some(failure) = outcome.failures.first() {
         return Err(PilotError::Failed { peer: failure.peer, problem: failure.problem.clone() });
@@ -91,6 +110,15 @@ struct Watch {
     n_peers: usize,
     pilot: Pilot,
     said: BTreeMap<PeerId, Said>,
+    /// By epoch, counted from 1, and peer. Some peers are in the next epoch while others still test.
+    spent: BTreeMap<(u64, PeerId), Spent>,
+}
+
+/// How long a peer has trained in an epoch.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    n_rounds: u64,
+    seconds: f64,
 }
 
 /// What a peer has said and heard.
@@ -115,19 +143,41 @@ impl Watch {
             n_steps: 1,
         })
     }
-}
 
-impl Watch {
+    /// From whole epochs if there are any, for these count what is waited for at their ends and no tests.
     fn round_s(&self) -> Option<f64> {
+        let n_rounds: u64 = self.pilot.epochs.iter().map(|epoch| epoch.n_rounds).sum();
+        if n_rounds > 0 {
+            return Some(self.pilot.epochs.iter().map(|epoch| epoch.seconds).sum::<f64>() / n_rounds as f64);
+        }
         let several = self.said.values().filter(|said| said.rounds > 1);
         several.map(|said| (said.last_s - said.first_s) / f64::from(said.rounds - 1)).reduce(f64::max)
+    }
+
+    fn count(&mut self, epoch: u64, peer: PeerId, n_rounds: u64, seconds: f64) {
+        let spent = self.spent.entry((epoch, peer)).or_default();
+        spent.n_rounds += n_rounds;
+        spent.seconds += seconds;
+    }
+
+    /// An epoch is tested, so all peers have trained all of it: the slowest counts.
+    fn close(&mut self, epoch: u64, accuracy: f64) {
+        let later = self.spent.split_off(&(epoch + 1, PeerId(0)));
+        let spent = std::mem::replace(&mut self.spent, later);
+        let seconds = spent.values().map(|spent| spent.seconds).fold(0.0, f64::max);
+        let n_rounds = spent.values().map(|spent| spent.n_rounds).max().unwrap_or(0);
+        self.pilot.epochs.push(PilotEpoch { accuracy, seconds, n_rounds });
+        if let Goal::Accuracy(wanted) = self.goal {
+            self.pilot.is_reached = accuracy >= wanted;
+        }
     }
 }
 
 impl Observer for Watch {
     fn record(&mut self, record: Record) {
         match record.event {
-            Event::Round { sent_bytes, received_bytes, .. } => {
+            Event::Round { epoch, compute_s, wait_s, sent_bytes, received_bytes, .. } => {
+                self.count(epoch + 1, record.peer, 1, compute_s + wait_s);
                 let said = self.said.entry(record.peer).or_default();
                 if said.rounds == 0 {
                     said.first_s = record.at_s;
@@ -141,13 +191,10 @@ impl Observer for Watch {
                     self.pilot.is_reached = self.said.len() == self.n_peers && self.said.values().all(is_done);
                 }
             }
-            Event::Epoch { epoch, test_accuracy, .. } if epoch > self.pilot.epochs => {
-                self.pilot.epochs = epoch;
-                let best = self.pilot.best_accuracy.map_or(test_accuracy, |best| best.max(test_accuracy));
-                self.pilot.best_accuracy = Some(best);
-                if let Goal::Accuracy(wanted) = self.goal {
-                    self.pilot.is_reached = best >= wanted;
-                }
+            Event::Synced { epoch, wait_s, .. } => self.count(epoch, record.peer, 0, wait_s),
+            // Each peer tells of it, and the first one is enough.
+            Event::Epoch { epoch, test_accuracy, .. } if epoch > self.pilot.epochs.len() as u64 => {
+                self.close(epoch, test_accuracy);
             }
             _ => {}
         }
@@ -169,32 +216,47 @@ mod tests {
 
     use super::{Flight, Goal, Pilot, fly};
 
-    fn pilot(goal: Goal, seconds: u64) -> Pilot {
+    fn pilot(n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
         let until = Instant::now() + Duration::from_secs(seconds);
-        let flight = Flight { n_peers: 3, scenario: Scenario::lan(), goal, until };
+        let flight = Flight { n_peers, scenario: Scenario::lan(), goal, until };
         fly(&job, Arc::new(Toy::new(1)), flight).unwrap()
     }
 
     #[test]
     fn a_pilot_ends_with_its_goal_with_its_epochs_or_with_its_time() {
-        let found = pilot(Goal::Accuracy(0.5), 3600);
-        assert!(found.is_reached && !found.is_out_of_time && (1..20).contains(&found.epochs), "{found:?}");
-        let found = pilot(Goal::Accuracy(1.1), 3600);
-        assert!(!found.is_reached && !found.is_out_of_time && found.epochs == 20, "{found:?}");
-        let found = pilot(Goal::Accuracy(1.1), 0);
-        assert!(!found.is_reached && found.is_out_of_time && found.epochs == 0, "{found:?}");
+        let found = pilot(3, Goal::Accuracy(0.5), 3600);
+        assert!(found.is_reached && !found.is_out_of_time && (1..20).contains(&found.epochs.len()), "{found:?}");
+        assert_eq!(found.epochs_to(0.5), Some(found.epochs.len() as u64));
+        for goal in [Goal::Accuracy(1.1), Goal::Epochs] {
+            let found = pilot(3, goal, 3600);
+            assert!(!found.is_reached && !found.is_out_of_time && found.epochs.len() == 20, "{found:?}");
+            assert_eq!(found.epochs_to(1.1), None);
+            let found = pilot(3, goal, 0);
+            assert!(!found.is_reached && found.is_out_of_time && found.epochs.is_empty(), "{found:?}");
+        }
     }
 
     #[test]
     fn a_pilot_counts_what_is_said() {
-        let found = pilot(Goal::Rounds(5), 3600);
+        let found = pilot(3, Goal::Rounds(5), 3600);
         let cost = found.cost.unwrap();
-        assert!(found.is_reached && found.epochs <= 1, "{found:?}");
+        assert!(found.is_reached && found.epochs.len() <= 1, "{found:?}");
         // Three peers send two thirds of the vector twice.
         assert_eq!(cost.total, 2 * 2 * 4 * 44);
-        // A batch of 4 takes 4 ms, and nothing is faster.
-        assert!(found.round_s.is_some_and(|seconds| seconds > 0.004 && seconds < 0.02), "{found:?}");
+        // Nobody trains a sample faster than in a millisecond, and the network is much faster than that.
+        assert!(found.round_s.is_some_and(|seconds| (0.001..0.02).contains(&seconds)), "{found:?}");
         assert!(cost.most_sent >= cost.total / 3 && cost.most_received >= cost.total / 3, "{cost:?}");
+    }
+
+    #[test]
+    fn an_epoch_takes_its_training_and_no_test() {
+        let alone = pilot(1, Goal::Epochs, 3600);
+        for epoch in &alone.epochs {
+            // 120 samples of a millisecond each.
+            assert!((epoch.seconds - 0.12).abs() < 1e-6 && epoch.n_rounds == 30, "{epoch:?}");
+        }
+        let together = pilot(3, Goal::Epochs, 3600);
+        assert!(together.epochs.iter().all(|epoch| epoch.seconds > 0.04), "{together:?}");
     }
 }

@@ -3,13 +3,14 @@
 //! What is taken to be so:
 //! - all peers compute equally fast and have equal links; each link sends and receives at its full rate at the same time, to and
 //!   from all others together, and each message is its delay on its way;
-//! - thinking takes no time: making messages, reading them, taking steps;
+//! - messages are made and read at one rate, which is measured: each peer goes through its own vector once a round, however
+//!   little it says of it, and through what it sends and receives; taking steps belongs to the time of a batch;
 //! - whoever exchanges in rounds trains its turn, then exchanges. The busiest link carries its bytes, and as many delays as the
 //!   exchange has steps follow one another. Long vectors are cut into messages, so that one step's last messages go while the
 //!   next step's first ones do: how much of that there is follows from how evenly links are used (`Flow`);
 //! - the parts of a gradient come evenly in the second half of a batch's time, and go at once. Weights go when the turn is over;
-//! - whoever trains freely waits only where its link cannot carry what it says in the time of a batch. Where the delay is longer
-//!   than a few batches that is too good: it may not be further ahead of the others than it has heard of them;
+//! - whoever trains freely waits where its link cannot carry what it says in the time of a batch, and where it may not be further ahead
+//!   of the others than it has heard of them;
 //! - judging a sample, where a strategy does that in its rounds, takes a third of training it;
 //! - what is said once an epoch is left out: tests, and bringing replicas together.
 //!
@@ -48,6 +49,15 @@ pub struct Situation<'a> {
     pub batch_time: Duration,
     /// Every peer's link.
     pub link: Shape,
+    /// How many bytes of messages a peer makes or reads in a second; none where that is taken to need no time.
+    pub message_rate: Option<f64>,
+}
+
+impl Situation<'_> {
+    fn messages_s(&self, cost: &Cost) -> f64 {
+        let own = 4 * self.buckets.iter().map(Range::len).sum::<usize>() as u64;
+        self.message_rate.map_or(0.0, |rate| (own + cost.most_sent + cost.most_received) as f64 / rate.max(1.0))
+    }
 }
 
 /// The steps of an epoch.
@@ -82,28 +92,42 @@ pub struct Forecast {
     pub round_s: f64,
     /// How many of them an epoch has.
     pub rounds_per_epoch: u64,
+    /// How many batches a peer trains in each.
+    pub batches_per_round: u64,
+    /// How long a peer makes and reads messages in each.
+    pub messages_s: f64,
     /// How long an epoch takes, without its test.
     pub epoch_s: f64,
     /// Samples a second, all peers together.
     pub samples_per_s: f64,
     /// Bytes of bodies that a peer sends in an epoch, in the mean over all.
     pub bytes_per_peer: f64,
-    /// The share of its time that a peer does not compute.
+    /// The share of its time in which a peer neither computes nor works on messages.
     pub wait_share: f64,
     /// Whether the strategy may say less than is counted with here: then it is at least as fast as this.
     pub is_bound: bool,
 }
 
 impl Forecast {
-    /// The same of rounds that take so long, if that is longer.
+    /// The same of rounds that take so long besides the work on their messages, if that is longer.
     #[must_use]
     pub fn no_faster_than(self, round_s: f64) -> Self {
-        let factor = (round_s / self.round_s.max(1e-12)).max(1.0);
+        self.with_epoch(self.epoch_s.max(self.rounds_per_epoch as f64 * (round_s + self.messages_s)))
+    }
+
+    /// The same of epochs that took so long in the simulator, where work on messages takes no time, and had so many rounds.
+    #[must_use]
+    pub fn as_simulated(self, epoch_s: f64, n_rounds: f64) -> Self {
+        self.with_epoch(epoch_s + n_rounds * self.messages_s)
+    }
+
+    fn with_epoch(self, epoch_s: f64) -> Self {
+        let factor = epoch_s / self.epoch_s.max(1e-12);
         Self {
             round_s: factor * self.round_s,
-            epoch_s: factor * self.epoch_s,
-            samples_per_s: self.samples_per_s / factor,
-            wait_share: 1.0 - (1.0 - self.wait_share) / factor,
+            epoch_s,
+            samples_per_s: self.samples_per_s / factor.max(1e-12),
+            wait_share: (1.0 - (1.0 - self.wait_share) / factor.max(1e-12)).max(0.0),
             ..self
         }
     }
@@ -121,20 +145,24 @@ pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Opt
     let judging_s = strategy.n_held_out(n_train) as f64 * situation.sample_s() / 3.0;
     // The last turn of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
     let compute_s = steps.per_epoch as f64 / rounds_per_epoch as f64 * step_s + judging_s;
+    let messages_s = if n_peers > 1 { situation.messages_s(&cost) } else { 0.0 };
     let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
-    let round_s = match turn.payload {
-        Payload::Updates => compute_s.max(link.busiest_s()),
-        payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(step_s)).max(0.0),
-        payload @ Payload::Weights => compute_s + link.exchange_s(payload),
-    };
+    let round_s = messages_s
+        + match turn.payload {
+            Payload::Updates => link.free_round_s(compute_s, strategy.delay()),
+            payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(step_s)).max(0.0),
+            payload @ Payload::Weights => compute_s + link.exchange_s(payload),
+        };
     let epoch_s = rounds_per_epoch as f64 * round_s;
     Forecast {
         round_s,
         rounds_per_epoch,
+        batches_per_round: steps.per_round,
+        messages_s,
         epoch_s,
         samples_per_s: n_train as f64 / epoch_s.max(1e-12),
         bytes_per_peer: rounds_per_epoch as f64 * cost.total as f64 / n_peers.max(1) as f64,
-        wait_share: 1.0 - compute_s / round_s.max(1e-12),
+        wait_share: 1.0 - (compute_s + messages_s) / round_s.max(1e-12),
         is_bound: observed.is_none() && strategy.may_cost_less(),
     }
 }
@@ -234,6 +262,16 @@ impl Link {
         }
     }
 
+    /// A round of those who train freely. Who may be no batch ahead of the others waits until it has heard them; who may be some ahead
+    /// waits only where that is not enough.
+    fn free_round_s(&self, compute_s: f64, staleness: u32) -> f64 {
+        if self.n_steps == 0 {
+            return compute_s;
+        }
+        let heard_s = compute_s + self.busiest_s() + self.delay_s;
+        (heard_s / f64::from(staleness + 1)).max(compute_s).max(self.busiest_s())
+    }
+
     /// How much of an exchange of gradients goes on while a batch is still computed.
     fn hidden_s(&self, batch_s: f64) -> f64 {
         let early_s = batch_s / 2.0 * (1.0 - 1.0 / self.n_buckets.max(1) as f64);
@@ -266,7 +304,7 @@ mod tests {
         let whole = 0..100_000;
         for spec in STRATEGIES {
             let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
-            let told = |n_peers, link: &str| {
+            let told_at = |message_rate, n_peers, link: &str| {
                 let situation = Situation {
                     n_peers,
                     buckets: std::slice::from_ref(&whole),
@@ -276,9 +314,11 @@ mod tests {
                     scale: Scale::default(),
                     batch_time: Duration::from_millis(10),
                     link: link.parse().expect("a link"),
+                    message_rate,
                 };
                 predict(&*strategy, &situation, None)
             };
+            let told = |n_peers, link| told_at(None, n_peers, link);
             let links = ["1gbit/100us", "100mbit/1ms", "100mbit/20ms", "1mbit/20ms"];
             let epochs: Vec<f64> = links.iter().map(|link| told(4, link).epoch_s).collect();
             assert!(epochs.is_sorted() && epochs[0] < epochs[3], "{}: {epochs:?}", spec.name);
@@ -287,6 +327,13 @@ mod tests {
             let slower = alone.no_faster_than(2.0 * alone.round_s);
             assert!((slower.epoch_s - 2.0 * alone.epoch_s).abs() < 1e-9 && (slower.wait_share - 0.5).abs() < 1e-9);
             assert_eq!(alone.no_faster_than(0.0), alone, "{}", spec.name);
+            assert_eq!(told_at(Some(1e3), 1, links[3]), alone, "{}: nobody works on messages alone", spec.name);
+            let (free, laden) = (told(4, links[0]), told_at(Some(4e6), 4, links[0]));
+            // To go through 100,000 numbers of four bytes takes a tenth of a second.
+            assert!(laden.messages_s >= 0.1 && free.messages_s == 0.0, "{}: {laden:?}", spec.name);
+            assert!((laden.round_s - free.round_s - laden.messages_s).abs() < 1e-9, "{}: {laden:?}", spec.name);
+            let simulated = laden.as_simulated(7.0, 10.0);
+            assert!((simulated.epoch_s - 7.0 - 10.0 * laden.messages_s).abs() < 1e-9, "{}: {simulated:?}", spec.name);
         }
     }
 }

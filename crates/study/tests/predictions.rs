@@ -82,6 +82,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         scale: Scale::None,
         batch_time: SAMPLE_TIME * BATCH as u32,
         link,
+        message_rate: None,
     };
     let trains_freely = strategy.turn().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);

@@ -1,7 +1,7 @@
-//! `advise`: measures, foretells how fast each strategy is, and recommends one.
+//! `advise`: measures, predicts how long each strategy and one machine alone take to the target, and recommends the fastest.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -10,8 +10,7 @@ use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::ticket::Ticket;
-use nettorrent_sim::Scenario;
-use nettorrent_study::{Flight, Forecast, Goal, Judged, Pilot, PilotError, Situation, fly, predict};
+use nettorrent_study::{ALONE, Depth, Judge, Judged, Question, Situation, message_rate};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
@@ -41,12 +40,18 @@ pub(crate) struct AdviseArguments {
     /// The ticket's swarm does not encrypt.
     #[arg(long, requires = "ticket", conflicts_with = "link")]
     plain: bool,
-    /// The accuracy to be reached, as a share: how many epochs each strategy needs is found out by simulating it.
+    /// The accuracy to be reached, as a share [default: half a point less than one machine alone reaches in the job's epochs].
     #[arg(long, value_name = "SHARE")]
     target: Option<f64>,
-    /// How long one strategy may be simulated, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
-    pilot_seconds: f64,
+    /// With how many seeds each strategy is simulated, where the budget allows it.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    seeds: u32,
+    /// How long all simulations together may take, in seconds. Long jobs are simulated with some of their samples.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120.0)]
+    budget: f64,
+    /// Predict speed only, without finding out whether strategies learn.
+    #[arg(long, conflicts_with_all = ["target", "seeds"])]
+    no_pilots: bool,
     /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
@@ -54,8 +59,8 @@ pub(crate) struct AdviseArguments {
 
 /// How long steps are timed.
 const MEASURE_FOR: Duration = Duration::from_secs(1);
-/// So many rounds tell how much is said by those who cannot say it before.
-const PILOT_ROUNDS: u32 = 40;
+/// How long work on messages is timed.
+const MEASURE_MESSAGES_FOR: Duration = Duration::from_millis(200);
 const USUAL_PEERS: u32 = 4;
 
 /// Runs `advise`.
@@ -63,8 +68,8 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     if let Some(target) = arguments.target.filter(|target| !(*target > 0.0 && *target <= 1.0)) {
         bail!("--target {target}: must be a share, above 0 and at most 1");
     }
-    let patience = Duration::try_from_secs_f64(arguments.pilot_seconds)
-        .context("--pilot-seconds: must be a number of seconds from 0 up")?;
+    let budget =
+        Duration::try_from_secs_f64(arguments.budget).context("--budget: must be a number of seconds from 0 up")?;
     let material = Material::open(arguments.job.open(&[])?, None, 1)?;
     let surveyed = match &arguments.ticket {
         Some(ticket) => survey(ticket, if arguments.plain { Encryption::Off } else { Encryption::On })?,
@@ -90,26 +95,36 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         scale: job.swarm.scale,
         batch_time,
         link,
+        message_rate: Some(message_rate(learning.n_values(), MEASURE_MESSAGES_FOR)?),
     };
     let bar = progress(arguments.json);
-    let judge = Judge { material: &material, situation, target: arguments.target, patience };
+    let depth = match arguments.no_pilots {
+        true => Depth::Speed,
+        false => Depth::Learning { target: arguments.target, n_seeds: arguments.seeds },
+    };
+    bar.set_message(ALONE);
+    let task = learning.clone();
+    let mut judge = Judge::new(Question { job, task, situation, depth, budget, n_strategies: STRATEGIES.len() })?;
+    bar.inc(1);
     let mut judged = Vec::new();
     for spec in STRATEGIES {
         bar.set_message(spec.name);
-        judged.push(judge.judge(spec)?);
+        judged.push(judge.judge(spec, options(job, spec))?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     judged.sort_by(|a, b| order(a).total_cmp(&order(b)));
-    let advice = nettorrent_study::advise(&judged, &SwarmSpec::default().strategy, arguments.target.is_some());
     let findings = Findings {
         job,
         words: arguments.job.words(),
         situation: &situation,
-        target: arguments.target,
+        depth,
+        target: judge.target(),
+        n_pilot_samples: judge.n_pilot_samples(),
         surveyed,
+        advice: nettorrent_study::advise(judge.alone(), &judged, &SwarmSpec::default().strategy),
+        alone: judge.alone(),
         judged,
-        advice,
     };
     if arguments.json {
         println!("{}", serde_json::to_string(&findings.json())?);
@@ -125,65 +140,15 @@ fn n_peers(arguments: &AdviseArguments, surveyed: &[Surveyed]) -> usize {
 }
 
 /// By their time; those who do not get there come last, by their speed.
-fn order(judged: &Judged) -> f64 {
+pub(crate) fn order(judged: &Judged) -> f64 {
     judged.seconds.unwrap_or(1e12 + judged.forecast.epoch_s)
 }
 
 fn progress(quiet: bool) -> ProgressBar {
-    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(STRATEGIES.len() as u64) };
+    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(STRATEGIES.len() as u64 + 1) };
     let style = ProgressStyle::with_template("{pos}/{len} {bar:24.cyan/dim} {msg}");
     bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
     bar
-}
-
-/// What strategies are judged by.
-struct Judge<'a> {
-    material: &'a Material,
-    situation: Situation<'a>,
-    target: Option<f64>,
-    patience: Duration,
-}
-
-impl Judge<'_> {
-    fn judge(&self, spec: &Spec) -> anyhow::Result<Judged> {
-        let job = &self.material.job;
-        let options = options(job, spec);
-        let strategy = (spec.build)(&options)?;
-        let goal = match self.target {
-            Some(target) => Some(Goal::Accuracy(target)),
-            None => strategy.may_cost_less().then_some(Goal::Rounds(PILOT_ROUNDS)),
-        };
-        let (pilot, problem) = match goal.map(|goal| self.fly(spec, options, goal)).transpose() {
-            Ok(pilot) => (pilot, None),
-            // This strategy cannot stand the job, but others may.
-            Err(PilotError::Failed { problem, .. }) => (None, Some(problem)),
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be simulated", spec.name)),
-        };
-        let observed = pilot.as_ref().and_then(|pilot| pilot.cost).filter(|_| strategy.may_cost_less());
-        let forecast: Forecast = predict(&*strategy, &self.situation, observed);
-        // Who trains freely may have to wait for those it has not heard of, and how long, only the simulator knows.
-        let round_s = pilot.as_ref().and_then(|pilot| pilot.round_s).filter(|_| strategy.may_cost_less());
-        let forecast = forecast.no_faster_than(round_s.unwrap_or(0.0));
-        let epochs = match (self.target, &pilot) {
-            _ if problem.is_some() => None,
-            (Some(_), Some(pilot)) => pilot.is_reached.then_some(pilot.epochs),
-            _ => Some(job.epochs),
-        };
-        let seconds = epochs.map(|epochs| epochs as f64 * forecast.epoch_s);
-        let (strategy, turn) = (spec.name.to_owned(), strategy.turn());
-        Ok(Judged { strategy, forecast, epochs, seconds, pilot, problem, turn })
-    }
-
-    fn fly(&self, spec: &Spec, options: Table, goal: Goal) -> Result<Pilot, PilotError> {
-        let Situation { n_peers, batch, batch_time, link, .. } = self.situation;
-        let job = &self.material.job;
-        let swarm = SwarmSpec { strategy: spec.name.to_owned(), options, ..job.swarm.clone() };
-        let job = Job { swarm, ..job.clone() };
-        let sample_time = batch_time / u32::try_from(batch.max(1)).unwrap_or(u32::MAX);
-        let scenario = Scenario { link, sample_time, deadline: Duration::MAX, ..Scenario::lan() };
-        let until = Instant::now() + self.patience;
-        fly(&job, self.material.learning.clone(), Flight { n_peers, scenario, goal, until })
-    }
 }
 
 /// The job's own options for its own strategy, and for all others the usual.

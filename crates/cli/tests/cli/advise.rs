@@ -15,39 +15,80 @@ fn advice(place: &Place, arguments: &[&str]) -> Value {
     serde_json::from_str(&place.succeed(&all).stdout).expect("one JSON object")
 }
 
-#[test]
-fn every_strategy_is_judged_and_one_is_taken() {
-    let place = Place::new();
-    let text = place.succeed(&["advise", "--link", "10mbit/20ms", "--peers", "3", "--threads", "1"]).stdout;
-    let told = advice(&place, &["--link", "10mbit/20ms", "--peers", "3"]);
-    let judged = told["strategies"].as_array().expect("a list");
-    let mut found: Vec<&str> = judged.iter().filter_map(|one| one["strategy"].as_str()).collect();
-    let seconds: Vec<f64> = judged.iter().filter_map(|one| one["seconds"].as_f64()).collect();
-    assert!(seconds.len() == judged.len() && seconds.is_sorted(), "{seconds:?}");
-    found.sort_unstable();
-    assert_eq!(found, names(&place));
-    for name in found {
-        assert!(text.lines().any(|line| line.starts_with(name)), "{name} is not in\n{text}");
-    }
-    let taken = told["advice"]["strategy"].as_str().expect("a name");
-    assert_ne!(taken, "ring-all-reduce", "on such links nobody exchanges whole gradients after every batch");
-    assert_eq!(told["command"], format!("nettorrent start --threads 1 --strategy {taken} --wait-for 3"));
-    assert!(text.contains("Take ") && text.contains("nettorrent start --threads 1 --strategy"), "{text}");
-    assert_eq!((&told["link"], &told["n_peers"]), (&"10mbit/20ms".into(), &3.into()));
-    assert!(told["batch_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
+fn rows(told: &Value) -> &Vec<Value> {
+    told["strategies"].as_array().expect("a list")
 }
 
 #[test]
-fn epochs_to_a_target_are_counted() {
+fn without_pilots_every_strategy_is_ranked_by_its_speed_beside_one_machine() {
     let place = Place::new();
-    let link = ["--link", "1gbit/1ms", "--peers", "2", "--epochs", "2", "--set", "model=\"mlp:16\"", "--target"];
-    let told = advice(&place, &[&link[..], &["0.2"]].concat());
-    let judged = told["strategies"].as_array().expect("a list");
-    assert!(judged.iter().any(|one| one["epochs"].as_u64().is_some_and(|epochs| (1..=2).contains(&epochs))), "{told}");
-    let text = place.succeed(&[&["advise", "--threads", "1"], &link[..], &["1.0"]].concat()).stdout;
-    assert!(text.contains("No strategy got there") && text.contains("when the job's epochs were over"), "{text}");
-    let text = place.succeed(&[&["advise", "--pilot-seconds", "0"], &link[..], &["1.0"]].concat()).stdout;
-    assert!(text.contains("when its --pilot-seconds were over"), "{text}");
+    let link = ["--link", "10mbit/20ms", "--peers", "3", "--no-pilots"];
+    let text = place.succeed(&[&["advise", "--threads", "1"], &link[..]].concat()).stdout;
+    let told = advice(&place, &link);
+    let mut found: Vec<&str> = rows(&told).iter().filter_map(|one| one["strategy"].as_str()).collect();
+    let seconds: Vec<f64> = rows(&told).iter().filter_map(|one| one["seconds"].as_f64()).collect();
+    assert!(seconds.len() == found.len() && seconds.is_sorted(), "{seconds:?}");
+    found.sort_unstable();
+    assert_eq!(found, names(&place));
+    for name in found.into_iter().chain(["alone"]) {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} is not in\n{text}");
+    }
+    assert!(text.contains("Speed only: whether strategies learn was not tested"), "{text}");
+    assert_eq!((&told["is_learning_tested"], &told["target"]), (&false.into(), &Value::Null));
+    let (alone, epochs) = (&told["alone"], told["alone"]["epochs"].as_f64().expect("as the job says"));
+    let epoch_s = told["batch_s"].as_f64().expect("a time") * alone["rounds_per_epoch"].as_f64().expect("a number");
+    let alone_s = alone["seconds"].as_f64().expect("a time");
+    assert!((alone_s / (epochs * epoch_s) - 1.0).abs() < 1e-6, "{alone}");
+    assert_eq!((&alone["bytes_per_peer"], &alone["messages_s"]), (&0.0.into(), &0.0.into()));
+    assert_eq!((&told["link"], &told["n_peers"]), (&"10mbit/20ms".into(), &3.into()));
+    for rate in [&told["batch_s"], &told["message_bytes_per_s"]] {
+        assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{told}");
+    }
+}
+
+#[test]
+fn one_machine_is_recommended_where_links_are_slow() {
+    let place = Place::new();
+    let link = ["--link", "1mbit/500ms", "--peers", "2", "--epochs", "2", "--seeds", "1", "--budget", "600"];
+    let told = advice(&place, &link);
+    assert_eq!((&told["recommended"], &told["advice"]["strategy"]), (&"alone".into(), &"alone".into()), "{told}");
+    assert_eq!(told["command"], "nettorrent train --epochs 2 --threads 1");
+    assert_eq!((&told["alone"]["learning"], &told["alone"]["n_reached"]), (&"reached".into(), &1.into()), "{told}");
+    let target = told["target"].as_f64().expect("what one machine reaches, and a little less");
+    for one in rows(&told) {
+        let accuracy = one["accuracy"].as_f64().expect("there is time for the digits");
+        let is_reached = one["learning"] == "reached";
+        assert_eq!((is_reached, one["seconds"].is_null()), (accuracy >= target, accuracy < target), "{one}");
+    }
+}
+
+#[test]
+fn several_peers_are_recommended_only_if_they_are_sooner_at_the_target() {
+    let place = Place::new();
+    let link = ["--link", "10gbit/10us", "--peers", "4", "--epochs", "3", "--seeds", "2", "--set", "model=\"mlp:16\""];
+    let told = advice(&place, &[&link[..], &["--target", "0.2"]].concat());
+    assert_eq!(told["target"], 0.2);
+    let taken = told["recommended"].as_str().expect("the target is low");
+    let alone_s = told["alone"]["seconds"].as_f64().expect("one machine gets there");
+    if let Some(best) = rows(&told).iter().find(|one| one["strategy"] == taken) {
+        assert!(best["seconds"].as_f64().is_some_and(|seconds| seconds < alone_s), "{best}");
+        assert!(told["command"].as_str().is_some_and(|words| words.ends_with(&format!("{taken} --wait-for 4"))));
+    } else {
+        assert_eq!(taken, "alone");
+    }
+    assert!(rows(&told).iter().any(|one| one["n_reached"] == 2 && one["n_seeds"] == 2), "{told}");
+}
+
+#[test]
+fn what_does_not_get_there_is_named() {
+    let place = Place::new();
+    let link = ["--link", "1gbit/1ms", "--peers", "2", "--epochs", "1", "--seeds", "1", "--set", "model=\"mlp:16\""];
+    let text = place.succeed(&[&["advise", "--threads", "1", "--target", "1.0"], &link[..]].concat()).stdout;
+    assert!(text.contains("threshold does not learn here: "), "{text}");
+    assert!(text.contains("alone does not learn here: ") && text.contains("Nothing got to the target"), "{text}");
+    let text = place.succeed(&[&["advise", "--threads", "1", "--budget", "0"], &link[..]].concat()).stdout;
+    assert!(text.contains("threshold was not judged for want of time"), "{text}");
+    assert!(text.contains("There was not enough time to recommend anything"), "{text}");
 }
 
 #[test]
@@ -58,13 +99,13 @@ fn links_of_a_running_swarm_are_measured() {
     let line = running.wait_for_line(|line| line.contains(r#""event":"ticket""#));
     let event: Value = serde_json::from_str(&line).expect("JSON");
     let ticket = event["ticket"].as_str().expect("a ticket");
-    let told = advice(&place, &["--ticket", ticket, "--peers", "2"]);
+    let told = advice(&place, &["--ticket", ticket, "--peers", "2", "--no-pilots"]);
     let links = told["links"].as_array().expect("a list");
     assert_eq!(links.len(), 1, "{told}");
     assert!(links[0]["speed"]["bytes_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{told}");
     assert!(links[0]["speed"]["round_trip_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{told}");
     assert!(told["link"].as_str().is_some_and(|link| link.contains("bit")), "{told}");
-    assert!(told["advice"]["strategy"].is_string(), "{told}");
+    assert!(told["recommended"].is_string(), "{told}");
     running.signal(&["KILL"]);
 }
 
@@ -74,8 +115,14 @@ fn what_makes_no_sense_is_refused() {
     assert!(place.fail(&["advise"]).contains("--link 100mbit/20ms"));
     let link = ["advise", "--link", "1gbit"];
     assert!(place.fail(&[&link[..], &["--target", "97"]].concat()).contains("must be a share"));
-    assert!(place.fail(&[&link[..], &["--pilot-seconds=-1"]].concat()).contains("--pilot-seconds"));
-    for wrong in [&["--link", "fast"][..], &["--peers", "1", "--link", "1gbit"], &["--link", "1gbit", "--plain"]] {
+    assert!(place.fail(&[&link[..], &["--budget=-1"]].concat()).contains("--budget"));
+    for wrong in [
+        &["--link", "fast"][..],
+        &["--peers", "1", "--link", "1gbit"],
+        &["--link", "1gbit", "--plain"],
+        &["--link", "1gbit", "--seeds", "0"],
+        &["--link", "1gbit", "--no-pilots", "--target", "0.9"],
+    ] {
         let outcome = place.run(&[&["advise"], wrong].concat());
         assert_eq!(outcome.code, Some(2), "{wrong:?}: {}{}", outcome.stdout, outcome.stderr);
     }

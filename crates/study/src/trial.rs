@@ -1,0 +1,199 @@
+//! A trial: pilots of one strategy with several seeds, within the time that it is given.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::task::Task;
+use nettorrent_swarm::strategy::Cost;
+use serde::Serialize;
+
+use crate::pilot::{Flight, Pilot, PilotEpoch, PilotError, fly};
+
+/// What pilots with several seeds have found out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Trial {
+    /// One for each seed that came to its end.
+    pub pilots: Vec<Pilot>,
+    /// Of each other seed, why it did not: its peers could not go on.
+    pub problems: Vec<String>,
+}
+
+/// Time that is shared fairly: what one trial leaves of its part, those after it get.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    until: Instant,
+    n_left: u32,
+}
+
+impl Budget {
+    /// So much time from now on, for so many trials.
+    pub fn new(total: Duration, n_trials: usize) -> Self {
+        // What is longer than a year is as good as a year, and can be added to the present.
+        let total = total.min(Duration::from_secs(365 * 24 * 3600));
+        Self { until: Instant::now() + total, n_left: u32::try_from(n_trials).unwrap_or(u32::MAX) }
+    }
+
+    /// When the next trial has to be over.
+    pub fn next_end(&mut self) -> Instant {
+        let now = Instant::now();
+        let share = self.until.saturating_duration_since(now) / self.n_left.max(1);
+        self.n_left = self.n_left.saturating_sub(1);
+        now + share
+    }
+}
+
+/// Flies with the job's seed and those that follow it. One seed that is seen to its end tells more than several that are cut
+/// short, so another one is begun only if there is time for one that takes as long as those before.
+pub fn try_out(job: &Job, task: &Arc<dyn Task>, flight: &Flight, n_seeds: u32) -> Result<Trial, PilotError> {
+    let began = Instant::now();
+    let mut trial = Trial::default();
+    for k in 0..n_seeds.max(1) {
+        let usual = began.elapsed() / k.max(1);
+        if k > 0 && Instant::now() + usual > flight.until {
+            break;
+        }
+        let job = Job { seed: job.seed.wrapping_add(u64::from(k)), ..job.clone() };
+        match fly(&job, task.clone(), flight.clone()) {
+            Ok(pilot) => trial.pilots.push(pilot),
+            Err(PilotError::Failed { problem, .. }) => trial.problems.push(problem),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(trial)
+}
+
+impl Trial {
+    /// How many seeds were tried.
+    pub fn n_seeds(&self) -> usize {
+        self.pilots.len() + self.problems.len()
+    }
+
+    /// With how many of them this accuracy was reached.
+    pub fn n_reached(&self, accuracy: f64) -> usize {
+        self.pilots.iter().filter(|pilot| pilot.epochs_to(accuracy).is_some()).count()
+    }
+
+    /// After how many epochs it was, in the median over all seeds; none unless it was with more than half of them.
+    pub fn epochs_to(&self, accuracy: f64) -> Option<u64> {
+        let mut epochs: Vec<u64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(accuracy)).collect();
+        epochs.sort_unstable();
+        // Seeds that did not get there count as the slowest.
+        epochs.get(self.n_seeds() / 2).copied()
+    }
+
+    /// How many epochs all seeds have done that have done any.
+    pub fn n_epochs(&self) -> u64 {
+        self.lengths().min().unwrap_or(0)
+    }
+
+    /// How many epochs the seed has done that has done most.
+    pub fn most_epochs(&self) -> u64 {
+        self.lengths().max().unwrap_or(0)
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.pilots.iter().map(|pilot| pilot.epochs.len() as u64).filter(|&n_epochs| n_epochs > 0)
+    }
+
+    /// The accuracy after so many epochs, in the mean; of seeds that have done fewer, after their last.
+    pub fn accuracy_after(&self, n_epochs: u64) -> Option<f64> {
+        let after = |pilot: &Pilot| {
+            let last = pilot.epochs.len().min(usize::try_from(n_epochs).unwrap_or(usize::MAX));
+            pilot.epochs[..last].last().map(|epoch| epoch.accuracy)
+        };
+        let accuracies: Vec<f64> = self.pilots.iter().filter_map(after).collect();
+        (!accuracies.is_empty()).then(|| accuracies.iter().sum::<f64>() / accuracies.len() as f64)
+    }
+
+    /// The accuracy after the last epochs, in the median over the seeds that came to their end; of an even number, the lower
+    /// one, so that more than half of them have it.
+    pub fn median_accuracy(&self) -> Option<f64> {
+        let last = |pilot: &Pilot| pilot.epochs.last().map(|epoch| epoch.accuracy);
+        let mut accuracies: Vec<f64> = self.pilots.iter().filter_map(last).collect();
+        accuracies.sort_by(f64::total_cmp);
+        accuracies.get(accuracies.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// With how many seeds time was over before the goal was reached or the job's epochs were done.
+    pub fn n_cut_short(&self) -> usize {
+        self.pilots.iter().filter(|pilot| pilot.is_out_of_time).count()
+    }
+
+    /// How long an epoch takes in simulated time, and how many rounds it has, in the mean; none if none was done.
+    pub fn epoch(&self) -> Option<(f64, f64)> {
+        let epochs: Vec<&PilotEpoch> = self.pilots.iter().flat_map(|pilot| &pilot.epochs).collect();
+        let mean = |of: fn(&PilotEpoch) -> f64| epochs.iter().map(|epoch| of(epoch)).sum::<f64>() / epochs.len() as f64;
+        (!epochs.is_empty()).then(|| (mean(|epoch| epoch.seconds), mean(|epoch| epoch.n_rounds as f64)))
+    }
+
+    /// What a round cost with the first seed.
+    pub fn cost(&self) -> Option<Cost> {
+        self.pilots.first().and_then(|pilot| pilot.cost)
+    }
+
+    /// How long a round took with the first seed.
+    pub fn round_s(&self) -> Option<f64> {
+        self.pilots.first().and_then(|pilot| pilot.round_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use nettorrent_engine::job::Job;
+    use nettorrent_engine::task::Task;
+    use nettorrent_sim::{Scenario, Toy};
+
+    use super::{Budget, Trial, try_out};
+    use crate::pilot::{Flight, Goal, Pilot, PilotEpoch};
+
+    fn course(accuracies: &[f64]) -> Pilot {
+        let epoch = |&accuracy: &f64| PilotEpoch { accuracy, seconds: 2.0, n_rounds: 4 };
+        Pilot { epochs: accuracies.iter().map(epoch).collect(), ..Pilot::default() }
+    }
+
+    #[test]
+    fn more_than_half_of_the_seeds_have_to_get_there() {
+        let mut trial =
+            Trial { pilots: vec![course(&[0.5, 0.9]), course(&[0.9]), course(&[0.4, 0.5])], problems: vec![] };
+        assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2)));
+        assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch()), (1, 2, Some((2.0, 4.0))));
+        assert!(trial.accuracy_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
+        assert!(trial.accuracy_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");
+        assert_eq!((trial.median_accuracy(), Trial::default().median_accuracy()), (Some(0.9), None));
+        trial.problems.push("it diverged".to_owned());
+        assert_eq!((trial.n_seeds(), trial.n_reached(0.9), trial.epochs_to(0.9)), (4, 2, None));
+        assert_eq!(Trial::default().accuracy_after(3), None);
+    }
+
+    #[test]
+    fn seeds_are_as_many_as_there_is_time_for() {
+        let job = Job { epochs: 3, batch: 4, threads: 1, ..Job::default() };
+        let task: Arc<dyn Task> = Arc::new(Toy::new(1));
+        let trial = |seconds| {
+            let until = Instant::now() + Duration::from_secs(seconds);
+            let flight = Flight { n_peers: 2, scenario: Scenario::lan(), goal: Goal::Epochs, until };
+            try_out(&job, &task, &flight, 3).unwrap()
+        };
+        let found = trial(3600);
+        assert!(found.n_seeds() == 3 && found.n_cut_short() == 0 && found.n_epochs() == 3, "{found:?}");
+        assert_ne!(found.pilots[0].epochs, found.pilots[1].epochs, "each has a seed of its own");
+        let found = trial(0);
+        assert!(found.n_seeds() == 1 && found.n_cut_short() == 1 && found.n_epochs() == 0, "{found:?}");
+    }
+
+    #[test]
+    fn what_one_leaves_others_get() {
+        let mut budget = Budget::new(Duration::from_secs(1000), 4);
+        let left = |end: Instant| end.saturating_duration_since(Instant::now()).as_secs_f64();
+        let shares: Vec<f64> = (0..5).map(|_| left(budget.next_end())).collect();
+        // Nothing was used, so each next one gets an equal part of the whole.
+        for (share, expected) in shares.iter().zip([250.0, 333.0, 500.0, 1000.0, 1000.0]) {
+            assert!((share - expected).abs() < 5.0, "{shares:?}");
+        }
+        assert!(left(Budget::new(Duration::MAX, 1).next_end()) > 1e6);
+    }
+}
