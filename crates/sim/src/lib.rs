@@ -32,6 +32,6 @@ mod toy;
 
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
-pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Stragglers, What, When};
+pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};
 pub use simulation::Simulation;
 pub use toy::{Toy, ToySize};

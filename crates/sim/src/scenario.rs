@@ -28,8 +28,10 @@ pub struct Scenario {
     /// How long training one sample takes; testing one takes a third of it.
     #[serde(with = "as_text")]
     pub sample_time: Duration,
-    /// Who is slow.
+    /// Who is slow all the time.
     pub stragglers: Stragglers,
+    /// Who is slow when.
+    pub slow: Vec<Slow>,
     /// After how long a silent peer is given up; never, if it is [`Duration::MAX`].
     #[serde(with = "as_text")]
     pub deadline: Duration,
@@ -70,6 +72,26 @@ impl Default for Stragglers {
     fn default() -> Self {
         Self { share: 0.0, factor: 1.0 }
     }
+}
+
+/// A time during which a peer computes slowly. Where several hold, their factors multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slow {
+    /// Who.
+    pub peer: usize,
+    /// How many times longer it takes.
+    pub factor: f64,
+    /// From when on.
+    #[serde(with = "as_text", default)]
+    pub from: Duration,
+    /// Until when.
+    #[serde(with = "as_text", default = "never")]
+    pub until: Duration,
+}
+
+fn never() -> Duration {
+    Duration::MAX
 }
 
 /// Something that happens to a peer.
@@ -151,6 +173,7 @@ impl Default for Scenario {
             loss: 0.0,
             sample_time: Duration::from_millis(1),
             stragglers: Stragglers::default(),
+            slow: Vec::new(),
             deadline: Duration::from_secs(5),
             faults: Vec::new(),
             joins: Vec::new(),
@@ -188,8 +211,12 @@ impl Scenario {
         // With more, hardly anything would ever arrive.
         share("loss", self.loss, 0.5)?;
         share("stragglers.share", self.stragglers.share, 1.0)?;
-        if !(self.stragglers.factor >= 1.0 && self.stragglers.factor <= 1e6) {
+        let is_factor = |factor: f64| (1.0..=1e6).contains(&factor);
+        if !is_factor(self.stragglers.factor) {
             return error("stragglers.factor", format!("{} must be a number from 1 up", self.stragglers.factor));
+        }
+        if let Some(slow) = self.slow.iter().find(|slow| !is_factor(slow.factor)) {
+            return error("slow.factor", format!("{} must be a number from 1 up", slow.factor));
         }
         if n_peers == 0 {
             return error("peers", "there must be at least one".to_owned());
@@ -210,8 +237,9 @@ impl Scenario {
         let n_all = n_peers + self.joins.len();
         let faulty = self.faults.iter().map(|fault| ("faults", fault.peer));
         let linked = self.links.iter().map(|links| ("links", links.peer));
+        let slow = self.slow.iter().map(|slow| ("slow", slow.peer));
         let cut = self.partitions.iter().flat_map(|partition| &partition.peers).map(|&peer| ("partitions", peer));
-        match faulty.chain(linked).chain(cut).find(|&(_, peer)| peer >= n_all) {
+        match faulty.chain(linked).chain(slow).chain(cut).find(|&(_, peer)| peer >= n_all) {
             Some((setting, peer)) => {
                 let problem = format!("there is no peer {peer}: they are numbered from 0 to {}", n_all - 1);
                 Err(ScenarioError { setting, problem })
@@ -226,7 +254,13 @@ impl Scenario {
         own.map_or((self.link, self.link), |links| (links.up, links.down))
     }
 
-    /// How many times longer than usual each of the first peers computes.
+    /// How many times longer a peer computes than it usually does, at a time.
+    pub(crate) fn slowness_at(&self, peer: usize, now: Duration) -> f64 {
+        let is_on = |slow: &&Slow| slow.peer == peer && slow.from <= now && now < slow.until;
+        self.slow.iter().filter(is_on).map(|slow| slow.factor).product()
+    }
+
+    /// How many times longer than others each of the first peers usually computes.
     pub(crate) fn slowness(&self, n_peers: usize) -> Vec<f64> {
         let mut slowness = vec![1.0; n_peers];
         let n_slow = (self.stragglers.share * n_peers as f64).round() as usize;
@@ -238,7 +272,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Join, Partition, Scenario, Stragglers, What, When};
+    use super::{Fault, Join, Partition, Scenario, Slow, Stragglers, What, When};
     use std::time::Duration;
 
     fn everything() -> Scenario {
@@ -276,6 +310,17 @@ mod tests {
         let partitions = vec![Partition { peers: vec![0], from: second, until: second }];
         assert!(named(Scenario { partitions, ..everything() }).starts_with("scenario.partitions"));
         assert!(everything().check(0).is_err());
+    }
+
+    #[test]
+    fn who_is_slow_for_a_while_is_fast_before_and_after() {
+        let slow = Slow { peer: 1, factor: 10.0, from: Duration::from_secs(2), until: Duration::from_secs(5) };
+        let always = toml::from_str::<Slow>("peer = 1\nfactor = 2.0").unwrap();
+        let scenario = Scenario { slow: vec![slow, always], ..Scenario::lan() };
+        let at = |peer, seconds| scenario.slowness_at(peer, Duration::from_secs(seconds));
+        assert_eq!([at(1, 1), at(1, 2), at(1, 4), at(1, 5), at(0, 3)], [2.0, 20.0, 20.0, 2.0, 1.0]);
+        assert!(Scenario { slow: vec![Slow { factor: 0.5, ..slow }], ..Scenario::lan() }.check(2).is_err());
+        assert!(scenario.check(1).is_err(), "there is no peer 1");
     }
 
     #[test]

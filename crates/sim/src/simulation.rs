@@ -306,9 +306,9 @@ impl Simulation {
     /// A peer's works come one after the other.
     fn begin_work(&mut self, peer: usize, work: Work, compute: &mut Compute) {
         let host = &mut self.hosts[peer];
-        let per_sample = nanos(self.scenario.sample_time) as f64 * host.slowness;
-        let lasts = work.worth() * per_sample;
         let began = self.now.max(host.is_busy_until);
+        let slowness = host.slowness * self.scenario.slowness_at(peer, Duration::from_nanos(began));
+        let lasts = work.worth() * nanos(self.scenario.sample_time) as f64 * slowness;
         host.is_busy_until = began.saturating_add(lasts as Nanos);
         compute.begin(peer, began, lasts as Nanos, work, &mut self.queue);
     }
