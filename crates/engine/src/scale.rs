@@ -87,6 +87,12 @@ impl Scale {
         }
     }
 
+    /// By what the rate is multiplied where nobody averages the updates of `n_peers`: each has the noise of its own few samples, which
+    /// grows with the square root of their number.
+    pub fn own_noise_gain(self, n_peers: usize) -> f32 {
+        if self.shares_batch() { 1.0 / (n_peers.max(1) as f32).sqrt() } else { 1.0 }
+    }
+
     /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
     /// of each step is.
     pub fn delayed(self, rate: f32, n_peers: usize, delay: u32) -> f32 {
@@ -118,7 +124,7 @@ mod tests {
         let adam = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
         for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
             assert_eq!(scale.step_samples(32, 1), 32);
-            assert_eq!(scale.own_optimizer_gain(&adam, 1), 1.0);
+            assert_eq!((scale.own_optimizer_gain(&adam, 1), scale.own_noise_gain(1)), (1.0, 1.0));
             assert_eq!(scale.delayed(0.1, 1, 7), 0.1);
         }
     }

@@ -120,7 +120,7 @@ impl Repeat {
 
 impl Strategy for Repeat {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Gradients, length: RoundLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Gradients, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

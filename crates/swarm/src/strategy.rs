@@ -156,6 +156,8 @@ pub struct Turn {
     pub length: RoundLength,
     /// How the numbers that are handed over are scaled.
     pub scale: Scale,
+    /// Whether what is handed over becomes a mean over peers.
+    pub is_averaged: bool,
 }
 
 /// What peers exchange.

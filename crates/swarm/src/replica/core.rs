@@ -272,22 +272,32 @@ impl Core {
     /// how much of the data has been trained.
     pub(super) fn lr(&self, round: usize, share: f64) -> f32 {
         let Setup { schedule, swarm, optimizer, epochs, .. } = &*self.setup;
-        let Some(plan) = &self.plan else { return optimizer.lr };
-        let (before, left) = (plan.n_samples_before() as f64, plan.n_samples_left() as f64);
-        let (total, of_round) = ((before + left).max(1.0), plan.samples_in(round) as f64);
-        let done =
-            self.place.ledger.epoch as f64 + (before + plan.samples_until(round) as f64 + share * of_round) / total;
-        let rate = schedule.rate(optimizer.lr, done, of_round / total, *epochs as f64);
-        let n_peers = self.view.len();
-        let rate = swarm.rate(rate, n_peers, done);
+        if self.plan.is_none() {
+            return optimizer.lr;
+        }
+        let (done, n_peers) = (self.epochs_done(round, share), self.view.len());
+        let step = self.epochs_done(round + 1, 0.0) - self.epochs_done(round, 0.0);
+        let rate = swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), n_peers, done);
         match self.turn.payload {
             Payload::Gradients => rate,
+            Payload::Weights if !self.turn.is_averaged => {
+                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * swarm.scale.own_noise_gain(n_peers)
+            }
             Payload::Weights => rate * swarm.scale.own_optimizer_gain(optimizer, n_peers),
             Payload::Updates => {
                 swarm.scale.delayed(rate, n_peers, self.setup.delay())
                     * swarm.scale.own_optimizer_gain(optimizer, n_peers)
             }
         }
+    }
+
+    /// How many epochs are done when the segment has come to this share of a round.
+    pub(crate) fn epochs_done(&self, round: usize, share: f64) -> f64 {
+        let epoch = self.place.ledger.epoch as f64;
+        let Some(plan) = &self.plan else { return epoch };
+        let before = plan.n_samples_before() as f64;
+        let total = (before + plan.n_samples_left() as f64).max(1.0);
+        epoch + (before + plan.samples_until(round) as f64 + share * plan.samples_in(round) as f64) / total
     }
 
     /// Takes a round's result over.

@@ -64,6 +64,11 @@ impl AdaptiveTau {
         self.target_density
     }
 
+    /// From now on the target is another. What was owed before is forgotten if it was far from this.
+    pub fn aim_at(&mut self, target_density: f64) {
+        self.target_density = target_density;
+    }
+
     /// The threshold, if there was an update to find it by.
     pub fn tau(&self) -> Option<f32> {
         self.tau.map(|tau| round_tau(tau as f32))

@@ -226,7 +226,7 @@ impl Strategy for BestPeer {
             Options { local_steps: 0, samples, .. } => RoundLength::Samples(samples),
             Options { local_steps, .. } => RoundLength::Batches(local_steps),
         };
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain }
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: false }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

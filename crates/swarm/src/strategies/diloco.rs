@@ -32,7 +32,8 @@ pub(super) const SPEC: Spec = Spec {
         LOCAL_STEPS,
         OptionDoc {
             name: "outer_lr",
-            about: "the outer step's learning rate; with `1` and no momentum it is the mean",
+            about: "the outer step's learning rate; with `1` and no momentum it is the mean; `0`: as much as makes the outer \
+                    steps as long as the mean's where peers share a batch, and 0.7 where each has its own",
         },
         OptionDoc { name: "outer_momentum", about: "the outer step's momentum, from 0 to below 1" },
     ],
@@ -64,7 +65,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { local: Local::default(), outer_lr: 0.7, outer_momentum: 0.9 }
+        Self { local: Local::default(), outer_lr: 0.0, outer_momentum: 0.5 }
     }
 }
 
@@ -89,6 +90,18 @@ pub(super) struct Outer {
     pub momentum: f32,
 }
 
+impl Outer {
+    /// The learning rate. In time momentum makes steps 1/(1 - momentum) times as long, which is undone where the peers together take
+    /// the steps of one; where they take fewer, they may be longer.
+    fn rate(self, shares_batch: bool) -> f32 {
+        match (self.lr > 0.0, shares_batch) {
+            (true, _) => self.lr,
+            (false, true) => 1.0 - self.momentum,
+            (false, false) => 0.7,
+        }
+    }
+}
+
 impl Local {
     /// The strategy with these options and this outer step, if they make sense.
     pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<Box<dyn Strategy>, OptionError> {
@@ -99,8 +112,8 @@ impl Local {
         if ![32, 8, 4].contains(&self.bits) {
             return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
         }
-        if !(outer.lr > 0.0 && outer.lr.is_finite()) {
-            return refuse(format!("outer_lr = {}: must be a number above 0", outer.lr));
+        if !(outer.lr >= 0.0 && outer.lr.is_finite()) {
+            return refuse(format!("outer_lr = {}: must be a number from 0 up", outer.lr));
         }
         if !(0.0..1.0).contains(&outer.momentum) {
             return refuse(format!("outer_momentum = {}: must be from 0 to below 1", outer.momentum));
@@ -153,7 +166,7 @@ impl Diloco {
 
     /// Makes the new parameters of a mean difference.
     fn take_outer_step(&mut self, ctx: &Ctx<'_>, bucket: usize, difference: &mut [f32]) {
-        let Outer { lr, momentum } = self.outer;
+        let (lr, momentum) = (self.outer.rate(ctx.scale().shares_batch()), self.outer.momentum);
         let range = ctx.buckets()[bucket].clone();
         let n_trained = ctx.n_params().clamp(range.start, range.end) - range.start;
         let (trained, statistics) = difference.split_at_mut(n_trained);
@@ -174,7 +187,7 @@ impl Diloco {
 impl Strategy for Diloco {
     fn turn(&self) -> Turn {
         let length = RoundLength::Batches(self.local.local_steps);
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain }
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -69,7 +69,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { adagrad: 0.0, n_fetch: 1, n_push: 1, shards: 8, staleness: 4 }
+        Self { adagrad: 0.0, n_fetch: 1, n_push: 1, shards: 8, staleness: 0 }
     }
 }
 
@@ -212,7 +212,7 @@ impl Downpour {
 
 impl Strategy for Downpour {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -44,7 +44,7 @@ pub(super) const SPEC: Spec = Spec {
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         let length = RoundLength::Batches(local_steps);
-        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
+        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true };
         let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
         Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },

@@ -19,14 +19,14 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    AGGREGATION, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError,
-    Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc,
+    OptionError, Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {
     name: "manager-worker",
-    about: "Each peer trains its share of an epoch (or some batches) by itself; one of them averages the weights and sends \
+    about: "Each peer trains some batches (or its share of an epoch) by itself; one of them averages the weights and sends \
             them back. Little traffic; replicas drift apart in between.",
     cost: "each worker sends M and receives M per exchange, the manager (N-1)M both ways; 2 steps",
     paper: "McMahan et al. 2017",
@@ -53,7 +53,7 @@ pub(super) const SPEC: Spec = Spec {
     },
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
     #[serde(flatten)]
@@ -61,6 +61,13 @@ struct Options {
     codec: Codec,
     local_steps: u32,
     patience: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let rule = Rule { aggregation: Aggregation::Samples, ..Rule::default() };
+        Self { rule, codec: Codec::F32, local_steps: 50, patience: 0.0 }
+    }
 }
 
 #[derive(Default)]
@@ -262,7 +269,7 @@ impl Strategy for ManagerWorker {
             0 => RoundLength::Epoch,
             n => RoundLength::Batches(n),
         };
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain }
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -61,7 +61,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, most_partitions: 100, partitions: 0, staleness: 4 }
+        Self { codec: Codec::Int8, most_partitions: 100, partitions: 0, staleness: 0 }
     }
 }
 

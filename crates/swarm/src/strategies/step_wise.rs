@@ -46,7 +46,7 @@ pub(super) const SPEC: Spec = Spec {
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         let length = RoundLength::Batches(local_steps);
-        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain };
+        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true };
         let averager = match form {
             Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::ScatterMean)),
             Form::Fixed => Averager::new(turn, Relay::new(codec, Start::Fixed)),

@@ -43,6 +43,10 @@ pub(super) const SPEC: Spec = Spec {
         },
         STALENESS,
         OptionDoc { name: "tau", about: "the step; `0`: found by the density, and following it" },
+        OptionDoc {
+            name: "warmup",
+            about: "over how many epochs the density falls to its value, from a quarter: while all moves, little can wait",
+        },
     ],
     defaults: default_options::<Options>,
     build: |table| {
@@ -60,11 +64,12 @@ struct Options {
     shake_every: u32,
     staleness: u32,
     tau: f32,
+    warmup: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip: 0.0, density: 0.005, shake_every: 0, staleness: 4, tau: 0.0 }
+        Self { clip: 0.0, density: 0.005, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
     }
 }
 
@@ -79,10 +84,26 @@ impl Options {
         if !(self.clip == 0.0 || self.clip >= 1.0 && self.clip.is_finite()) {
             return Err(format!("clip = {}: must be 0 or at least 1", self.clip));
         }
+        if !(self.warmup >= 0.0 && self.warmup.is_finite()) {
+            return Err(format!("warmup = {}: must be a number of epochs from 0 up", self.warmup));
+        }
         if self.staleness > MOST_STALENESS {
             return Err(format!("staleness = {}: at most {MOST_STALENESS}", self.staleness));
         }
         Ok(())
+    }
+}
+
+/// Which share of the parameters moves in the first batch, if there is a warm-up.
+const FIRST_DENSITY: f64 = 0.25;
+
+impl Options {
+    /// Which share of the parameters should move when so many epochs are done: it falls by the same factor in equal times.
+    fn density_after(&self, epochs_done: f64) -> f64 {
+        if epochs_done >= self.warmup || self.density >= FIRST_DENSITY {
+            return self.density;
+        }
+        self.density * (FIRST_DENSITY / self.density).powf(1.0 - epochs_done / self.warmup)
     }
 }
 
@@ -121,7 +142,7 @@ impl Thresholds {
     fn new(options: Options) -> Self {
         Self {
             options,
-            adaptive: AdaptiveTau::new(options.density),
+            adaptive: AdaptiveTau::new(options.density_after(0.0)),
             pieces: Vec::new(),
             n_pieces: Vec::new(),
             residual: Vec::new(),
@@ -207,7 +228,7 @@ impl Stream for Thresholds {
         }
     }
 
-    fn say(&mut self, _: &Step, values: &mut [f32]) -> Vec<Bytes> {
+    fn say(&mut self, step: &Step, values: &mut [f32]) -> Vec<Bytes> {
         if self.parts.is_empty() {
             let tau = self.tau().or_else(|| self.adaptive.tau_for(&self.residual));
             for piece in self.pieces.clone() {
@@ -219,6 +240,7 @@ impl Stream for Thresholds {
                 }
             }
         }
+        self.adaptive.aim_at(self.options.density_after(step.epochs_done));
         if !self.shakes() {
             self.adaptive.adapt(self.n_moved, self.residual.len());
         }
@@ -288,7 +310,7 @@ mod tests {
     use super::{Options, Thresholds};
     use crate::strategy::{Step, Stream};
 
-    const STEP: Step = Step { round: 0, compute_s: 0.0, bytes_per_s: None };
+    const STEP: Step = Step { round: 0, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None };
 
     /// Numbers with few bits, whose sums are exact.
     fn update(rng: &mut Rng, n: usize) -> Vec<f32> {
@@ -329,6 +351,16 @@ mod tests {
             }
             assert!(values.iter().any(|&value| value != 0.0));
         }
+    }
+
+    #[test]
+    fn the_density_falls_during_the_warm_up() {
+        let options = Options { density: 0.0025, warmup: 2.0, ..Options::default() };
+        let densities = [0.0, 1.0, 2.0, 3.0].map(|done| options.density_after(done));
+        for (density, expected) in densities.iter().zip([0.25, 0.025, 0.0025, 0.0025]) {
+            assert!((density / expected - 1.0).abs() < 1e-9, "{densities:?}");
+        }
+        assert_eq!(Options { warmup: 0.0, ..options }.density_after(0.0), 0.0025);
     }
 
     #[test]

@@ -48,7 +48,10 @@ impl Averaging {
                 "local_steps is for payload = \"weights\": gradients are averaged after every batch"
             }
             (payload, n) => {
-                return Ok((Turn { payload, length: RoundLength::Batches(n), scale: Scale::Share }, self.codec));
+                return Ok((
+                    Turn { payload, length: RoundLength::Batches(n), scale: Scale::Share, is_averaged: true },
+                    self.codec,
+                ));
             }
         };
         Err(OptionError::Option { strategy, problem: problem.to_owned() })

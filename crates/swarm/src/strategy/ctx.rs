@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::scale as engine;
 
 use crate::peer::Outbox;
 use crate::record::Event;
@@ -85,6 +86,17 @@ impl<'a> Ctx<'a> {
         let Core { view, plan, .. } = &*self.core;
         let (Some(seat), Some(plan)) = (self.core.seat_of(view.members[rank]), plan) else { return 0 };
         plan.samples_of(seat, self.core.rounds_done(seat))
+    }
+
+    /// How many epochs this peer has done, and what part of the present one.
+    pub fn epochs_done(&self) -> f64 {
+        let round = self.core.seat_of(self.core.me).map_or(0, |seat| self.core.rounds_done(seat));
+        self.core.epochs_done(round, 0.0)
+    }
+
+    /// How updates of several peers are scaled.
+    pub fn scale(&self) -> engine::Scale {
+        self.core.setup.swarm.scale
     }
 
     /// The number of the round, the same for all.

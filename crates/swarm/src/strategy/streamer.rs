@@ -75,6 +75,8 @@ pub trait Stream: Send {
 pub struct Step {
     /// The peer's round.
     pub round: u32,
+    /// How many epochs are done.
+    pub epochs_done: f64,
     /// How long the batch took to compute, in seconds.
     pub compute_s: f64,
     /// How many bytes a second this peer's links carry, if it is known.
@@ -191,7 +193,7 @@ impl<S: Stream> Streamer<S> {
 
 impl<S: Stream> Strategy for Streamer<S> {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share }
+        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -221,7 +223,12 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
-        let step = Step { round: ctx.round(), compute_s: trained.compute.as_secs_f64(), bytes_per_s: ctx.uplink() };
+        let step = Step {
+            round: ctx.round(),
+            epochs_done: ctx.epochs_done(),
+            compute_s: trained.compute.as_secs_f64(),
+            bytes_per_s: ctx.uplink(),
+        };
         let parts = self.stream.say(&step, ctx.values_mut());
         let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
         let frames = pack(&parts);
