@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files;
 use super::in_memory::{InMemory, Samples};
+use super::origins::Origins;
 use super::{DataError, names};
 
 /// What stands for a value that is not there, in lower case.
@@ -43,6 +44,8 @@ pub struct Table {
     values: Vec<f32>,
     /// The class of each row, as an index into `class_names`.
     rows: Vec<u32>,
+    /// The line of each row in the file.
+    lines: Vec<u64>,
     /// The classes in the order they came up.
     class_names: Vec<String>,
 }
@@ -113,7 +116,8 @@ impl Table {
             return Err(DataError::malformed(path, problem));
         };
         let labels = self.rows.iter().map(|&class| renumbered[class as usize]).collect();
-        InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))
+        let set = InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))?;
+        Ok(set.from_origins(Origins::Lines { path: path.to_owned(), lines: self.lines }))
     }
 
     /// How many columns are features.
@@ -129,6 +133,7 @@ struct Builder {
     label: usize,
     values: Vec<f32>,
     rows: Vec<u32>,
+    lines: Vec<u64>,
     class_names: Vec<String>,
     class_numbers: BTreeMap<String, u32>,
 }
@@ -159,6 +164,7 @@ impl Builder {
             }
         }
         self.class(&row[self.label]);
+        self.lines.push(line);
         Ok(())
     }
 
@@ -189,7 +195,8 @@ impl Builder {
             ));
         }
         let n_features = self.names.len() - 1;
-        Ok(Table { n_features, values: self.values, rows: self.rows, class_names: self.class_names })
+        let Self { values, rows, lines, class_names, .. } = self;
+        Ok(Table { n_features, values, rows, lines, class_names })
     }
 }
 
@@ -265,6 +272,10 @@ mod tests {
             let set = table.into_set(Path::new("t.csv"), classes).unwrap();
             assert_eq!((set.shape(), set.labels()), ([2].as_slice(), [1, 0, 1].as_slice()));
             assert_eq!(set.batch(&[2, 0]).unwrap().inputs, [5.0, 6.0, 1.0, 2.0]);
+            let first_line = if text.contains("kind") { 2 } else { 1 };
+            assert_eq!(set.origin(0), Some(format!("t.csv, line {first_line}")));
+            let part = set.only(&[2]).unwrap();
+            assert_eq!((part.origin(0), part.origin(1)), (Some(format!("t.csv, line {}", first_line + 2)), None));
         }
     }
 
