@@ -6,6 +6,7 @@ mod command_line;
 mod commands;
 mod date;
 mod events;
+mod incidents;
 mod interrupt;
 mod job_arguments;
 mod link_survey;
