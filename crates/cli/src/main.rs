@@ -13,6 +13,7 @@ mod link_survey;
 mod measuring;
 mod memory;
 mod open;
+mod pace;
 mod plan_picture;
 mod plan_text;
 mod progress;

@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(feed(&mut guard, [1e6, 1e5]), None);
             assert!(guard.has_exploded() && !guard.is_healthy());
             let (after, why) = feed(&mut guard, [2.31; 1000]).unwrap();
-            assert!(after >= PATIENCE && after < PATIENCE + 20, "{after}");
+            assert!((PATIENCE..PATIENCE + 20).contains(&after), "{after}");
             assert!(matches!(why, Divergence::NotRecovered { highest: 1e6, loss: 2.31, .. }), "{why}");
         }
     }
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(feed(&mut guard, [2.4; 12]), None);
         assert!(!guard.is_healthy(), "not a state to go back to");
         let (after, why) = feed(&mut guard, [2.4; 1000]).unwrap();
-        assert!(after > PATIENCE && after < PATIENCE + 60, "{after}");
+        assert!((PATIENCE..PATIENCE + 60).contains(&after), "{after}");
         assert!(matches!(why, Divergence::NotRecovered { highest: 2.4, loss: 2.4, .. }), "{why}");
     }
 

@@ -24,6 +24,7 @@ use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::{MeasuringArguments, write_samples};
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
+use crate::pace::Pace;
 use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
 use crate::swarm;
@@ -176,25 +177,6 @@ struct Session<'a> {
     test_is_cut: bool,
 }
 
-/// How fast training goes.
-struct Pace {
-    /// Time spent training in the present epoch, and samples trained since the epoch (or the session) began.
-    training: Duration,
-    n_samples: usize,
-    shown: Instant,
-    told: Instant,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { training: Duration::ZERO, n_samples: 0, shown: Instant::now(), told: Instant::now() }
-    }
-
-    fn samples_per_s(&self) -> f64 {
-        self.n_samples as f64 / self.training.as_secs_f64().max(1e-9)
-    }
-}
-
 impl<'a> Session<'a> {
     fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
         let room = Workspace::new(job.threads)?;
@@ -208,8 +190,9 @@ impl<'a> Session<'a> {
         let result = self.epochs(&mut trainer);
         self.display.finish();
         if let Some(TrainError::Diverged { .. }) = result.as_ref().err().and_then(|error| error.downcast_ref()) {
-            // What was saved since then may be broken, and must not be what is resumed.
-            self.set_aside_after(trainer.good_step())?;
+            // What was saved since then may be broken, and must not be what is resumed. If it cannot be moved, the error to
+            // tell is still the one that came first.
+            self.set_aside_after(trainer.good_step()).ok();
         }
         let Progress { epoch, step, .. } = *trainer.progress();
         let failure = result.as_ref().err().map(explain);

@@ -117,7 +117,7 @@ impl Table {
         };
         let labels = self.rows.iter().map(|&class| renumbered[class as usize]).collect();
         let set = InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))?;
-        Ok(set.from_origins(Origins::Lines { path: path.to_owned(), lines: self.lines }))
+        Ok(set.with_origins(Origins::Lines { path: path.to_owned(), lines: self.lines }))
     }
 
     /// How many columns are features.

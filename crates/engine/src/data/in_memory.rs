@@ -173,7 +173,7 @@ impl InMemory {
     }
 
     /// The same samples, of which it is known where they came from.
-    pub(crate) fn from_origins(self, origins: Origins) -> Self {
+    pub(crate) fn with_origins(self, origins: Origins) -> Self {
         Self { origins, ..self }
     }
 

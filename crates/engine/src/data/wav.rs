@@ -51,7 +51,7 @@ pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, Da
         (0..listing.labels.len()).into_par_iter().map(features).collect::<Result<_, DataError>>()?;
     let shape = vec![n_frames, N_COEFFICIENTS];
     let set = InMemory::new(shape, listing.classes.clone(), listing.labels.clone(), Samples::Floats(samples.concat()))?;
-    Ok(set.from_origins(Origins::Files(listing.clone())))
+    Ok(set.with_origins(Origins::Files(listing.clone())))
 }
 
 /// Whether a name ends like a recording.

@@ -237,7 +237,8 @@ mod tests {
     /// Two classes that the first of three features tells apart, but for samples in which it is another number.
     fn learning(job: &Job, changed: &[(usize, f32)]) -> Learning {
         let set = |n: usize, changed: &[(usize, f32)]| -> Box<dyn Dataset> {
-            let value = |i: usize| if i % 3 == 0 { (i / 3 % 2) as f32 * 2.0 - 1.0 } else { (i % 7) as f32 / 7.0 };
+            let value =
+                |i: usize| if i.is_multiple_of(3) { (i / 3 % 2) as f32 * 2.0 - 1.0 } else { (i % 7) as f32 / 7.0 };
             let mut values: Vec<f32> = (0..3 * n).map(value).collect();
             changed.iter().for_each(|&(index, value)| values[3 * index] = value);
             let labels = (0..n).map(|i| i as u32 % 2).collect();
