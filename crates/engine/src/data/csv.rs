@@ -87,7 +87,7 @@ pub fn parse(path: &Path, bytes: &[u8], label: Option<&Column>, header: Header) 
     let mut builder = Builder { label: find_column(path, &names, label)?, names, ..Builder::default() };
     let mut record = if has_header { next()? } else { Some(first) };
     while let Some(row) = record {
-        builder.row(&row).map_err(malformed)?;
+        builder.row(&row, line_of(&row, bytes)).map_err(malformed)?;
         record = next()?;
     }
     builder.finish().map_err(malformed)
@@ -139,8 +139,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn row(&mut self, row: &StringRecord) -> Result<(), String> {
-        let line = row.position().map_or(0, csv::Position::line);
+    fn row(&mut self, row: &StringRecord, line: u64) -> Result<(), String> {
         if row.len() != self.names.len() {
             return Err(format!("line {line} has {} cells, the first line has {}", row.len(), self.names.len()));
         }
@@ -198,6 +197,15 @@ impl Builder {
         let Self { values, rows, lines, class_names, .. } = self;
         Ok(Table { n_features, values, rows, lines, class_names })
     }
+}
+
+/// The line that a row is on, counted from 1. The reader says where it began to look for the row, which is before the second
+/// half of a line's end in two characters, and before empty lines.
+fn line_of(row: &StringRecord, bytes: &[u8]) -> u64 {
+    let Some(position) = row.position() else { return 0 };
+    let rest = bytes.get(position.byte() as usize..).unwrap_or_default();
+    let ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+    position.line() + ends.filter(|&&byte| byte == b'\n').count() as u64
 }
 
 fn find_column(path: &Path, names: &[String], wanted: Option<&Column>) -> Result<usize, DataError> {
@@ -259,6 +267,13 @@ mod tests {
         let text = table(text).unwrap_err().to_string();
         assert!(text.starts_with("t.csv: "), "{text}");
         text
+    }
+
+    #[test]
+    fn lines_are_counted_whatever_they_end_with() {
+        assert!(problem("1,2,x\r\n3,4,y\r\n5,oops,x\r\n").contains("line 3, column 2"));
+        assert!(problem("1,2,x\n\n\n3,4,y\n5,oops,x\n").contains("line 5, column 2"));
+        assert!(problem("\u{feff}a,b,kind\r\n1,2,x\r\n\r\n3,oops,y\r\n").contains("line 4, column 2"));
     }
 
     #[test]
