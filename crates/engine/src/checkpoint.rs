@@ -47,12 +47,22 @@ pub struct Progress {
     pub epoch_n_correct: usize,
     /// See `epoch_loss_sum`.
     pub epoch_n: usize,
+    /// How often the run has diverged and gone back; each time the learning rate was halved.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub n_rollbacks: u32,
+    /// Training samples that are left out because they spoil their batches, in ascending order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<usize>,
     /// How far the swarm is, if one trained: what it makes of this is its own business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<serde_json::Value>,
     /// Vectors that the swarm remembers besides; they lie in the file as tensors.
     #[serde(skip)]
     pub swarm_memories: Vec<Vec<f32>>,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 impl Progress {
@@ -63,9 +73,28 @@ impl Progress {
 
     /// The same place, without what the swarm remembers.
     fn without_memories(&self) -> Self {
-        let &Self { seed, step, epoch, batch, epoch_loss_sum, epoch_n_correct, epoch_n, .. } = self;
-        let (swarm, swarm_memories) = (self.swarm.clone(), Vec::new());
-        Self { seed, step, epoch, batch, epoch_loss_sum, epoch_n_correct, epoch_n, swarm, swarm_memories }
+        let &Self { seed, step, epoch, batch, epoch_loss_sum, epoch_n_correct, epoch_n, n_rollbacks, .. } = self;
+        let (left_out, swarm, swarm_memories) = (self.left_out.clone(), self.swarm.clone(), Vec::new());
+        Self {
+            seed,
+            step,
+            epoch,
+            batch,
+            epoch_loss_sum,
+            epoch_n_correct,
+            epoch_n,
+            n_rollbacks,
+            left_out,
+            swarm,
+            swarm_memories,
+        }
+    }
+
+    /// Takes the samples that are left out away from batches, whose number stays.
+    pub(crate) fn strike_out(&self, batches: &mut [Vec<usize>]) {
+        if !self.left_out.is_empty() {
+            batches.iter_mut().for_each(|batch| batch.retain(|index| self.left_out.binary_search(index).is_err()));
+        }
     }
 
     pub(crate) fn set_epoch_score(&mut self, score: Score) {

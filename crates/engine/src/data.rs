@@ -23,11 +23,13 @@ mod known;
 pub mod ledger;
 pub mod mfcc;
 mod names;
+mod origins;
 pub mod plan;
 pub mod rounds;
 mod shares;
 pub mod source;
 pub mod split;
+mod subset;
 pub mod wav;
 
 use std::path::{Path, PathBuf};
@@ -73,6 +75,12 @@ pub trait Dataset: Send + Sync {
     fn labels(&self) -> &[u32];
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
+
+    /// Where a sample comes from, for people: its file, and the line where the file holds many. None where that is not known.
+    fn origin(&self, index: usize) -> Option<String> {
+        let _ = index;
+        None
+    }
 
     /// Reads a picture that is not part of the set, prepared as the set's own are; sets of other things refuse.
     fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {

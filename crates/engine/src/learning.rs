@@ -82,6 +82,11 @@ impl Learning {
         Ok(batch)
     }
 
+    /// Where a training sample comes from, for people, if that is known.
+    pub fn train_origin(&self, index: usize) -> Option<String> {
+        self.train_set.origin(index)
+    }
+
     /// Reads test samples.
     pub fn read_test(&self, samples: Range<usize>, room: &Workspace) -> Result<Batch, TrainError> {
         let indices: Vec<usize> = samples.collect();

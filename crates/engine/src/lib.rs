@@ -1,7 +1,9 @@
 //! What ONE peer computes: data sets, models, optimizers and checkpoints, without sockets, clocks or globals.
 
+pub mod bad_samples;
 pub mod checkpoint;
 pub mod data;
+pub mod guard;
 pub mod job;
 pub mod kernel;
 pub mod learning;

@@ -1,14 +1,23 @@
 //! The training loop of one peer, a step at a time: whoever drives it decides when to stop, save and show.
+//!
+//! It looks after itself: samples that spoil their batch are left out, and a run that diverges goes back to its last good
+//! state and on with half the learning rate. What it did is told as an [`Incident`].
+
+mod recovery;
 
 use crate::checkpoint::Progress;
 use crate::data::batches::BatchError;
 use crate::data::{Batch, DataError, Dataset};
+use crate::guard::{Divergence, LossGuard};
 use crate::job::Job;
 use crate::learning::Learning;
 use crate::model::{Network, Score, Workspace};
 use crate::optimizer::Optimizer;
 use crate::rng::mix;
 use crate::task::Task;
+use recovery::{GoodState, Setback};
+
+pub use recovery::{Incident, MOST_ROLLBACKS};
 
 /// What ends a run.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +31,25 @@ pub enum TrainError {
     /// The data do not fit the model.
     #[error("{0}")]
     Mismatch(String),
+    /// The run has diverged, and going back has not helped.
+    #[error(
+        "training diverged: {why} at step {step} (epoch {epoch}, learning rate {lr:?}), although it had gone back \
+         {n_rollbacks} times and halved the learning rate each time; checkpoints from before are untouched. Lower \
+         optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and go on from the last \
+         good checkpoint or start anew"
+    )]
+    Diverged {
+        /// What showed it.
+        why: Divergence,
+        /// How often the run went back before.
+        n_rollbacks: u32,
+        /// The step that was to be taken.
+        step: u64,
+        /// The epoch it is in, counted from 1.
+        epoch: u64,
+        /// The rate it was to be taken with.
+        lr: f32,
+    },
     /// The loss, or a parameter, is no number any more.
     #[error(
         "{what} became {value} at step {step} (epoch {epoch}, learning rate {lr:?}); checkpoints from before are untouched. \
@@ -63,8 +91,15 @@ pub struct Trainer<'a> {
     gradient: Vec<f32>,
     optimizer: Optimizer,
     progress: Progress,
-    /// The present epoch's batches.
+    /// The present epoch's batches, without the samples that are left out.
     batches: Vec<Vec<usize>>,
+    guard: LossGuard,
+    /// Where it goes back to.
+    good: GoodState,
+    /// The batch that was trained last, and the one with which the loss exploded: they are suspected if the run diverges.
+    last_batch: Vec<usize>,
+    exploding_batch: Vec<usize>,
+    incidents: Vec<Incident>,
 }
 
 impl<'a> Trainer<'a> {
@@ -83,9 +118,25 @@ impl<'a> Trainer<'a> {
         optimizer: Optimizer,
         progress: Progress,
     ) -> Result<Self, TrainError> {
-        let indices = (0..learning.labels().len()).collect();
-        let gradient = vec![0.0; values.len()];
-        let mut trainer = Self { job, learning, indices, values, gradient, optimizer, progress, batches: Vec::new() };
+        let mut guard = LossGuard::new(learning.labels());
+        if progress.n_rollbacks > 0 {
+            guard.go_on_after(&Divergence::NotFinite { what: "the loss", value: f64::INFINITY });
+        }
+        let mut trainer = Self {
+            job,
+            learning,
+            indices: (0..learning.labels().len()).collect(),
+            gradient: vec![0.0; values.len()],
+            good: GoodState::new(&values, &optimizer, &progress, &guard),
+            values,
+            optimizer,
+            progress,
+            batches: Vec::new(),
+            guard,
+            last_batch: Vec::new(),
+            exploding_batch: Vec::new(),
+            incidents: Vec::new(),
+        };
         trainer.batches = trainer.epoch_batches()?;
         if trainer.batches.is_empty() {
             return Err(TrainError::Mismatch("the training set gives no batch; use a smaller batch size".into()));
@@ -112,6 +163,7 @@ impl<'a> Trainer<'a> {
     pub fn set_values(&mut self, values: Vec<f32>) {
         assert_eq!(values.len(), self.learning.n_values(), "the parameters belong to another network");
         self.values = values;
+        self.good = GoodState::new(&self.values, &self.optimizer, &self.progress, &self.guard);
     }
 
     /// Whether all parameters are numbers. The loss tells only a step later, and a broken state must not become a checkpoint.
@@ -151,19 +203,66 @@ impl<'a> Trainer<'a> {
     pub fn lr(&self) -> f32 {
         let step = 1.0 / self.batches.len() as f64;
         let done = self.progress.epoch as f64 + self.progress.batch as f64 * step;
-        self.job.schedule.rate(self.job.optimizer.lr, done, step, self.job.epochs as f64)
+        self.job.schedule.rate(self.job.optimizer.lr, done, step, self.job.epochs as f64) * self.lr_factor()
     }
 
-    /// Trains one batch.
+    /// The share of the learning rate that is left after the run has diverged so often.
+    fn lr_factor(&self) -> f32 {
+        0.5_f32.powi(self.progress.n_rollbacks as i32)
+    }
+
+    /// Trains one batch. If the run has diverged, it goes back first, so this may be a batch that was trained before.
     pub fn step(&mut self, room: &mut Workspace) -> Result<StepReport, TrainError> {
-        let Progress { seed, step, epoch, batch, .. } = self.progress;
-        let lr = self.lr();
-        let (indices, step_seed) = (&self.batches[batch], mix(seed ^ mix(step)));
-        let score = self.learning.whole_gradient(&self.values, indices, step_seed, &mut self.gradient, room)?;
-        if !score.loss_sum.is_finite() {
-            return Err(TrainError::NotFinite { what: "the loss", value: score.loss(), step, epoch: epoch + 1, lr });
+        loop {
+            match self.try_step(room) {
+                Ok(report) => return Ok(report),
+                Err(Setback::Diverged(why)) => self.go_back(why, room)?,
+                Err(Setback::Failed(error)) => return Err(error),
+            }
         }
-        self.optimizer.step(lr, &mut self.values, &self.gradient, room);
+    }
+
+    fn try_step(&mut self, room: &mut Workspace) -> Result<StepReport, Setback> {
+        let (lr, batch) = (self.lr(), self.progress.batch);
+        let score = self.gradient_without_bad_samples(room)?;
+        // A batch of which all samples are left out is passed over.
+        if score.n > 0 {
+            self.guard.add(score.loss())?;
+            self.look_after(batch);
+            self.optimizer.step(lr, &mut self.values, &self.gradient, room);
+            self.last_batch.clone_from(&self.batches[batch]);
+            recovery::check("a parameter", &self.values)?;
+        }
+        let is_last = batch + 1 == self.batches.len();
+        if is_last && self.progress.epoch + 1 == self.job.epochs {
+            self.guard.finish()?;
+        }
+        Ok(self.count_step(score, lr)?)
+    }
+
+    /// The gradient of the present batch. Samples that spoil it are left out from here on.
+    fn gradient_without_bad_samples(&mut self, room: &mut Workspace) -> Result<Score, Setback> {
+        let Progress { seed, step, batch, .. } = self.progress;
+        loop {
+            let indices = &self.batches[batch];
+            if indices.is_empty() {
+                return Ok(Score::default());
+            }
+            let step_seed = mix(seed ^ mix(step));
+            let score = self.learning.whole_gradient(&self.values, indices, step_seed, &mut self.gradient, room)?;
+            let problem = recovery::check_batch(&score, &self.gradient);
+            if problem.is_ok() && !self.guard.is_enormous(score.loss()) {
+                return Ok(score);
+            }
+            if !self.leave_out_bad_samples(room)? {
+                problem?;
+                return Ok(score);
+            }
+        }
+    }
+
+    /// Moves on by a batch.
+    fn count_step(&mut self, score: Score, lr: f32) -> Result<StepReport, TrainError> {
         let mut epoch_score = self.progress.epoch_score();
         epoch_score += score;
         self.progress.set_epoch_score(epoch_score);
@@ -181,7 +280,10 @@ impl<'a> Trainer<'a> {
 
     fn epoch_batches(&self) -> Result<Vec<Vec<usize>>, BatchError> {
         let Progress { seed, epoch, .. } = self.progress;
-        self.job.batch_rule().epoch_batches(&self.indices, self.learning.labels(), seed, epoch)
+        let rule = self.job.batch_rule();
+        let mut batches = rule.epoch_batches(&self.indices, self.learning.labels(), seed, epoch)?;
+        self.progress.strike_out(&mut batches);
+        Ok(batches)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The events of a run: plain data, one line of JSON each.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::path::PathBuf;
@@ -40,6 +41,10 @@ pub enum Event {
     Note(Note),
     /// The members of a swarm have changed and agreed on whose parameters go on.
     View(ViewChange),
+    /// Training samples are left out from here on.
+    LeftOut(LeftOut),
+    /// Training had diverged and goes on from an earlier state.
+    Rollback(Rollback),
     /// A checkpoint is whole on the disk.
     Checkpoint(Checkpoint),
     /// Training ends.
@@ -238,6 +243,42 @@ pub struct ViewChange {
     pub round: u32,
 }
 
+/// Training samples are left out from here on, because they spoil the batches that they are in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Which.
+    pub samples: Vec<BadSample>,
+    /// The step for which they were left out first.
+    pub step: u64,
+}
+
+/// A training sample that gives no finite loss or gradient, or an enormous loss.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadSample {
+    /// Its index in the training set.
+    pub index: usize,
+    /// Where it comes from, if that is known: its file, and the line where the file holds many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+/// Training had diverged and goes on from an earlier state. What was told of later steps is void.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// What showed that it had diverged.
+    pub why: String,
+    /// The step at which it showed.
+    pub from_step: u64,
+    /// Epochs done where it goes on.
+    pub epoch: u64,
+    /// Steps done where it goes on.
+    pub step: u64,
+    /// Whether the learning rate was halved; it was not if samples are to blame, which are left out instead.
+    pub is_rate_halved: bool,
+    /// The share of the job's learning rate that is left.
+    pub lr_factor: f32,
+}
+
 /// A checkpoint is whole on the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
@@ -274,6 +315,42 @@ pub enum Reason {
     Interrupted,
     /// It could not go on.
     Failed(String),
+}
+
+/// So many samples are named in a line; the events have them all.
+const MOST_NAMED: usize = 5;
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n_samples = self.samples.len();
+        let plural = if n_samples == 1 { "" } else { "s" };
+        let names: Vec<String> = self.samples.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+        let names = names.join("; ");
+        write!(f, "Left out {n_samples} training sample{plural} without a finite loss and gradient: {names}")?;
+        match n_samples.saturating_sub(MOST_NAMED) {
+            0 => Ok(()),
+            n_more => write!(f, "; and {n_more} more"),
+        }
+    }
+}
+
+impl fmt::Display for BadSample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sample {}", self.index)?;
+        self.origin.iter().try_for_each(|origin| write!(f, " ({origin})"))
+    }
+}
+
+impl fmt::Display for Rollback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, from_step, step, lr_factor, .. } = self;
+        write!(f, "Training diverged at step {from_step}: {why}. It goes back to step {step} and on ")?;
+        if self.is_rate_halved {
+            write!(f, "with half the learning rate ({lr_factor} of the job's).")
+        } else {
+            f.write_str("without the samples that are to blame.")
+        }
+    }
 }
 
 impl Times {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Epoch, Event, Line, Note, PeerAddress, Progress, Replicas, Resources, Start, Stop, Times, ViewChange,
+    Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources, Rollback, Start, Stop,
+    Times, ViewChange,
 };
 use crate::log::HistoryError;
 
@@ -30,6 +31,10 @@ pub struct History {
     pub views: Vec<(f64, ViewChange)>,
     /// What peers told.
     pub notes: Vec<(f64, Note)>,
+    /// Training samples that were left out.
+    pub left_out: Vec<(f64, LeftOut)>,
+    /// How often training diverged and went back.
+    pub rollbacks: Vec<(f64, Rollback)>,
     /// Checkpoints that were written.
     pub checkpoints: Vec<(f64, Checkpoint)>,
     /// How it ended, unless it goes on.
@@ -70,9 +75,7 @@ impl History {
         self.last_s = self.last_s.max(at_s);
         match line.event {
             Event::Start(start) => {
-                // What was trained after the checkpoint that it goes on from is trained again.
-                self.epochs.retain(|(_, epoch)| epoch.epoch <= start.epoch);
-                self.replicas.retain(|(_, replicas)| replicas.epoch <= start.epoch);
+                self.forget_after(start.epoch);
                 self.former = self.peers.keys().copied().collect();
                 self.start = Some(start);
                 self.stop = None;
@@ -85,9 +88,20 @@ impl History {
             Event::Peer(address) => self.peer(address.peer).address = Some(address),
             Event::Note(note) => self.notes.push((at_s, note)),
             Event::View(view) => self.views.push((at_s, view)),
+            Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
+            Event::Rollback(rollback) => {
+                self.forget_after(rollback.epoch);
+                self.rollbacks.push((at_s, rollback));
+            }
             Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
             Event::Stop(stop) => self.stop = Some((at_s, stop)),
         }
+    }
+
+    /// What was trained after so many epochs is trained again.
+    fn forget_after(&mut self, epoch: u64) {
+        self.epochs.retain(|(_, done)| done.epoch <= epoch);
+        self.replicas.retain(|(_, replicas)| replicas.epoch <= epoch);
     }
 
     /// What is known of a peer. Of a run that went on, the peers have new names, but who has a seat is who had it before.
@@ -152,7 +166,7 @@ mod tests {
     use super::{Follower, History};
     use nettorrent_swarm::PeerId;
 
-    use crate::event::{Epoch, Event, Line, Progress, Reason, Start, Stop, Times};
+    use crate::event::{BadSample, Epoch, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times};
     use crate::log::{EventLog, HistoryError};
 
     fn start(epoch: u64) -> Event {
@@ -212,6 +226,35 @@ mod tests {
         log.write(3.0, stop(Reason::Failed("no".into()))).unwrap();
         let (at_s, ending) = History::read(&path).unwrap().stop.unwrap();
         assert_eq!((at_s, ending.reason), (8.5, Reason::Failed("no".into())));
+    }
+
+    fn rollback(epoch: u64, is_rate_halved: bool) -> Rollback {
+        let why = "the loss became NaN".to_owned();
+        Rollback { why, from_step: 25, epoch, step: 10 * epoch, is_rate_halved, lr_factor: 0.5 }
+    }
+
+    #[test]
+    fn a_run_that_goes_back_forgets_what_it_trains_again() {
+        let mut history = History::default();
+        for event in [start(0), epoch(1), epoch(2), Event::Rollback(rollback(1, true)), epoch(2)] {
+            history.add(Line { at_s: 1.0, event });
+        }
+        assert_eq!(history.epochs.iter().map(|(_, epoch)| epoch.epoch).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(history.rollbacks, [(1.0, rollback(1, true))]);
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_in_words() {
+        let diverged = "Training diverged at step 25: the loss became NaN. It goes back to step 10 and on with";
+        assert_eq!(rollback(1, true).to_string(), format!("{diverged} half the learning rate (0.5 of the job's)."));
+        assert_eq!(rollback(1, false).to_string(), format!("{diverged}out the samples that are to blame."));
+        let sample = |index| BadSample { index, origin: (index == 7).then(|| "t.csv, line 9".to_owned()) };
+        let text = |indices: &[usize]| {
+            LeftOut { samples: indices.iter().map(|&index| sample(index)).collect(), step: 3 }.to_string()
+        };
+        let one = "Left out 1 training sample without a finite loss and gradient: sample 7 (t.csv, line 9)";
+        assert_eq!(text(&[7]), one);
+        assert!(text(&[1, 2, 3, 4, 5, 6, 7]).ends_with("sample 4; sample 5; and 2 more"), "{}", text(&[1, 2]));
     }
 
     #[test]

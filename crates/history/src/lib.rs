@@ -21,8 +21,8 @@ mod log;
 mod tensorboard;
 
 pub use event::{
-    Checkpoint, Epoch, Event, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources, Start, Stop, Times,
-    ViewChange, Wait,
+    BadSample, Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources,
+    Rollback, Start, Stop, Times, ViewChange, Wait,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

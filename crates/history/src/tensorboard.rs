@@ -43,15 +43,8 @@ impl TensorBoard {
     /// Writes what an event says in numbers; many say nothing.
     pub fn add(&mut self, at_s: f64, event: &Event) -> Result<(), HistoryError> {
         match event {
-            Event::Start(start) => {
-                // From here on, what an earlier file says is void: these steps are trained again.
-                self.step = start.step + 1;
-                let mut session = Message::default();
-                session.number(STATUS, SESSION_START);
-                self.write(at_s, |message| message.bytes(SESSION, &session.0))?;
-                self.step = start.step;
-                Ok(())
-            }
+            Event::Start(start) => self.begin_after(at_s, start.step),
+            Event::Rollback(rollback) => self.begin_after(at_s, rollback.step),
             Event::Progress(progress) => {
                 let Progress { step, loss, accuracy, lr, samples_per_s, .. } = *progress;
                 self.step = step;
@@ -75,10 +68,21 @@ impl TensorBoard {
             Event::Replicas(_)
             | Event::Peer(_)
             | Event::Note(_)
+            | Event::LeftOut(_)
             | Event::View(_)
             | Event::Checkpoint(_)
             | Event::Stop(_) => Ok(()),
         }
+    }
+
+    /// From here on, what was said of later steps is void: they are trained again.
+    fn begin_after(&mut self, at_s: f64, step: u64) -> Result<(), HistoryError> {
+        self.step = step + 1;
+        let mut session = Message::default();
+        session.number(STATUS, SESSION_START);
+        self.write(at_s, |message| message.bytes(SESSION, &session.0))?;
+        self.step = step;
+        Ok(())
     }
 
     fn scalars(&mut self, at_s: f64, scalars: &[(String, f64)]) -> Result<(), HistoryError> {

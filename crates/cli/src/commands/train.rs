@@ -12,17 +12,19 @@ use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::{StepReport, Trainer};
+use nettorrent_engine::trainer::{StepReport, TrainError, Trainer};
 use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
 use nettorrent_net::resources::Monitor;
 
 use crate::events::EventLog;
 use crate::explain;
+use crate::incidents::{forget_what_is_set_anew, tell};
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::{MeasuringArguments, write_samples};
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
+use crate::pace::Pace;
 use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
 use crate::swarm;
@@ -128,7 +130,8 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let trainer = match &checkpoint {
         Some(checkpoint) => {
             let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
-            let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+            let (values, mut progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+            forget_what_is_set_anew(&mut progress, &settings);
             Trainer::resume(&job, &learning, values, optimizer, progress)?
         }
         // It was ended before its first checkpoint, so nothing is lost if it begins again.
@@ -174,25 +177,6 @@ struct Session<'a> {
     test_is_cut: bool,
 }
 
-/// How fast training goes.
-struct Pace {
-    /// Time spent training in the present epoch, and samples trained since the epoch (or the session) began.
-    training: Duration,
-    n_samples: usize,
-    shown: Instant,
-    told: Instant,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { training: Duration::ZERO, n_samples: 0, shown: Instant::now(), told: Instant::now() }
-    }
-
-    fn samples_per_s(&self) -> f64 {
-        self.n_samples as f64 / self.training.as_secs_f64().max(1e-9)
-    }
-}
-
 impl<'a> Session<'a> {
     fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
         let room = Workspace::new(job.threads)?;
@@ -205,6 +189,11 @@ impl<'a> Session<'a> {
         self.announce(&trainer)?;
         let result = self.epochs(&mut trainer);
         self.display.finish();
+        if let Some(TrainError::Diverged { .. }) = result.as_ref().err().and_then(|error| error.downcast_ref()) {
+            // What was saved since then may be broken, and must not be what is resumed. If it cannot be moved, the error to
+            // tell is still the one that came first.
+            self.set_aside_after(trainer.good_step()).ok();
+        }
         let Progress { epoch, step, .. } = *trainer.progress();
         let failure = result.as_ref().err().map(explain);
         let reason = match (&failure, trainer.is_finished()) {
@@ -278,7 +267,10 @@ impl<'a> Session<'a> {
                     return self.save(trainer);
                 }
                 let began = Instant::now();
-                let report = trainer.step(&mut self.room)?;
+                let report = trainer.step(&mut self.room);
+                // Before an error ends the run: it came after them.
+                self.tell_incidents(trainer)?;
+                let report = report?;
                 self.pace.training += began.elapsed();
                 self.pace.n_samples += report.score.n;
                 if let Some(score) = report.epoch_score {
@@ -287,6 +279,31 @@ impl<'a> Session<'a> {
                 }
                 self.show(trainer, &report)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Tells what the trainer had to do besides training. If it went back, later checkpoints are of a course that is void.
+    fn tell_incidents(&mut self, trainer: &mut Trainer<'_>) -> anyhow::Result<()> {
+        for incident in trainer.take_incidents() {
+            let (text, event) = tell(incident, self.learning);
+            self.display.tell(&text);
+            let place =
+                if let Event::Rollback(rollback) = &event { Some((rollback.epoch, rollback.step)) } else { None };
+            self.events.write(event)?;
+            if let Some((epoch, step)) = place {
+                self.set_aside_after(step)?;
+                let n_done = trainer.progress().epoch_n;
+                self.display.begin(epoch + 1, self.job.epochs, trainer.n_samples(), n_done);
+                self.pace = Pace::new();
+            }
+        }
+        Ok(())
+    }
+
+    fn set_aside_after(&self, step: u64) -> anyhow::Result<()> {
+        for path in self.run.set_aside_after(&self.run.checkpoint_path(step), step)? {
+            self.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
         Ok(())
     }
@@ -317,11 +334,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish_epoch(&mut self, trainer: &Trainer<'_>, train: Score, lr: f32) -> anyhow::Result<()> {
+    fn finish_epoch(&mut self, trainer: &mut Trainer<'_>, train: Score, lr: f32) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
-        // Saved first: the test may be interrupted, the epoch's work is kept.
+        // Saved first: the test may be interrupted, the epoch's work is kept. Where the run seems to diverge, nothing is saved:
+        // it would take the place of a good checkpoint.
         let every = self.job.checkpoint.every;
-        if trainer.is_finished() || every > 0 && epoch.is_multiple_of(every) {
+        if trainer.is_finished() || every > 0 && epoch.is_multiple_of(every) && trainer.is_healthy() {
             self.save(trainer)?;
         }
         self.display.testing();
@@ -333,6 +351,11 @@ impl<'a> Session<'a> {
         if test.n < self.learning.n_test() {
             // Cut short by Ctrl-C: what a part of the test set says is no result.
             self.test_is_cut = true;
+            return Ok(());
+        }
+        let went_back = trainer.judge_test(test.loss(), &mut self.room);
+        self.tell_incidents(trainer)?;
+        if went_back? {
             return Ok(());
         }
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());

@@ -181,19 +181,20 @@ fn a_loss_that_is_no_number_ends_the_run_and_spares_its_checkpoints() {
     let good = newest_checkpoint(&mine);
     let break_it = |batch: &str| {
         let message = place.fail(&["resume", "mine", "--epochs", "9", "--set", "optimizer.lr=1e30", "--set", batch]);
-        for part in ["the loss became NaN", "learning rate 9", "Lower optimizer.lr", "last good checkpoint"] {
+        for part in ["became NaN", "gone back 4 times", "Lower optimizer.lr", "last good checkpoint"] {
             assert!(message.contains(part), "{message}");
         }
         let reason = events(&mine, "stop").pop().unwrap()["reason"]["failed"].clone();
-        assert!(reason.as_str().unwrap().contains("the loss became NaN"), "{reason}");
+        assert!(reason.as_str().unwrap().contains("became NaN"), "{reason}");
         let accuracy = place.succeed(&["eval", "mine", "--json", "--checkpoint", text(&good)]).json().remove(0);
         assert!(accuracy["accuracy"].as_f64().unwrap() > 0.5, "{accuracy}");
     };
     break_it("batch=32");
     assert_eq!(checkpoints(&mine), [good.as_path()], "nothing was saved on the way");
-    // With one batch an epoch the step that breaks everything is an epoch's last, after which it is saved; the good
-    // checkpoint is still there.
+    // With one batch an epoch the step that breaks everything is an epoch's last, after which it is saved; what was saved
+    // is set aside.
     break_it("batch=4000");
+    assert_eq!(checkpoints(&mine), [good.as_path()]);
     let repaired = ["--epochs", "2", "--set", "optimizer.lr=0.01", "--set", "batch=32"];
     place.succeed(&[["resume", "mine", "--checkpoint", text(&good)].as_slice(), &repaired].concat());
     place.succeed(&["eval", "mine"]);

@@ -61,6 +61,27 @@ fn sets_are_described() {
 }
 
 #[test]
+fn a_part_of_the_training_set_is_trained_on() {
+    let place = Place::new();
+    let said = place.succeed(&["data", "info", "digits", "--set", "take=300"]).stdout;
+    assert!(said.contains("train    300 samples, taken at random from 3823\n"), "{said}");
+    let train = |run: &str, take: &str| {
+        let what = ["train", "--json", "--run", run, "--model", "mlp:8", "--epochs", "1", "--set", take];
+        place.succeed(&what).json().remove(0)["n_train"].clone()
+    };
+    assert_eq!((train("some", "data.take=300"), train("all", "data.take=0")), (json!(300), json!(3823)));
+    let job = fs::read_to_string(place.path("some/job.toml")).unwrap();
+    assert!(job.contains("take = 300"), "{job}");
+    place.succeed(&["resume", "some", "--epochs", "2"]);
+    for arguments in
+        [["train", "--set", "data.take=4000"].as_slice(), &["data", "info", "digits", "--set", "take=4000"]]
+    {
+        let message = place.fail(arguments);
+        assert!(message.contains("`take` is 4000 and the training set has 3823 samples"), "{message}");
+    }
+}
+
+#[test]
 fn each_kind_of_set_is_learnt() {
     let place = Place::new();
     let table = samples::csv(&place, "table.csv", 200, 2);

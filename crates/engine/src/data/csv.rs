@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files;
 use super::in_memory::{InMemory, Samples};
+use super::origins::Origins;
 use super::{DataError, names};
 
 /// What stands for a value that is not there, in lower case.
@@ -43,6 +44,8 @@ pub struct Table {
     values: Vec<f32>,
     /// The class of each row, as an index into `class_names`.
     rows: Vec<u32>,
+    /// The line of each row in the file.
+    lines: Vec<u64>,
     /// The classes in the order they came up.
     class_names: Vec<String>,
 }
@@ -84,7 +87,7 @@ pub fn parse(path: &Path, bytes: &[u8], label: Option<&Column>, header: Header) 
     let mut builder = Builder { label: find_column(path, &names, label)?, names, ..Builder::default() };
     let mut record = if has_header { next()? } else { Some(first) };
     while let Some(row) = record {
-        builder.row(&row).map_err(malformed)?;
+        builder.row(&row, line_of(&row, bytes)).map_err(malformed)?;
         record = next()?;
     }
     builder.finish().map_err(malformed)
@@ -113,7 +116,8 @@ impl Table {
             return Err(DataError::malformed(path, problem));
         };
         let labels = self.rows.iter().map(|&class| renumbered[class as usize]).collect();
-        InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))
+        let set = InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))?;
+        Ok(set.with_origins(Origins::Lines { path: path.to_owned(), lines: self.lines }))
     }
 
     /// How many columns are features.
@@ -129,13 +133,13 @@ struct Builder {
     label: usize,
     values: Vec<f32>,
     rows: Vec<u32>,
+    lines: Vec<u64>,
     class_names: Vec<String>,
     class_numbers: BTreeMap<String, u32>,
 }
 
 impl Builder {
-    fn row(&mut self, row: &StringRecord) -> Result<(), String> {
-        let line = row.position().map_or(0, csv::Position::line);
+    fn row(&mut self, row: &StringRecord, line: u64) -> Result<(), String> {
         if row.len() != self.names.len() {
             return Err(format!("line {line} has {} cells, the first line has {}", row.len(), self.names.len()));
         }
@@ -159,6 +163,7 @@ impl Builder {
             }
         }
         self.class(&row[self.label]);
+        self.lines.push(line);
         Ok(())
     }
 
@@ -189,8 +194,18 @@ impl Builder {
             ));
         }
         let n_features = self.names.len() - 1;
-        Ok(Table { n_features, values: self.values, rows: self.rows, class_names: self.class_names })
+        let Self { values, rows, lines, class_names, .. } = self;
+        Ok(Table { n_features, values, rows, lines, class_names })
     }
+}
+
+/// The line that a row is on, counted from 1. The reader says where it began to look for the row, which is before the second
+/// half of a line's end in two characters, and before empty lines.
+fn line_of(row: &StringRecord, bytes: &[u8]) -> u64 {
+    let Some(position) = row.position() else { return 0 };
+    let rest = bytes.get(position.byte() as usize..).unwrap_or_default();
+    let ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
+    position.line() + ends.filter(|&&byte| byte == b'\n').count() as u64
 }
 
 fn find_column(path: &Path, names: &[String], wanted: Option<&Column>) -> Result<usize, DataError> {
@@ -255,6 +270,13 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_counted_whatever_they_end_with() {
+        assert!(problem("1,2,x\r\n3,4,y\r\n5,oops,x\r\n").contains("line 3, column 2"));
+        assert!(problem("1,2,x\n\n\n3,4,y\n5,oops,x\n").contains("line 5, column 2"));
+        assert!(problem("\u{feff}a,b,kind\r\n1,2,x\r\n\r\n3,oops,y\r\n").contains("line 4, column 2"));
+    }
+
+    #[test]
     fn rows_become_samples_and_labels_sorted_classes() {
         for text in
             ["a,b,kind\n1,2,x\n3,4,c\n5,6,x\n", "1, 2 ,x\n3,4,\"c\"\r\n5,6,x", "\u{feff}a;b;kind\n1;2;x\n3;4;c\n5;6;x"]
@@ -265,6 +287,10 @@ mod tests {
             let set = table.into_set(Path::new("t.csv"), classes).unwrap();
             assert_eq!((set.shape(), set.labels()), ([2].as_slice(), [1, 0, 1].as_slice()));
             assert_eq!(set.batch(&[2, 0]).unwrap().inputs, [5.0, 6.0, 1.0, 2.0]);
+            let first_line = if text.contains("kind") { 2 } else { 1 };
+            assert_eq!(set.origin(0), Some(format!("t.csv, line {first_line}")));
+            let part = set.only(&[2]).unwrap();
+            assert_eq!((part.origin(0), part.origin(1)), (Some(format!("t.csv, line {}", first_line + 2)), None));
         }
     }
 

@@ -73,6 +73,10 @@ impl Dataset for ImageFolder {
         &self.listing.labels
     }
 
+    fn origin(&self, index: usize) -> Option<String> {
+        (index < self.len()).then(|| self.listing.path(index).display().to_string())
+    }
+
     fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
         let pixels = toned(frame(&decode(path, &files::read(path)?)?, self.framing), tone);
         let mut values = Vec::with_capacity(pixels.len());

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::origins::Origins;
 use super::{Batch, DataError, Dataset, Tone, check_indices, images};
 
 /// How raw values become the values that are trained on: `(raw / scale - mean) / deviation`, per channel.
@@ -147,6 +148,7 @@ pub struct InMemory {
     samples: Samples,
     normalisation: Normalisation,
     table: ByteTable,
+    origins: Origins,
 }
 
 impl InMemory {
@@ -167,7 +169,12 @@ impl InMemory {
         }
         let normalisation = Normalisation::scaled(1.0);
         let table = ByteTable::new(&normalisation, 1);
-        Ok(Self { shape, classes, labels, samples, normalisation, table })
+        Ok(Self { shape, classes, labels, samples, normalisation, table, origins: Origins::Unknown })
+    }
+
+    /// The same samples, of which it is known where they came from.
+    pub(crate) fn with_origins(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// The same samples, normalised so from now on (instead of, not on top of, what was set before).
@@ -212,6 +219,7 @@ impl InMemory {
             samples,
             normalisation: self.normalisation.clone(),
             table: self.table.clone(),
+            origins: self.origins.only(indices),
         })
     }
 
@@ -262,6 +270,10 @@ impl Dataset for InMemory {
             }
         }
         Ok(Batch { inputs, labels: indices.iter().map(|&index| self.labels[index]).collect() })
+    }
+
+    fn origin(&self, index: usize) -> Option<String> {
+        self.origins.of(index)
     }
 
     fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {

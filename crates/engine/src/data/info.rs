@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::format::Format;
-use super::source::{DataSpec, Source, open};
+use super::source::{DataSpec, Source, open, open_whole};
 use super::{DataError, Part};
 
 /// A summary of a data set.
@@ -18,6 +18,9 @@ pub struct Info {
     pub shape: Vec<usize>,
     /// How many samples there are to train on.
     pub n_train: usize,
+    /// How many samples they were taken from, if not all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken_from: Option<usize>,
     /// How many samples there are to test with.
     pub n_test: usize,
     /// Whether the test samples are held back from the training part, for want of a test part.
@@ -47,6 +50,10 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
         labels.iter().for_each(|&label| counts[label as usize] += 1);
         counts
     };
+    let taken_from = match spec.take {
+        0 => None,
+        _ => Some(open_whole(spec, path, Part::Train, seed)?.len()),
+    };
     let n_classes = train.classes().len();
     let counts = count(train.labels(), n_classes).into_iter().zip(count(test.labels(), n_classes));
     let class =
@@ -55,6 +62,7 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
         format: source.format(),
         shape: train.shape().to_vec(),
         n_train: train.len(),
+        taken_from,
         n_test: test.len(),
         held_back: source.holds_back(),
         classes: train.classes().iter().zip(counts).map(class).collect(),
@@ -66,7 +74,8 @@ impl fmt::Display for Info {
         let shape: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
         writeln!(f, "format   {}", self.format)?;
         writeln!(f, "shape    {}", shape.join(" x "))?;
-        writeln!(f, "train    {} samples", self.n_train)?;
+        let note = self.taken_from.map_or_else(String::new, |n| format!(", taken at random from {n}"));
+        writeln!(f, "train    {} samples{note}", self.n_train)?;
         let note = if self.held_back { ", held back from the training part" } else { "" };
         writeln!(f, "test     {} samples{note}", self.n_test)?;
         writeln!(f, "classes  {}", self.classes.len())?;
@@ -93,6 +102,15 @@ mod tests {
         let text = info.to_string();
         assert!(text.contains("shape    8 x 8 x 1") && text.contains("\n0           376       178\n"), "{text}");
         let json = serde_json::to_value(&info).unwrap();
+        assert!(json.get("taken_from").is_none());
         assert_eq!((json["format"].as_str(), json["classes"][9]["name"].as_str()), (Some("digits"), Some("9")));
+    }
+
+    #[test]
+    fn a_part_says_of_what() {
+        let spec = DataSpec { name: Some("digits".to_owned()), take: 500, ..DataSpec::default() };
+        let info = info(&spec, None, 0).unwrap();
+        assert_eq!((info.n_train, info.taken_from, info.n_test), (500, Some(3823), 1797));
+        assert!(info.to_string().contains("train    500 samples, taken at random from 3823\n"), "{info}");
     }
 }

@@ -8,6 +8,7 @@ use super::csv::{self, Column, Header};
 use super::format::{Format, csv_files, detect};
 use super::images::{Framing, ImageFolder};
 use super::in_memory::{InMemory, Normalisation};
+use super::subset::Subset;
 use super::{DataError, Dataset, Part, cifar, digits, files, folders, holdout, idx, images, known, wav};
 
 /// The name of the set that needs no files.
@@ -54,15 +55,24 @@ pub struct DataSpec {
     /// Default: yes, unless `mean` or `deviation` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise: Option<bool>,
+    /// How many samples of the training set are trained on: a random part of it, drawn by the job's seed; all of them are
+    /// prepared as they would be in the whole set, and the test set stays whole. Default: 0, which is all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub take: usize,
     /// The share of each class that is held back for the test where the set has no test part of its own. Default: 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_fraction: Option<f64>,
 }
 
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
 /// Opens one part of a data set.
 ///
 /// `path` is where the caller found a named set; it goes before `spec.path`. `seed` decides which samples are held back
-/// where the set has no test part, and must be the same for both parts and all peers.
+/// where the set has no test part, and which are taken where not all are wanted; it must be the same for both parts and all
+/// peers.
 ///
 /// ```
 /// use nettorrent_engine::data::{Part, source::{self, DataSpec}};
@@ -71,6 +81,20 @@ pub struct DataSpec {
 /// # Ok::<(), nettorrent_engine::data::DataError>(())
 /// ```
 pub fn open(spec: &DataSpec, path: Option<&Path>, part: Part, seed: u64) -> Result<Box<dyn Dataset>, DataError> {
+    let whole = open_whole(spec, path, part, seed)?;
+    match (part, spec.take) {
+        (Part::Test, _) | (_, 0) => Ok(whole),
+        (Part::Train, n_samples) => Ok(Box::new(Subset::draw(whole, n_samples, seed)?)),
+    }
+}
+
+/// The same with all samples of the part, however many are to be taken.
+pub(crate) fn open_whole(
+    spec: &DataSpec,
+    path: Option<&Path>,
+    part: Part,
+    seed: u64,
+) -> Result<Box<dyn Dataset>, DataError> {
     let source = Source::new(spec, path)?;
     match source {
         Source::Embedded => Ok(Box::new(spec.normalise(digits::open(part)?, Normalisation::scaled(digits::SCALE))?)),
@@ -300,6 +324,21 @@ mod tests {
         let shifted = open(&spec("name = \"digits\"\nmean = [0.5]\ndeviation = [0.5]"), None, Part::Test, 0).unwrap();
         let pairs = all(&*plain).into_iter().zip(all(&*shifted));
         assert!(pairs.into_iter().all(|(plain, shifted)| (0.0..=1.0).contains(&plain) && shifted == plain * 2.0 - 1.0));
+    }
+
+    #[test]
+    fn only_the_training_part_is_cut() -> Result<(), DataError> {
+        let some = spec("name = \"digits\"\ntake = 100");
+        assert_eq!(spec(&toml::to_string(&some).unwrap()), some);
+        assert!(!toml::to_string(&spec("take = 0")).unwrap().contains("take"), "all of them need no word");
+        let (train, test) = (open(&some, None, Part::Train, 1)?, open(&some, None, Part::Test, 1)?);
+        assert_eq!((train.len(), test.len()), (100, 1797));
+        assert_eq!(train.classes().len(), 10);
+        assert_eq!(all(&*train), all(&*open(&some, None, Part::Train, 1)?));
+        assert_ne!(all(&*train), all(&*open(&some, None, Part::Train, 2)?), "another seed");
+        assert_eq!(open(&spec("name = \"digits\"\ntake = 0"), None, Part::Train, 1)?.len(), 3823);
+        assert!(problem("name = \"digits\"\ntake = 4000", None).contains("the training set has 3823 samples"));
+        Ok(())
     }
 
     /// The mean and deviation of the first of two features.

@@ -13,6 +13,7 @@ use super::files;
 use super::folders::{self, Layout, Listing};
 use super::in_memory::{InMemory, Samples};
 use super::mfcc::{Mfcc, N_COEFFICIENTS, SAMPLE_RATES};
+use super::origins::Origins;
 use super::{DataError, Part};
 
 /// How many frames a sample has unless it is said otherwise: two thirds of a second, enough for a spoken word.
@@ -49,7 +50,8 @@ pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, Da
     let samples: Vec<Vec<f32>> =
         (0..listing.labels.len()).into_par_iter().map(features).collect::<Result<_, DataError>>()?;
     let shape = vec![n_frames, N_COEFFICIENTS];
-    InMemory::new(shape, listing.classes.clone(), listing.labels.clone(), Samples::Floats(samples.concat()))
+    let set = InMemory::new(shape, listing.classes.clone(), listing.labels.clone(), Samples::Floats(samples.concat()))?;
+    Ok(set.with_origins(Origins::Files(listing.clone())))
 }
 
 /// Whether a name ends like a recording.

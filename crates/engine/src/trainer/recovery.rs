@@ -1,0 +1,373 @@
+//! What the trainer does when a run diverges or a sample spoils its batch.
+
+use std::collections::BTreeSet;
+
+use super::{TrainError, Trainer};
+use crate::bad_samples::{are_finite, find_bad_samples};
+use crate::checkpoint::Progress;
+use crate::data::batches::BatchError;
+use crate::guard::{Divergence, LossGuard};
+use crate::model::{Score, Workspace};
+use crate::optimizer::Optimizer;
+
+/// How often a run goes back and halves its learning rate before it gives up: what a sixteenth of the rate does not cure has
+/// another cause.
+pub const MOST_ROLLBACKS: u32 = 4;
+/// A good state is kept at the beginning of an epoch and every so many batches.
+const KEEP_EVERY: usize = 100;
+/// Suspected samples are compared with as many others, and at least so many.
+const FEWEST_OTHERS: usize = 16;
+
+/// Something that the trainer had to do besides training.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Incident {
+    /// These training samples spoil their batches and are left out from here on.
+    LeftOut {
+        /// Their indices in the training set.
+        samples: Vec<usize>,
+        /// The step for which they were left out first.
+        step: u64,
+    },
+    /// The run had diverged and goes on from an earlier state.
+    WentBack {
+        /// What showed it.
+        why: Divergence,
+        /// The step at which it showed.
+        from_step: u64,
+        /// Epochs done where it goes on.
+        epoch: u64,
+        /// Steps done where it goes on.
+        step: u64,
+        /// Whether the learning rate was halved; it was not if samples are to blame, which are left out instead.
+        is_rate_halved: bool,
+        /// How often it was halved so far.
+        n_rollbacks: u32,
+    },
+}
+
+/// A state whose loss was in order.
+pub(super) struct GoodState {
+    values: Vec<f32>,
+    optimizer: Optimizer,
+    progress: Progress,
+    guard: LossGuard,
+}
+
+impl GoodState {
+    pub(super) fn new(values: &[f32], optimizer: &Optimizer, progress: &Progress, guard: &LossGuard) -> Self {
+        Self { values: values.to_vec(), optimizer: optimizer.clone(), progress: progress.clone(), guard: guard.clone() }
+    }
+}
+
+/// Why a step was not taken.
+pub(super) enum Setback {
+    /// The run has diverged; it can go back.
+    Diverged(Divergence),
+    /// It cannot go on.
+    Failed(TrainError),
+}
+
+impl From<Divergence> for Setback {
+    fn from(why: Divergence) -> Self {
+        Self::Diverged(why)
+    }
+}
+
+impl From<TrainError> for Setback {
+    fn from(error: TrainError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<BatchError> for Setback {
+    fn from(error: BatchError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Whether all numbers are finite.
+pub(super) fn check(what: &'static str, numbers: &[f32]) -> Result<(), Divergence> {
+    if are_finite(numbers) {
+        return Ok(());
+    }
+    let value = numbers.iter().find(|number| !number.is_finite()).map_or(f64::NAN, |&number| f64::from(number));
+    Err(Divergence::NotFinite { what, value })
+}
+
+/// Whether a batch's loss and gradient are finite.
+pub(super) fn check_batch(score: &Score, gradient: &[f32]) -> Result<(), Divergence> {
+    if !score.loss_sum.is_finite() {
+        return Err(Divergence::NotFinite { what: "the loss", value: score.loss() });
+    }
+    check("a gradient", gradient)
+}
+
+impl Trainer<'_> {
+    /// What it had to do besides training since it was asked last.
+    pub fn take_incidents(&mut self) -> Vec<Incident> {
+        std::mem::take(&mut self.incidents)
+    }
+
+    /// Whether the latest losses speak for the present state, so that it is worth a checkpoint.
+    pub fn is_healthy(&self) -> bool {
+        self.guard.is_healthy()
+    }
+
+    /// Steps done in the last state that is known to be good: where it would go back to.
+    pub fn good_step(&self) -> u64 {
+        self.good.progress.step
+    }
+
+    /// Looks at the loss of a test after an epoch; if it shows that the run has diverged, the run goes back. Whether it did.
+    pub fn judge_test(&mut self, loss: f64, room: &mut Workspace) -> Result<bool, TrainError> {
+        match self.guard.judge_test(loss) {
+            Ok(()) => Ok(false),
+            Err(why) => self.go_back(why, room).map(|()| true),
+        }
+    }
+
+    /// Keeps the present state when it is time to and it is a good one. The loss of the present batch must be known: it is
+    /// what speaks for the parameters, which no later step has changed yet.
+    pub(super) fn look_after(&mut self, batch: usize) {
+        if self.guard.is_healthy() {
+            self.exploding_batch.clear();
+            if batch.is_multiple_of(KEEP_EVERY) {
+                self.good = GoodState::new(&self.values, &self.optimizer, &self.progress, &self.guard);
+            }
+        } else if self.exploding_batch.is_empty() {
+            self.exploding_batch.clone_from(&self.batches[batch]);
+        }
+    }
+
+    /// Leaves samples of the present batch out if they are to blame for its loss or gradient. Whether there are any.
+    pub(super) fn leave_out_bad_samples(&mut self, room: &mut Workspace) -> Result<bool, TrainError> {
+        if !self.guard.is_healthy() {
+            // These parameters would make good samples look bad.
+            return Ok(false);
+        }
+        let batch = &self.batches[self.progress.batch];
+        let bad = self.find_bad(&self.values, batch.clone(), room)?;
+        if !bad.iter().any(|index| batch.contains(index)) {
+            return Ok(false);
+        }
+        self.leave_out(bad)?;
+        Ok(true)
+    }
+
+    /// Goes back to the last good state, and on from there: without the samples that are to blame, or with half the learning
+    /// rate if there are none.
+    pub(super) fn go_back(&mut self, why: Divergence, room: &mut Workspace) -> Result<(), TrainError> {
+        let Progress { step: from_step, epoch, mut n_rollbacks, .. } = self.progress;
+        let mut suspects = self.batches[self.progress.batch].clone();
+        suspects.extend(&self.last_batch);
+        suspects.extend(&self.exploding_batch);
+        let bad = self.find_bad(&self.good.values, suspects, room)?;
+        let is_rate_halved = bad.is_empty();
+        if is_rate_halved {
+            check("a parameter", &self.good.values).or_else(|_| self.check_finite())?;
+            if n_rollbacks >= MOST_ROLLBACKS {
+                let (step, epoch, lr) = (from_step, epoch + 1, self.lr());
+                return Err(TrainError::Diverged { why, n_rollbacks, step, epoch, lr });
+            }
+            n_rollbacks += 1;
+        }
+        self.values.clone_from(&self.good.values);
+        self.optimizer.clone_from(&self.good.optimizer);
+        self.guard.clone_from(&self.good.guard);
+        self.guard.go_on_after(&why);
+        let left_out = std::mem::take(&mut self.progress.left_out);
+        self.progress = Progress { n_rollbacks, left_out, ..self.good.progress.clone() };
+        self.batches = self.epoch_batches()?;
+        self.last_batch.clear();
+        self.exploding_batch.clear();
+        let Progress { epoch, step, .. } = self.progress;
+        self.incidents.push(Incident::WentBack { why, from_step, epoch, step, is_rate_halved, n_rollbacks });
+        if is_rate_halved { Ok(()) } else { self.leave_out(bad) }
+    }
+
+    /// The bad ones among suspected samples, and among some others that they are compared with.
+    fn find_bad(&self, values: &[f32], suspects: Vec<usize>, room: &mut Workspace) -> Result<Vec<usize>, TrainError> {
+        let is_left_out = |index: &usize| self.progress.left_out.binary_search(index).is_ok();
+        let mut examined: BTreeSet<usize> = suspects.into_iter().filter(|index| !is_left_out(index)).collect();
+        let n_wanted = examined.len() + examined.len().max(FEWEST_OTHERS);
+        let (before, after) = self.batches.split_at(self.progress.batch);
+        for &index in after.iter().chain(before).flatten() {
+            if examined.len() >= n_wanted {
+                break;
+            }
+            examined.insert(index);
+        }
+        let examined: Vec<usize> = examined.into_iter().collect();
+        find_bad_samples(self.learning, values, &examined, self.guard.start(), room)
+    }
+
+    fn leave_out(&mut self, samples: Vec<usize>) -> Result<(), TrainError> {
+        let left_out = &mut self.progress.left_out;
+        left_out.extend(&samples);
+        left_out.sort_unstable();
+        self.progress.strike_out(&mut self.batches);
+        self.incidents.push(Incident::LeftOut { samples, step: self.progress.step });
+        if self.batches.iter().all(Vec::is_empty) {
+            let problem = "no training sample is left: all of them give losses or gradients that are not finite";
+            return Err(TrainError::Mismatch(problem.into()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Incident, MOST_ROLLBACKS};
+    use crate::data::Dataset;
+    use crate::data::in_memory::{InMemory, Samples};
+    use crate::guard::Divergence;
+    use crate::job::{Job, build_network};
+    use crate::learning::Learning;
+    use crate::model::Workspace;
+    use crate::trainer::{TrainError, Trainer};
+
+    const N_SAMPLES: usize = 64;
+
+    fn job(settings: &[&str]) -> Job {
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let text = "model = \"mlp:8\"\nbatch = 8\nepochs = 4\n[optimizer]\nlr = 0.2\nmomentum = 0.5\n";
+        Job::parse("the test's job", text, &settings).unwrap()
+    }
+
+    /// Two classes that the first of three features tells apart, but for samples in which it is another number.
+    fn learning(job: &Job, changed: &[(usize, f32)]) -> Learning {
+        let set = |n: usize, changed: &[(usize, f32)]| -> Box<dyn Dataset> {
+            let value =
+                |i: usize| if i.is_multiple_of(3) { (i / 3 % 2) as f32 * 2.0 - 1.0 } else { (i % 7) as f32 / 7.0 };
+            let mut values: Vec<f32> = (0..3 * n).map(value).collect();
+            changed.iter().for_each(|&(index, value)| values[3 * index] = value);
+            let labels = (0..n).map(|i| i as u32 % 2).collect();
+            Box::new(InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values)).unwrap())
+        };
+        let network = build_network(&job.model, &job.model_spec(&[3], 2).unwrap()).unwrap();
+        Learning::new(job, network, set(N_SAMPLES, changed), set(8, &[])).unwrap()
+    }
+
+    fn room() -> Workspace {
+        Workspace::new(1).unwrap()
+    }
+
+    /// Trains to the end; how many samples each epoch had, and its accuracy.
+    fn finish(trainer: &mut Trainer<'_>) -> Result<Vec<(usize, f64)>, TrainError> {
+        let mut epochs = Vec::new();
+        while !trainer.is_finished() {
+            let report = trainer.step(&mut room())?;
+            epochs.extend(report.epoch_score.map(|score| (score.n, score.accuracy())));
+        }
+        Ok(epochs)
+    }
+
+    #[test]
+    fn a_sample_that_gives_no_number_costs_that_sample() {
+        // The last two are on the wrong side, which shows as soon as the model knows the sides.
+        for bad in [f32::NAN, f32::INFINITY, -1e38, -1e9] {
+            for batch in ["batch=8", "batch=1", "batch=64"] {
+                let job = job(&[batch]);
+                let learning = learning(&job, &[(5, bad)]);
+                let mut trainer = Trainer::new(&job, &learning).unwrap();
+                let epochs = finish(&mut trainer).unwrap();
+                let incidents = trainer.take_incidents();
+                let [Incident::LeftOut { samples, .. }] = incidents.as_slice() else {
+                    panic!("{bad}, {batch}: {incidents:?}")
+                };
+                assert_eq!(samples, &[5], "{bad}, {batch}");
+                assert_eq!(trainer.progress().left_out, [5]);
+                let n_samples = |&(n, _): &(usize, f64)| n == N_SAMPLES - 1;
+                let n_epochs = epochs.iter().filter(|epoch| n_samples(epoch)).count();
+                assert!(n_epochs == 4 || bad.is_finite() && n_epochs > 0, "{bad}, {batch}: {epochs:?}");
+                assert!(batch == "batch=64" || epochs[3].1 == 1.0, "{bad}, {batch}: {epochs:?}");
+                trainer.check_finite().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_without_some_samples_can_be_resumed() {
+        let job = job(&[]);
+        let learning = learning(&job, &[(5, f32::NAN), (40, f32::NAN)]);
+        let mut unbroken = Trainer::new(&job, &learning).unwrap();
+        finish(&mut unbroken).unwrap();
+        for n_steps in [1, 8, 11, 20] {
+            let mut first = Trainer::new(&job, &learning).unwrap();
+            (0..n_steps).for_each(|_| assert!(first.step(&mut room()).is_ok()));
+            let (values, optimizer) = (first.values().to_vec(), first.optimizer().clone());
+            let mut second = Trainer::resume(&job, &learning, values, optimizer, first.progress().clone()).unwrap();
+            finish(&mut second).unwrap();
+            assert_eq!(second.values(), unbroken.values(), "after {n_steps} steps");
+            assert_eq!(second.progress(), unbroken.progress());
+        }
+    }
+
+    #[test]
+    fn all_samples_cannot_be_to_blame() {
+        let job = job(&[]);
+        let all: Vec<(usize, f32)> = (0..N_SAMPLES).map(|index| (index, f32::NAN)).collect();
+        let learning = learning(&job, &all);
+        let mut trainer = Trainer::new(&job, &learning).unwrap();
+        let error = finish(&mut trainer).unwrap_err();
+        assert!(matches!(error, TrainError::Diverged { n_rollbacks: MOST_ROLLBACKS, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_hopeless_run_gives_up() {
+        let job = job(&["optimizer.lr=1e30"]);
+        let learning = learning(&job, &[]);
+        let mut trainer = Trainer::new(&job, &learning).unwrap();
+        let error = finish(&mut trainer).unwrap_err();
+        assert!(error.to_string().contains("Lower optimizer.lr"), "{error}");
+        assert!(matches!(error, TrainError::Diverged { n_rollbacks: MOST_ROLLBACKS, epoch: 1, .. }), "{error}");
+        let incidents = trainer.take_incidents();
+        assert_eq!(incidents.len(), MOST_ROLLBACKS as usize);
+        for (incident, n) in incidents.iter().zip(1..) {
+            let Incident::WentBack { why, from_step, step: 0, is_rate_halved: true, n_rollbacks, .. } = *incident
+            else {
+                panic!("{incident:?}")
+            };
+            assert!(from_step > 0 && n_rollbacks == n && matches!(why, Divergence::NotFinite { .. }), "{incident:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_goes_back_and_on_with_half_the_rate() {
+        let job = job(&[]);
+        let learning = learning(&job, &[]);
+        let mut trainer = Trainer::new(&job, &learning).unwrap();
+        let mut at_start = trainer.values().to_vec();
+        // A good state is kept at the beginning of the second epoch.
+        for step in 0..16 {
+            if step == 8 {
+                at_start = trainer.values().to_vec();
+            }
+            trainer.step(&mut room()).unwrap();
+        }
+        assert!(!trainer.judge_test(0.7, &mut room()).unwrap());
+        let before = trainer.progress().clone();
+        assert_eq!((before.epoch, before.step, trainer.good_step()), (2, 16, 8));
+        assert!(trainer.judge_test(f64::NAN, &mut room()).unwrap());
+        assert!(trainer.values() == at_start && trainer.progress().epoch == 1 && trainer.progress().step == 8);
+        assert_eq!((trainer.lr(), trainer.progress().n_rollbacks), (0.1, 1));
+        let incidents = trainer.take_incidents();
+        assert!(
+            matches!(incidents[..], [Incident::WentBack { from_step: 16, epoch: 1, step: 8, .. }]),
+            "{incidents:?}"
+        );
+        let epochs = finish(&mut trainer).unwrap();
+        assert_eq!((epochs.len(), epochs[2].1), (3, 1.0), "{epochs:?}");
+        assert_eq!(trainer.take_incidents(), []);
+    }
+
+    #[test]
+    fn parameters_that_were_broken_from_the_start_are_told() {
+        let job = job(&[]);
+        let learning = learning(&job, &[]);
+        let mut trainer = Trainer::new(&job, &learning).unwrap();
+        trainer.set_values(vec![f32::NAN; trainer.values().len()]);
+        let error = trainer.step(&mut room()).unwrap_err();
+        assert!(matches!(error, TrainError::NotFinite { what: "a parameter", .. }), "{error}");
+    }
+}
