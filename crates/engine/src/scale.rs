@@ -95,8 +95,8 @@ impl Scale {
 
     /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
     /// of each step is.
-    pub fn delayed(self, rate: f32, n_peers: usize, delay: u32) -> f32 {
-        let late = f64::from(delay) * (1.0 - 1.0 / n_peers.max(1) as f64);
+    pub fn delayed(self, rate: f32, n_peers: usize, delay: f64) -> f32 {
+        let late = delay * (1.0 - 1.0 / n_peers.max(1) as f64);
         if self.shares_batch() { (f64::from(rate) / (1.0 + late)) as f32 } else { rate }
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
             assert_eq!(scale.step_samples(32, 1), 32);
             assert_eq!((scale.own_optimizer_gain(&adam, 1), scale.own_noise_gain(1)), (1.0, 1.0));
-            assert_eq!(scale.delayed(0.1, 1, 7), 0.1);
+            assert_eq!(scale.delayed(0.1, 1, 7.0), 0.1);
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         link,
         message_rate: None,
     };
-    let steps = situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0 });
+    let steps =
+        situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0, overhead: 0 });
     let n_rounds = found.epochs.len() as u64 * steps.per_epoch.div_ceil(steps.per_round);
     let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds, &situation));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })

@@ -137,7 +137,7 @@ impl Forecast {
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
     let Situation { n_peers, buckets, n_params, n_train, .. } = *situation;
     let turn = strategy.turn();
-    let steps = situation.steps(RoundRule { length: turn.length, scale: situation.scale, redeal: 0 });
+    let steps = situation.steps(RoundRule { length: turn.length, scale: situation.scale, redeal: 0, overhead: 0 });
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
     let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
     let cost = observed.unwrap_or_else(|| strategy.cost(&round));
@@ -264,12 +264,12 @@ impl Link {
 
     /// A round of those who train freely. Who may be no batch ahead of the others waits until it has heard them; who may be some ahead
     /// waits only where that is not enough.
-    fn free_round_s(&self, compute_s: f64, staleness: u32) -> f64 {
+    fn free_round_s(&self, compute_s: f64, delay: f64) -> f64 {
         if self.n_steps == 0 {
             return compute_s;
         }
         let heard_s = compute_s + self.busiest_s() + self.delay_s;
-        (heard_s / f64::from(staleness + 1)).max(compute_s).max(self.busiest_s())
+        (heard_s / (delay + 1.0)).max(compute_s).max(self.busiest_s())
     }
 
     /// How much of an exchange of gradients goes on while a batch is still computed.

@@ -34,7 +34,6 @@ pub struct Setup {
     pub swarm: SwarmSpec,
     /// Who holds which part of the network, if nobody holds it whole.
     pub layers: Option<Arc<LayerNetwork>>,
-    delay: u32,
     strategy: &'static Spec,
 }
 
@@ -80,14 +79,8 @@ impl Setup {
             schedule: job.schedule.clone(),
             swarm: job.swarm.clone(),
             layers: None,
-            delay: built.delay(),
             strategy,
         })
-    }
-
-    /// How late a peer's update may reach the others, in rounds.
-    pub fn delay(&self) -> u32 {
-        self.delay
     }
 
     /// The setup of a job whose network is shared out by its layers, if the job says so.
@@ -113,7 +106,6 @@ impl Setup {
             schedule: self.schedule.clone(),
             swarm: self.swarm.clone(),
             layers: None,
-            delay: self.delay,
             strategy: self.strategy,
         }
     }
@@ -134,14 +126,15 @@ impl Setup {
 fn rules(job: &Job, strategy: &dyn Strategy, n_train: usize) -> Rules {
     // Blocks of a layer network have to agree on who trains what, without a word.
     let follows_speed = job.swarm.work == Work::Speed && job.layers.is_none();
-    let redeal = if follows_speed { REDEAL * (1 + strategy.delay()) } else { 0 };
+    let n_held_out = strategy.n_held_out(n_train);
+    let redeal = if follows_speed { (f64::from(REDEAL) * (1.0 + strategy.delay())) as u32 } else { 0 };
     Rules {
         split: job.swarm.split,
         resplit: job.swarm.resplit,
         batches: job.batch_rule(),
-        rounds: RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal },
+        rounds: RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal, overhead: n_held_out / 3 },
         dense_epochs: job.swarm.dense_epochs,
-        n_held_out: strategy.n_held_out(n_train),
+        n_held_out,
         seed: job.seed,
     }
 }

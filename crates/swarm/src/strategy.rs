@@ -63,9 +63,9 @@ pub trait Strategy: Send {
         false
     }
 
-    /// By how many rounds a peer's update may reach the others late, besides what the links take.
-    fn delay(&self) -> u32 {
-        0
+    /// By how many rounds, in the mean, a peer's update reaches the others late, besides what the links take.
+    fn delay(&self) -> f64 {
+        0.0
     }
 
     /// A part of this peer's contribution is there; the last layers come first.

@@ -480,6 +480,7 @@ mod tests {
             ),
             scale: random(rng, &[Scale::GlobalBatch, Scale::GlobalBatch, Scale::None]),
             redeal: random(rng, &[0, 1, 4]),
+            overhead: random(rng, &[0, 0, 3]),
         };
         let (dense_epochs, n_held_out) = (random(rng, &[0, 0, 1]), random(rng, &[0, 0, n_samples / 10]));
         let rules = Rules { split, resplit, batches, rounds, dense_epochs, n_held_out, seed };

@@ -1,5 +1,8 @@
 //! An epoch's common order of samples, dealt out to the members round by round, in proportion to how fast they are.
 
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
 use super::batches::BatchRule;
 use super::plan::{Dealt, MemberPlan, Rest};
 use super::rounds::{RoundLength, RoundRule};
@@ -27,7 +30,7 @@ impl Deal<'_> {
         let per_step = step.div_ceil(batches.batch_size.max(1)).max(1);
         let n_steps = self.steps(order.len().div_ceil(per_step));
         let mut members = vec![MemberPlan::default(); n_members];
-        let mut shares = Shares::new(self.speeds, n_members);
+        let mut shares = Shares::new(self.speeds, n_members, rule.overhead as f64);
         let Rest { mut from, mut early } = left;
         let (mut n_rounds, mut positions) = (0, vec![from]);
         let may_go_on = |n_rounds: u32| self.most_rounds == 0 || n_rounds < self.most_rounds;
@@ -76,45 +79,66 @@ fn in_parts(samples: &[usize], n_parts: usize) -> impl Iterator<Item = Vec<usize
     (0..n_parts).map(move |k| samples[k * samples.len() / n_parts..(k + 1) * samples.len() / n_parts].to_vec())
 }
 
-/// Whole numbers in proportion to weights; what rounding takes from one in a round, it gets in a later one.
+/// Samples for members of different speeds, so that all are done as soon as can be.
 struct Shares {
-    weights: Vec<i64>,
-    sum: i64,
-    owed: Vec<i64>,
+    speeds: Vec<f64>,
+    /// How many samples could be trained in the time of what a member does besides, if it trains any.
+    overhead: f64,
+    /// How many each was given so far.
+    given: Vec<usize>,
 }
 
 impl Shares {
-    fn new(speeds: &[u16], n_members: usize) -> Self {
+    fn new(speeds: &[u16], n_members: usize, overhead: f64) -> Self {
         let is_sound = speeds.len() == n_members && speeds.iter().any(|&speed| speed > 0);
-        let weights: Vec<i64> =
-            if is_sound { speeds.iter().map(|&s| i64::from(s)).collect() } else { vec![1; n_members] };
-        Self { sum: weights.iter().sum(), owed: vec![0; weights.len()], weights }
+        let speeds = if is_sound { speeds.iter().map(|&s| f64::from(s)).collect() } else { vec![1.0; n_members] };
+        Self { given: vec![0; speeds.len()], speeds, overhead }
     }
 
-    /// Shares out `n` things.
+    /// Shares out `n` samples: each goes to who is done with it first; of equals to who was given the least so far.
     fn of(&mut self, n: usize) -> Vec<usize> {
-        let mut given = Vec::with_capacity(self.weights.len());
-        for (owed, weight) in self.owed.iter_mut().zip(&self.weights) {
-            *owed += n as i64 * weight;
-            let whole = (*owed / self.sum).max(0);
-            *owed -= whole * self.sum;
-            given.push(whole as usize);
-        }
-        // Who was given one too many owes it, so the sum may be off either way.
-        let mut missing = n as i64 - given.iter().sum::<usize>() as i64;
-        while missing > 0 {
-            let first = (0..self.owed.len()).max_by_key(|&k| (self.owed[k], std::cmp::Reverse(k))).unwrap_or(0);
-            given[first] += 1;
-            self.owed[first] -= self.sum;
+        let Self { speeds, overhead, given } = self;
+        // No sooner than this can all be done, if everybody takes part; so much of each share is certain.
+        let soonest = (n as f64 + *overhead * speeds.len() as f64) / speeds.iter().sum::<f64>().max(1.0);
+        let certain = |speed: &f64| (soonest * speed - *overhead - 1.0).max(0.0) as usize;
+        let is_worth_it = *overhead == 0.0;
+        let mut shares: Vec<usize> = speeds.iter().map(|speed| if is_worth_it { certain(speed) } else { 0 }).collect();
+        let mut missing = n.saturating_sub(shares.iter().sum());
+        let done_at = |member: usize, share: usize| match speeds[member] > 0.0 {
+            true => (share as f64 + 1.0 + *overhead) / speeds[member],
+            false => f64::INFINITY,
+        };
+        let mut queue: BinaryHeap<Reverse<Turn>> = BinaryHeap::new();
+        queue.extend(
+            (0..speeds.len()).map(|member| Reverse(Turn(done_at(member, shares[member]), given[member], member))),
+        );
+        while missing > 0
+            && let Some(Reverse(Turn(_, n_given, member))) = queue.pop()
+        {
+            shares[member] += 1;
             missing -= 1;
+            queue.push(Reverse(Turn(done_at(member, shares[member]), n_given, member)));
         }
-        while missing < 0 {
-            let last = (0..self.owed.len()).filter(|&k| given[k] > 0).min_by_key(|&k| self.owed[k]).unwrap_or(0);
-            given[last] -= 1;
-            self.owed[last] += self.sum;
-            missing += 1;
-        }
-        given
+        given.iter_mut().zip(&shares).for_each(|(given, share)| *given += share);
+        shares
+    }
+}
+
+/// When a member would be done with one sample more, how many it was given before, and who it is.
+#[derive(Clone, Copy, PartialEq)]
+struct Turn(f64, usize, usize);
+
+impl Eq for Turn {}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then((self.1, self.2).cmp(&(other.1, other.2)))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -123,21 +147,29 @@ mod tests {
     use super::Shares;
 
     #[test]
-    fn shares_follow_the_weights_and_add_up() {
-        for speeds in [vec![], vec![1, 1, 1], vec![10, 1, 10], vec![1000, 0, 3], vec![0, 0, 0]] {
-            let mut shares = Shares::new(&speeds, 3);
-            let mut sums = [0; 3];
-            let n_rounds = 1000;
-            for round in 0..n_rounds {
-                let given = shares.of(7 + round % 3);
-                assert_eq!(given.iter().sum::<usize>(), 7 + round % 3, "{speeds:?}");
-                sums.iter_mut().zip(given).for_each(|(sum, given)| *sum += given);
-            }
-            let all: usize = sums.iter().sum();
-            for (sum, weight) in sums.iter().zip(&shares.weights) {
-                let due = all as f64 * *weight as f64 / shares.sum as f64;
-                assert!((*sum as f64 - due).abs() <= 2.0, "{speeds:?}: {sums:?}");
-            }
+    fn all_are_done_as_soon_as_can_be() {
+        for (speeds, n, overhead, expected) in [
+            (vec![], 7, 0.0, vec![3, 2, 2]),
+            (vec![10, 1, 10], 21, 0.0, vec![10, 1, 10]),
+            (vec![10, 1, 10], 10, 0.0, vec![5, 0, 5]),
+            (vec![8, 4, 2], 0, 0.0, vec![0, 0, 0]),
+            (vec![0, 0, 0], 3, 0.0, vec![1, 1, 1]),
+            (vec![1000, 0, 3], 9, 0.0, vec![9, 0, 0]),
+            // Who is slow would be busy for long with what it has to do besides.
+            (vec![10, 1, 10], 42, 30.0, vec![21, 0, 21]),
+            (vec![10, 5, 10], 100, 10.0, vec![42, 16, 42]),
+        ] {
+            assert_eq!(Shares::new(&speeds, 3, overhead).of(n), expected, "{n} among {speeds:?}");
+        }
+    }
+
+    #[test]
+    fn of_equals_nobody_gets_more_than_one_more_in_the_end() {
+        let mut shares = Shares::new(&[], 5, 0.0);
+        for round in 0..100 {
+            assert_eq!(shares.of(32).iter().sum::<usize>(), 32);
+            let (least, most) = (shares.given.iter().min().unwrap(), shares.given.iter().max().unwrap());
+            assert!(most - least <= 1, "after {round} rounds: {:?}", shares.given);
         }
     }
 }

@@ -23,12 +23,14 @@ pub struct RoundRule {
     pub scale: Scale,
     /// After how many rounds the work may be dealt out anew, by how fast members are; 0: never, all have equal shares.
     pub redeal: u32,
+    /// How many samples a member could train in the time of what else it does in a round in which it trains any.
+    pub overhead: usize,
 }
 
 impl RoundRule {
     /// The rule of a process that trains alone.
     pub fn alone() -> Self {
-        Self { length: RoundLength::Batches(1), scale: Scale::default(), redeal: 0 }
+        Self { length: RoundLength::Batches(1), scale: Scale::default(), redeal: 0, overhead: 0 }
     }
 
     /// How many steps one peer of several takes in a round of an epoch that has `per_epoch` of them, with so many samples each.

@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub epoch_score: Score,
     /// Where the present segment began.
     pub segment_start: SegmentStart,
+    /// By how many rounds this peer's updates reach the others late.
+    pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
     pub speeds: Vec<u16>,
     /// Where peers train freely: how many rounds of members are not in this peer's parameters yet.
@@ -99,6 +101,7 @@ impl Core {
             turn_goes_on: false,
             epoch_score: Score::default(),
             segment_start: SegmentStart::default(),
+            delay: 0.0,
             speeds: Vec::new(),
             n_unsettled: 0,
             is_computing: false,
@@ -285,8 +288,7 @@ impl Core {
             }
             Payload::Weights => rate * swarm.scale.own_optimizer_gain(optimizer, n_peers),
             Payload::Updates => {
-                swarm.scale.delayed(rate, n_peers, self.setup.delay())
-                    * swarm.scale.own_optimizer_gain(optimizer, n_peers)
+                swarm.scale.delayed(rate, n_peers, self.delay) * swarm.scale.own_optimizer_gain(optimizer, n_peers)
             }
         }
     }

@@ -23,6 +23,8 @@ const SPEEDS: u64 = 1;
 const FASTEST: f32 = 1000.0;
 /// Who is slower than this part of the fastest gets as much as if it were not: or it would hardly ever be measured again.
 const SLOWEST: f32 = 0.01;
+/// By how much a peer's speed is taken to have risen when it could not be measured.
+const FORGIVEN: f64 = 0.98;
 /// Peers that differ by less than this are equally fast: clocks are no better than that.
 const ALIKE: f32 = 0.9;
 
@@ -89,6 +91,9 @@ impl Pace {
             let latest = self.compute.as_secs_f64() / self.n_samples as f64;
             self.sample_s = Some(self.sample_s.map_or(latest, |before| (before + latest) / 2.0));
             (self.n_samples, self.compute) = (0, Duration::ZERO);
+        } else {
+            // Who is too slow to be given anything is tried again in time.
+            self.sample_s = self.sample_s.map(|sample_s| FORGIVEN * sample_s);
         }
         self.sample_s.map_or(0.0, |sample_s| (1.0 / sample_s) as f32)
     }

@@ -51,6 +51,7 @@ impl Replica {
     /// Begins the turn that the ledger and the plan say is next.
     pub(super) fn begin_turn(&mut self, out: &mut Outbox) {
         let core = &mut self.core;
+        core.delay = self.strategy.delay();
         let plan = core.plan.clone().expect("a turn begins within a segment");
         let seat = core.seat_of(core.me);
         // Who came when the segment had begun takes part in the round that the others are in.

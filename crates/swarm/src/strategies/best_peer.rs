@@ -254,7 +254,8 @@ impl Strategy for BestPeer {
     }
 
     fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
-        if trained.has_diverged || ctx.held_out().is_empty() {
+        // Who has trained nothing has nothing to offer.
+        if trained.has_diverged || trained.n_samples == 0 || ctx.held_out().is_empty() {
             return self.tell_accuracy(ctx, 0.0);
         }
         ctx.score(ctx.held_out());

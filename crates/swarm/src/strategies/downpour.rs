@@ -237,6 +237,11 @@ impl Strategy for Downpour {
         true
     }
 
+    fn delay(&self) -> f64 {
+        let Options { n_fetch, n_push, staleness, .. } = self.options;
+        f64::from(staleness + n_fetch.max(n_push))
+    }
+
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
         self.enter_segment(ctx);
         let place = ctx.buckets()[bucket].clone();

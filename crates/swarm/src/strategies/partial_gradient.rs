@@ -173,6 +173,10 @@ impl Stream for Parts {
         self.unsaid.fill(0.0);
     }
 
+    fn delay(&self) -> f64 {
+        f64::from(self.n_parts - 1) / 2.0
+    }
+
     fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64> {
         let n_parts = self.options.partitions.max(1) as usize;
         let len = |segment: Range<usize>| (HEAD_LEN + self.options.codec.encoded_len(segment.len())) as u64;

@@ -63,6 +63,11 @@ pub trait Stream: Send {
     /// Forgets what was not said: it does not count, or all have it.
     fn forget(&mut self);
 
+    /// By how many batches, in the mean, a number is said late.
+    fn delay(&self) -> f64 {
+        0.0
+    }
+
     /// How many bytes each part has of what a peer says of a batch.
     fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64>;
 
@@ -206,8 +211,8 @@ impl<S: Stream> Strategy for Streamer<S> {
         self.stream.may_cost_less()
     }
 
-    fn delay(&self) -> u32 {
-        self.staleness
+    fn delay(&self) -> f64 {
+        f64::from(self.staleness) + self.stream.delay()
     }
 
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
