@@ -21,13 +21,26 @@ pub struct Place {
     /// After how many epochs the run ends, if the strategy has decided that.
     #[serde(default)]
     pub ends_after: Option<u64>,
+    /// How often training has diverged and gone back.
+    #[serde(default)]
+    pub n_rollbacks: u32,
+    /// The first round since it did: what was said in earlier ones is void.
+    #[serde(default)]
+    pub first_round: u32,
 }
 
 impl Place {
     /// The beginning of an epoch, for who goes on from what one machine has trained alone.
     pub fn at_epoch(epoch: u64, step: u64, n_samples: u64) -> Self {
         let standing = Standing { n_samples, round: 0, lineage: mix(step) };
-        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() }, ends_after: None }
+        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() }, ..Self::default() }
+    }
+}
+
+impl Place {
+    /// The share of the job's learning rate that is left: it is halved when training has diverged.
+    pub fn lr_factor(&self) -> f32 {
+        0.5_f32.powi(self.n_rollbacks.min(32) as i32)
     }
 }
 

@@ -134,6 +134,26 @@ pub enum Event {
         /// See `encode_s`.
         received_bytes: u64,
     },
+    /// Training had diverged, and the swarm goes back.
+    RolledBack {
+        /// What showed it.
+        why: String,
+        /// The step at which it showed.
+        from_step: u64,
+        /// Epochs done where it goes on.
+        epoch: u64,
+        /// Steps done where it goes on.
+        step: u64,
+        /// The share of the job's learning rate that is left.
+        lr_factor: f32,
+    },
+    /// Samples without a finite loss or gradient were left out of a batch.
+    LeftOut {
+        /// Which.
+        samples: Vec<usize>,
+        /// The step that they were left out of.
+        step: u64,
+    },
     /// The strategy ends the run before its epochs are done.
     Ended {
         /// Why.

@@ -9,6 +9,7 @@ mod agreement;
 mod core;
 mod free;
 mod pace;
+mod recovery;
 mod rounds;
 mod snapshot;
 mod tests;
@@ -22,6 +23,7 @@ use agreement::Accord;
 use free::Ending;
 use nettorrent_engine::task::Task;
 use pace::Pace;
+use recovery::Recovery;
 use tests::Tests;
 use turn::TurnState;
 
@@ -46,6 +48,8 @@ pub(crate) struct Replica {
     turn: Option<TurnState>,
     tests: Tests,
     pace: Pace,
+    /// None where others look after that.
+    recovery: Option<Recovery>,
     phase: Phase,
     phase_began: Duration,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
@@ -77,6 +81,7 @@ impl Replica {
         mut state: State,
     ) -> Self {
         let n_values = setup.task.n_values();
+        let recovery = Some(Recovery::new(setup.task.labels(), &state));
         let memories = std::mem::take(&mut state.memories);
         // A checkpoint may be another strategy's.
         if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
@@ -92,12 +97,18 @@ impl Replica {
             turn: None,
             tests,
             pace: Pace::default(),
+            recovery,
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
             idle_since: Duration::ZERO,
             ending: None,
             held: HeldFrames::default(),
         }
+    }
+
+    /// The same, if others look after runs that diverge: then this one stops.
+    pub(crate) fn without_recovery(self) -> Self {
+        Self { recovery: None, ..self }
     }
 
     /// Takes one input and says what is to be done. An error is the sender's fault and leaves the peer as it was, but for
@@ -223,6 +234,8 @@ impl Replica {
             Kind::Strategy | Kind::Tested | Kind::Pace if !matches!(self.accord, Accord::Reached) => {
                 self.hold(from, frame)
             }
+            // What was said before the swarm went back is void.
+            Kind::Pace | Kind::Tested if frame.head.round < self.core.place.first_round => Ok(()),
             Kind::Pace => self.on_pace(rank, frame, out),
             // Others have been told how the next segment is dealt out, and this peer will be.
             Kind::Strategy | Kind::Tested if self.pace.is_waiting() => self.hold(from, frame),

@@ -6,11 +6,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use nettorrent_engine::bad_samples::find_bad_samples;
 use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::TrainError;
 
+use crate::codec::is_finite;
 use crate::layers::{PartDone, PartWork};
 
 /// Something to compute.
@@ -54,6 +57,8 @@ pub enum Done {
         id: u64,
         /// How the batch was classified.
         score: Score,
+        /// Samples that were left out because they have no finite loss or gradient.
+        left_out: Vec<usize>,
     },
     /// Training samples are classified.
     Scored {
@@ -96,6 +101,47 @@ impl Workbench {
     }
 }
 
+/// What an ordinary sample's loss is when training begins, about: far beyond it, parameters are to blame and not samples.
+const USUAL_LOSS: f64 = 3.0;
+
+impl Workbench {
+    /// Computes the gradient of a batch, and hands its buckets over as they come. If the very first is not finite, the samples that
+    /// are to blame are looked for, and the rest is trained without them; they are returned.
+    fn train(
+        &mut self,
+        task: &dyn Task,
+        values: &[f32],
+        samples: &[usize],
+        seed: u64,
+        give: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<(Score, Vec<usize>), TrainError> {
+        let Self { room, gradient } = self;
+        gradient.resize(task.n_values(), 0.0);
+        let mut is_spoilt = false;
+        let mut n_given = 0;
+        let mut give_unless_spoilt = |bucket: usize, numbers: &[f32]| {
+            is_spoilt |= n_given == 0 && !is_finite(numbers);
+            if !is_spoilt {
+                n_given += 1;
+                give(bucket, numbers);
+            }
+        };
+        let score = task.gradient(values, samples, seed, gradient, room, &mut give_unless_spoilt)?;
+        if !is_spoilt {
+            return Ok((score, Vec::new()));
+        }
+        let bad = find_bad_samples(task, values, samples, USUAL_LOSS, room)?;
+        let rest: Vec<usize> = samples.iter().copied().filter(|sample| !bad.contains(sample)).collect();
+        if bad.is_empty() || rest.is_empty() {
+            // Who gets this knows what to make of it.
+            task.buckets().iter().enumerate().for_each(|(bucket, place)| give(bucket, &gradient[place.clone()]));
+            return Ok((score, Vec::new()));
+        }
+        let score = task.gradient(values, &rest, seed, gradient, room, give)?;
+        Ok((score, bad))
+    }
+}
+
 impl Work {
     /// How many samples it is about.
     pub fn n_samples(&self) -> usize {
@@ -135,14 +181,11 @@ impl Work {
                 score.map(|score| Done::Tested { id, score })
             }
             What::Gradient { plan, seat, batch, seed, scale, mut spare, .. } => {
-                bench.gradient.resize(task.n_values(), 0.0);
-                let mut on_bucket = |bucket: usize, numbers: &[f32]| {
+                let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });
                 };
-                let indices = plan.batch(seat, batch);
-                let Workbench { room, gradient } = bench;
-                let score = task.gradient(&values, indices, seed, gradient, room, &mut on_bucket);
-                score.map(|score| Done::Trained { id, score })
+                let trained = bench.train(task, &values, plan.batch(seat, batch), seed, &mut give);
+                trained.map(|(score, left_out)| Done::Trained { id, score, left_out })
             }
         };
         // The peer changes its parameters when it hears of the end; if they were still held here, it would have to copy them.

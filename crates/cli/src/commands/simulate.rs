@@ -1,5 +1,6 @@
 //! `simulate`: what a swarm of any size would do on a network that need not exist.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use serde_json::json;
 use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
 use crate::recorder::Recorder;
+use crate::swarm::chronicle::incident_text;
 use crate::swarm::material::Material;
 
 /// Arguments of `simulate`.
@@ -131,7 +133,7 @@ struct Viewer {
     bar: ProgressBar,
     json: bool,
     epoch: u64,
-    has_ended: bool,
+    told: BTreeSet<String>,
 }
 
 impl Viewer {
@@ -139,7 +141,7 @@ impl Viewer {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0, has_ended: false }
+        Self { bar, json, epoch: 0, told: BTreeSet::new() }
     }
 
     fn see(&mut self, record: &Record) {
@@ -162,9 +164,11 @@ impl Viewer {
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
-            Event::Ended { reason } if !self.has_ended && !self.json => {
-                self.has_ended = true;
-                self.bar.suspend(|| println!("The run ends here: {reason}."));
+            event if !self.json => {
+                // Several peers may tell the same.
+                if let Some(text) = incident_text(event).filter(|text| self.told.insert(text.clone())) {
+                    self.bar.suspend(|| println!("{text}"));
+                }
             }
             // Rounds say the same, for all their batches.
             Event::Batch { .. } => return,

@@ -12,7 +12,7 @@ use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{PeerId, Phase, Place};
 
-use super::chronicle::{Chronicle, Course};
+use super::chronicle::{Chronicle, Course, incident_text};
 use super::material::Material;
 use super::messages::{PeerEvent, Progress};
 use crate::events::EventLog;
@@ -327,8 +327,8 @@ impl Board {
                     seconds: course.took.as_secs_f64(),
                 }));
             }
-            RecordEvent::Ended { reason } if is_news => self.say(&format!("The run ends here: {reason}.")),
             RecordEvent::View { members, .. } => self.show_members(members),
+            event if is_news => incident_text(event).into_iter().for_each(|text| self.say(&text)),
             _ => {}
         }
         Ok(())

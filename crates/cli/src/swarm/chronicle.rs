@@ -1,9 +1,9 @@
 //! What is written down of a swarm, put together from what its peers tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nettorrent_history::{Epoch, Event, HistoryError, Note, Replicas, Times, ViewChange};
+use nettorrent_history::{BadSample, Epoch, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
@@ -27,6 +27,8 @@ pub(crate) struct Chronicle {
     epoch: u64,
     /// Whether it is written why the run ended early.
     has_ended: bool,
+    /// Samples of which it is written that they were left out.
+    left_out: BTreeSet<usize>,
 }
 
 /// How an epoch's training went.
@@ -47,6 +49,7 @@ impl Chronicle {
             sent_bytes: 0,
             epoch: 0,
             has_ended: false,
+            left_out: BTreeSet::new(),
         }
     }
 
@@ -119,6 +122,20 @@ impl Chronicle {
                 let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
                 self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
             }
+            RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
+                self.epoch = self.epoch.min(*epoch);
+                self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
+                return Ok(true);
+            }
+            RecordEvent::LeftOut { samples, step } => {
+                // They come again in every epoch, and one word is enough.
+                let fresh: Vec<usize> =
+                    samples.iter().copied().filter(|&sample| self.left_out.insert(sample)).collect();
+                if !fresh.is_empty() {
+                    self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step)))?;
+                    return Ok(true);
+                }
+            }
             // All peers tell the same.
             RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
                 let text = format!("the run ends here: {reason}");
@@ -145,4 +162,24 @@ impl Chronicle {
         let replicas = Replicas { epoch, distance: spread(&sketches), n_peers: sketches.len() };
         self.events.write_at(at, Event::Replicas(replicas))
     }
+}
+
+/// What people are told of what a peer records when something went wrong, or the run ends early.
+pub(crate) fn incident_text(event: &RecordEvent) -> Option<String> {
+    match event {
+        RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
+            Some(rollback(why, [*from_step, *epoch, *step], *lr_factor).to_string())
+        }
+        RecordEvent::LeftOut { samples, step } => Some(left_out(samples, *step).to_string()),
+        RecordEvent::Ended { reason } => Some(format!("The run ends here: {reason}.")),
+        _ => None,
+    }
+}
+
+fn rollback(why: &str, [from_step, epoch, step]: [u64; 3], lr_factor: f32) -> Rollback {
+    Rollback { why: why.to_owned(), from_step, epoch, step, is_rate_halved: true, lr_factor }
+}
+
+fn left_out(samples: &[usize], step: u64) -> LeftOut {
+    LeftOut { samples: samples.iter().map(|&index| BadSample { index, origin: None }).collect(), step }
 }

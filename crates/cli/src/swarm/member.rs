@@ -295,6 +295,8 @@ impl Progress {
             | Event::Epoch { .. }
             | Event::Replica { .. }
             | Event::Ended { .. }
+            | Event::LeftOut { .. }
+            | Event::RolledBack { .. }
             | Event::Finished { .. } => {}
         }
     }

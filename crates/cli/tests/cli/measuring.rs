@@ -149,13 +149,12 @@ fn simulated_epochs_take_as_long_as_their_training() {
         let settings = ["simulate", "--run", run, "--peers", "2", "--epochs", "3", "--sample-ms", "1"];
         place.succeed(&[&settings[..], scenario].concat());
         let epochs = events(&place.path(run), "epoch");
-        let [first, others @ ..] = epochs.as_slice() else { panic!("there are epochs") };
-        let (first_s, test_s) = (number(first, "seconds"), number(first, "test_seconds"));
-        assert!(others.len() == 2 && test_s > 0.0, "{epochs:?}");
-        // All epochs train as many samples in as many rounds; the test before them is far longer than this hundredth.
-        for epoch in others {
-            assert!((number(epoch, "seconds") / first_s - 1.0).abs() < 0.01, "{run}: {epochs:?}");
-        }
+        let [first, second, third] = epochs.as_slice() else { panic!("there are epochs") };
+        assert!(number(first, "test_seconds") > 0.0, "{epochs:?}");
+        // All epochs train as many samples in as many rounds; in the first, nobody knows at first who is slow. The test before them is
+        // far longer than these shares.
+        let ratio = |epoch: &Value| number(epoch, "seconds") / number(second, "seconds");
+        assert!((ratio(third) - 1.0).abs() < 0.01 && (ratio(first) - 1.0).abs() < 0.1, "{run}: {epochs:?}");
     }
 }
 

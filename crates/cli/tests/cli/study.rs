@@ -16,6 +16,7 @@ const STUDY: &str = r#"
     model = "mlp:16"
     epochs = 1
     threads = 1
+    swarm.work = "equal"
     [matrix]
     peers = [1, 2]
     strategy = ["ring-all-reduce"]
@@ -72,8 +73,8 @@ fn a_study_is_run_measured_and_never_run_twice() {
     }
     assert_eq!(two["peers"].as_array().map(Vec::len), Some(2));
     let n_params = two["n_params"].as_u64().expect("a number");
-    // A peer sends 2(N-1)/N of the vector in each of 60 rounds.
-    assert_eq!(two["payload_bytes"].as_u64(), Some(60 * 2 * 4 * n_params));
+    // A peer sends 2(N-1)/N of the vector in each of 120 rounds.
+    assert_eq!(two["payload_bytes"].as_u64(), Some(120 * 2 * 4 * n_params));
     let second = written(&place, "out");
     assert_eq!((second.len(), &second[0]), (2, &first[0]), "what was done is not done again");
     place.succeed(&["study", "tiny.toml", "--out", "out"]);

@@ -36,9 +36,9 @@ fn every_strategy_learns_over_sockets() {
         let accuracy = last_accuracy(&events);
         assert!(accuracy > 0.85, "{name}: {accuracy}");
         assert_eq!(events.iter().filter(|event| is(event, "epoch")).count(), 5, "{name}");
-        // A third of the samples are 40 batches of 32.
+        // Three peers share 120 batches of 32; who is faster than the others takes more steps by itself.
         for epoch in events.iter().filter(|event| is(event, "epoch")) {
-            assert_eq!(epoch["step"].as_u64(), epoch["epoch"].as_u64().map(|epoch| 40 * epoch), "{name}");
+            assert!(epoch["step"].as_u64() >= epoch["epoch"].as_u64().map(|epoch| 100 * epoch), "{name}: {epoch}");
             assert!(epoch["test_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{name}: {epoch}");
             assert!(epoch["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{name}: {epoch}");
             assert!(epoch["samples_per_s"].as_f64().is_some_and(|speed| speed > 0.0), "{name}: {epoch}");
@@ -64,6 +64,8 @@ fn the_simulator_and_sockets_give_the_same_bits() {
             continue;
         }
         let settings = ["--peers", "3", "--epochs", "2", "--threads", "1", "--strategy", name];
+        // Who is how fast is another matter there.
+        let settings: Vec<&str> = settings.into_iter().chain(["--set", "swarm.work=equal"]).collect();
         // Losses are printed with all their digits, and the least difference in a parameter changes them.
         let losses = |events: &[Value]| -> Vec<(String, String)> {
             let mut epochs: Vec<&Value> = events.iter().filter(|event| is(event, "epoch")).collect();
@@ -71,7 +73,7 @@ fn the_simulator_and_sockets_give_the_same_bits() {
             epochs.iter().map(|event| (event["train_loss"].to_string(), event["test_loss"].to_string())).collect()
         };
         let real = losses(&train(&Place::new(), &settings));
-        let all: Vec<&str> = ["simulate", "--json"].into_iter().chain(settings).collect();
+        let all: Vec<&str> = ["simulate", "--json"].into_iter().chain(settings.iter().copied()).collect();
         let simulated = losses(&place.succeed(&all).json());
         assert_eq!(real.len(), 2, "{name}");
         assert_eq!(real, simulated, "{name}");
@@ -159,8 +161,8 @@ fn ctrl_c_loses_nothing_and_the_run_goes_on_with_another_number_of_peers() {
 }
 
 #[test]
-fn gradients_of_four_peers_are_those_of_one_with_four_times_the_batch() {
-    // Without dropout, whose masks differ; and with all samples in each step, so that both see the same.
+fn gradients_of_four_peers_are_those_of_one() {
+    // Without dropout, whose masks differ.
     let losses = |arguments: &[&str]| -> Vec<f64> {
         let settings = ["--model", "mlp:32", "--epochs", "30", "--threads", "1"];
         let all: Vec<&str> = settings.into_iter().chain(arguments.iter().copied()).collect();
@@ -168,7 +170,7 @@ fn gradients_of_four_peers_are_those_of_one_with_four_times_the_batch() {
         events.iter().filter(|event| is(event, "epoch")).filter_map(|event| event["test_loss"].as_f64()).collect()
     };
     let four = losses(&["--peers", "4", "--set", "batch=1000"]);
-    let one = losses(&["--set", "batch=4000"]);
+    let one = losses(&["--set", "batch=1000"]);
     assert_eq!((four.len(), one.len()), (30, 30));
     assert!(one[29] < one[0] - 0.1, "it learns: {one:?}");
     for (four, one) in four.iter().zip(&one) {
@@ -285,10 +287,11 @@ fn losses(events: &[Value]) -> Vec<String> {
 fn a_shared_directory_changes_nothing_but_the_way_and_is_empty_in_the_end() {
     // Its vectors are 1.2 MB long; in pieces as they travel, still long enough for files.
     let settings = ["--model", "mlp:512,512", "--peers", "2", "--epochs", "2", "--threads", "1"];
+    let settings: Vec<&str> = settings.into_iter().chain(["--set", "swarm.work=equal"]).collect();
     let place = Place::new();
     std::fs::create_dir(place.path("shared")).expect("a folder");
     std::fs::write(place.path("shared/notes.txt"), "not ours").expect("a file");
-    let with: Vec<&str> = settings.into_iter().chain(["--shared-dir", "shared"]).collect();
+    let with: Vec<&str> = settings.iter().copied().chain(["--shared-dir", "shared"]).collect();
     let shared = train(&place, &with);
     let told = shared.iter().filter(|event| is(event, "note")).filter_map(|event| event["text"].as_str());
     assert_eq!(told.filter(|text| text.contains("what is large goes through it")).count(), 2, "{shared:?}");

@@ -38,7 +38,12 @@ impl Observer for Listener {
                 told.waited_s += wait_s;
                 told.ended_s = record.at_s;
             }
-            Event::Epoch { .. } | Event::Replica { .. } | Event::Ended { .. } | Event::Finished { .. } => {}
+            Event::Epoch { .. }
+            | Event::Replica { .. }
+            | Event::Ended { .. }
+            | Event::LeftOut { .. }
+            | Event::RolledBack { .. }
+            | Event::Finished { .. } => {}
         }
     }
 }

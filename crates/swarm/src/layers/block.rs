@@ -79,7 +79,7 @@ pub(super) fn pipeline_id(pipeline: usize) -> PeerId {
 impl Block {
     pub(super) fn new(seat: Seat, state: State) -> Self {
         let setup = seat.network.setup(seat.slot).clone();
-        let replica = Replica::new(pipeline_id(seat.pipeline), setup, state);
+        let replica = Replica::new(pipeline_id(seat.pipeline), setup, state).without_recovery();
         Self {
             seat,
             replica,
@@ -269,7 +269,7 @@ impl Block {
             };
             self.give(now, Done::Bucket { id, bucket, numbers }, compute, out);
         }
-        self.give(now, Done::Trained { id, score }, compute, out);
+        self.give(now, Done::Trained { id, score, left_out: Vec::new() }, compute, out);
     }
 
     fn give(&mut self, now: Duration, done: Done, took: Duration, out: &mut BlockOutbox) {

@@ -63,6 +63,8 @@ struct Verdict {
     clocks: Vec<Option<u32>>,
     /// By rank, how fast everybody is compared to the fastest; empty if nobody knows.
     speeds: Vec<u16>,
+    /// Whether this is no new view: training has diverged, and all take the first member's state over.
+    is_rollback: bool,
 }
 
 const CLAIM: u64 = 0;
@@ -127,8 +129,14 @@ impl Replica {
                 claims.insert(rank, decoded(&frame.body)?);
                 self.conclude_if_gathered(out)
             }
-            (VERDICT, Accord::Waiting) if rank == 0 => {
+            (VERDICT, accord) if rank == 0 && self.core.rank != 0 => {
+                let is_waiting = matches!(accord, Accord::Waiting);
                 let verdict: Verdict = decoded(&frame.body)?;
+                if verdict.is_rollback && verdict.donor == 0 && verdict.behind.contains(&(self.core.rank as u32)) {
+                    self.abandon();
+                } else if !is_waiting || verdict.is_rollback {
+                    return Err(Malformed::new("it decides again what was decided"));
+                }
                 self.on_verdict(&verdict, out)
             }
             _ => Err(Malformed::new("it speaks out of turn in the agreement on a view")),
@@ -153,12 +161,28 @@ impl Replica {
         let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
         let clocks = claims.values().map(clock).collect();
         let speeds: Vec<f32> = claims.values().map(|claim| claim.speed).collect();
-        let verdict = Verdict { donor: donor as u32, behind: behind.collect(), clocks, speeds: compared(&speeds) };
+        let verdict = Verdict {
+            donor: donor as u32,
+            behind: behind.collect(),
+            clocks,
+            speeds: compared(&speeds),
+            is_rollback: false,
+        };
         let body = encoded(&verdict);
         for rank in 1..self.core.view.len() {
             self.tell(rank, Kind::Agreement, VERDICT, body.clone(), out);
         }
         self.on_verdict(&verdict, out)
+    }
+
+    /// Tells the others that they are to take this first member's state over, though the view is the same.
+    pub(super) fn tell_rollback(&self, others: &[u32], out: &mut Outbox) {
+        let clocks = vec![None; self.core.view.len()];
+        let (behind, speeds) = (others.to_vec(), self.core.speeds.clone());
+        let body = encoded(&Verdict { donor: 0, behind, clocks, speeds, is_rollback: true });
+        for &rank in others {
+            self.tell(rank as usize, Kind::Agreement, VERDICT, body.clone(), out);
+        }
     }
 
     fn on_verdict(&mut self, verdict: &Verdict, out: &mut Outbox) -> Result<(), Malformed> {

@@ -280,7 +280,8 @@ impl Core {
         }
         let (done, n_peers) = (self.epochs_done(round, share), self.view.len());
         let step = self.epochs_done(round + 1, 0.0) - self.epochs_done(round, 0.0);
-        let rate = swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), n_peers, done);
+        let rate =
+            self.place.lr_factor() * swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), n_peers, done);
         match self.turn.payload {
             Payload::Gradients => rate,
             Payload::Weights if !self.turn.is_averaged => {

@@ -19,6 +19,8 @@ use crate::wire::{Frame, Kind};
 /// A peer's own speed, and the first member's answer.
 const SPEED: u64 = 0;
 const SPEEDS: u64 = 1;
+/// Training has diverged, as a peer sees it; in words.
+pub(super) const DIVERGED: u64 = 2;
 /// What the fastest peer's speed is counted as.
 const FASTEST: f32 = 1000.0;
 /// Who is slower than this part of the fastest gets as much as if it were not: or it would hardly ever be measured again.
@@ -206,6 +208,9 @@ impl Replica {
     }
 
     pub(super) fn on_pace(&mut self, rank: usize, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        if frame.head.part == DIVERGED {
+            return self.on_diverged(&frame, out);
+        }
         let next = self.core.next_segment_round();
         if frame.head.round > next || !self.is_training() {
             let from = self.core.view.members[rank];

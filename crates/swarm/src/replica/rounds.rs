@@ -105,6 +105,7 @@ impl Replica {
         self.begin_test(&next, train, out);
         self.choose_strategy(next.epoch);
         self.core.open(next);
+        self.keep_good_state();
         self.proceed(out);
     }
 

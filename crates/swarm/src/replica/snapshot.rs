@@ -43,10 +43,21 @@ impl Incoming {
 
 impl Replica {
     pub(super) fn send_snapshot(&self, to: &[u32], endings: Vec<Ending>, out: &mut Outbox) {
+        self.send_state(&self.state(), self.strategy.account(), to, endings, out);
+    }
+
+    pub(super) fn send_state(
+        &self,
+        state: &State,
+        account: Vec<u8>,
+        to: &[u32],
+        endings: Vec<Ending>,
+        out: &mut Outbox,
+    ) {
         if to.is_empty() {
             return;
         }
-        let State { values, optimizer, place, memories: strategy } = self.state();
+        let State { values, optimizer, place, memories: strategy } = state;
         let (optimizer_steps, memories) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
         let vectors: Vec<&[f32]> = vectors.chain(memories.map(|(_, memory)| memory)).collect();
@@ -58,7 +69,7 @@ impl Replica {
         }
         let pieces =
             vectors.into_iter().flat_map(|vector| vector.chunks(PIECE_LEN)).map(|piece| Codec::F32.encode(piece));
-        let title = encoded(&Title { place, optimizer_steps, endings, account: self.strategy.account() });
+        let title = encoded(&Title { place: place.clone(), optimizer_steps, endings, account });
         // Encoded once, whoever takes it.
         for (part, body) in std::iter::once(title).chain(pieces).enumerate() {
             for &rank in to {
@@ -136,6 +147,7 @@ impl Replica {
         core.place = title.place;
         core.reopen();
         self.tests.forget_reports();
+        self.begin_anew();
         self.go_on(donor, true, out);
         Ok(())
     }

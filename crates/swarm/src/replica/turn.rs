@@ -119,7 +119,13 @@ impl Replica {
         let is_current = |id: u64| self.turn.as_ref().is_some_and(|turn| turn.work == id && turn.ended.is_none());
         match done {
             Done::Bucket { id, bucket, numbers } if is_current(id) => self.on_bucket(bucket, numbers, out),
-            Done::Trained { id, score } if is_current(id) => self.on_batch(score, took, out),
+            Done::Trained { id, score, left_out } if is_current(id) => {
+                if !left_out.is_empty() {
+                    let step = self.core.place.step;
+                    out.records.push(self.core.record(Event::LeftOut { samples: left_out, step }));
+                }
+                self.on_batch(score, took, out);
+            }
             Done::Scored { id, score } if self.core.scoring == Some(id) => {
                 self.core.scoring = None;
                 self.strategy.on_scored(&mut Ctx::new(&mut self.core, out), &score);
@@ -145,7 +151,7 @@ impl Replica {
     }
 
     fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
-        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
+        let turn = self.turn.as_mut().expect("it is current");
         if !score.loss_sum.is_finite() || !turn.is_finite {
             return if self.strategy.survives_divergence() {
                 self.give_up_turn(out)
@@ -157,6 +163,10 @@ impl Replica {
         turn.loss_sum += score.loss();
         turn.compute += took;
         self.pace.measure(score.n, took);
+        if let Some(why) = self.watch(score.loss()) {
+            return self.on_divergence(&why, out);
+        }
+        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
             round: core.place.standing.round,
@@ -199,20 +209,15 @@ impl Replica {
         self.end_turn_if_agreed(out);
     }
 
-    /// What this peer computed is of no use to anybody: it says so, and stops before it is refused by the others.
-    fn diverge(&self, loss: f64, out: &mut Outbox) {
-        let (core, turn) = (&self.core, self.turn.as_ref().expect("a turn is going on"));
-        let what = match (loss.is_finite(), turn.is_finite) {
+    /// What this peer computed is of no use to anybody: nobody else gets to see it.
+    fn diverge(&mut self, loss: f64, out: &mut Outbox) {
+        let is_finite = self.turn.as_ref().is_some_and(|turn| turn.is_finite);
+        let why = match (loss.is_finite(), is_finite) {
             (false, _) => format!("the loss became {loss}"),
             (true, false) => format!("the gradient became infinite or no number (the loss is {loss})"),
             (true, true) => format!("the parameters became infinite or no number (the loss was {loss})"),
         };
-        out.failure = Some(format!(
-            "{what} in round {} (learning rate {:?}); lower optimizer.lr, or add schedule.warmup, and go on from the last \
-             good checkpoint",
-            core.place.standing.round,
-            core.lr(turn.round, turn.share_done())
-        ));
+        self.on_divergence(&why, out);
     }
 
     /// Hands over what was trained in a turn. While the members of a new view agree on whose parameters go on, nobody knows

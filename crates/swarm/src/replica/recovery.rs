@@ -1,0 +1,155 @@
+//! A run that diverges is not finished: the swarm goes back to its state after the last good epoch, with half the learning rate.
+//!
+//! Every peer watches its own losses. Whoever sees that training has diverged tells the first member, which goes back and gives its state to
+//! all, as when others are behind in a new view. Rounds then have numbers that nobody has used before, so what was said until then is void.
+//! After a few times whoever sees it again stops with an error.
+
+use bytes::Bytes;
+use nettorrent_engine::guard::LossGuard;
+
+use super::agreement::Accord;
+use super::{Outbox, Phase, Replica};
+use crate::place::State;
+use crate::record::Event;
+use crate::strategy::{Malformed, Past};
+use crate::wire::{Frame, Kind};
+
+/// How often a run may go back.
+const MOST_ROLLBACKS: u32 = 4;
+/// Further than this apart peers never are: the first round after going back is so many after the last.
+const ROUNDS_APART: u32 = 1 << 20;
+/// The first members keep what to go back to: one, and another in case it is lost.
+const N_KEEPERS: usize = 2;
+/// The longest reason that is passed on.
+const REASON_LEN: usize = 300;
+
+/// What a peer needs to know whether training has diverged, and to go back.
+pub(super) struct Recovery {
+    guard: LossGuard,
+    /// The state after the last good epoch, at the first members.
+    good: Option<State>,
+}
+
+impl Recovery {
+    /// For a run on samples with these labels, from this state on.
+    pub(super) fn new(labels: &[u32], state: &State) -> Self {
+        Self { guard: LossGuard::new(labels), good: Some(state.clone()) }
+    }
+}
+
+impl Replica {
+    /// Takes the loss of a batch in; says what is wrong if training has diverged.
+    pub(super) fn watch(&mut self, loss: f64) -> Option<String> {
+        let recovery = self.recovery.as_mut()?;
+        recovery.guard.add(loss).err().map(|divergence| divergence.to_string())
+    }
+
+    /// An epoch is done: its state is what to go back to, if the losses speak for it.
+    pub(super) fn keep_good_state(&mut self) {
+        if self.core.rank >= N_KEEPERS {
+            self.recovery.iter_mut().for_each(|recovery| recovery.good = None);
+            return;
+        }
+        let state = self.state();
+        if let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.guard.is_healthy()) {
+            recovery.good = Some(state);
+        }
+    }
+
+    /// Training has diverged, as this peer sees it.
+    pub(super) fn on_divergence(&mut self, why: &str, out: &mut Outbox) {
+        let n_rollbacks = self.core.place.n_rollbacks;
+        if self.recovery.is_none() || n_rollbacks >= MOST_ROLLBACKS {
+            out.failure = Some(self.give_up_text(why));
+        } else if self.core.rank == 0 {
+            self.roll_back(why, out);
+        } else {
+            let (view, round) = (&self.core.view, self.core.place.standing.round);
+            let reason = Bytes::copy_from_slice(&why.as_bytes()[..why.len().min(REASON_LEN)]);
+            let part = super::pace::DIVERGED;
+            out.frames.push((view.members[0], Frame::in_round(Kind::Pace, view.number, round, part, reason)));
+            self.abandon();
+            self.accord = Accord::Waiting;
+        }
+    }
+
+    fn give_up_text(&self, why: &str) -> String {
+        let core = &self.core;
+        let back = match core.place.n_rollbacks {
+            0 => String::new(),
+            n => format!(", although the swarm had gone back {n} times and halved the learning rate each time"),
+        };
+        format!(
+            "training diverged: {why} in round {} (learning rate {:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
+             go on from the last good checkpoint",
+            core.place.standing.round,
+            core.lr(self.turn.as_ref().map_or(0, |turn| turn.round), 0.0)
+        )
+    }
+
+    /// Another member says that training has diverged.
+    pub(super) fn on_diverged(&mut self, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        if self.core.rank != 0 || frame.body.len() > REASON_LEN {
+            return Err(Malformed::new("it tells one who cannot help that training has diverged"));
+        }
+        if self.core.place.n_rollbacks >= MOST_ROLLBACKS {
+            return Err(Malformed::new("it says that training has diverged, and should stop by itself"));
+        }
+        // What it means may be over already.
+        if frame.head.round >= self.core.place.first_round && self.phase != Phase::Finished {
+            self.roll_back(&String::from_utf8_lossy(&frame.body), out);
+        }
+        Ok(())
+    }
+
+    /// What is being computed and waited for is not wanted any more.
+    pub(super) fn abandon(&mut self) {
+        self.turn = None;
+        let core = &mut self.core;
+        (core.wish, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
+        self.pace.on_view();
+        self.enter(Phase::Agreeing);
+    }
+
+    /// Goes back to the last good state, and all others with this peer.
+    fn roll_back(&mut self, why: &str, out: &mut Outbox) {
+        let Some(mut state) = self.recovery.as_ref().and_then(|recovery| recovery.good.clone()) else {
+            out.failure = Some(self.give_up_text(why));
+            return;
+        };
+        let from_step = self.core.place.step;
+        let first_round = self.core.place.standing.round.saturating_add(ROUNDS_APART);
+        state.place.n_rollbacks = self.core.place.n_rollbacks + 1;
+        (state.place.first_round, state.place.standing.round) = (first_round, first_round);
+        state.place.standing.pass(self.core.view.number);
+        let others: Vec<u32> = (1..self.core.view.len() as u32).collect();
+        self.tell_rollback(&others, out);
+        self.send_state(&state, Vec::new(), &others, Vec::new(), out);
+        self.abandon();
+        let lr_factor = state.place.lr_factor();
+        let (epoch, step) = (state.place.ledger.epoch, state.place.step);
+        out.records.push(self.core.record(Event::RolledBack {
+            why: why.to_owned(),
+            from_step,
+            epoch,
+            step,
+            lr_factor,
+        }));
+        let State { values, optimizer, place, memories } = state;
+        (self.core.values, self.core.optimizer, self.core.place) = (values, optimizer, place);
+        (self.core.past, self.core.account) = (Past::Stranger, Vec::new());
+        self.strategy.recall(memories);
+        self.core.reopen();
+        self.ending = None;
+        self.tests.forget_reports();
+        self.begin_anew();
+        self.go_on(0, true, out);
+    }
+
+    /// The state is another's, or one of before: what was seen of losses since says nothing about it.
+    pub(super) fn begin_anew(&mut self) {
+        let labels = self.core.setup.task.labels();
+        self.recovery.iter_mut().for_each(|recovery| recovery.guard = LossGuard::new(labels));
+        self.core.epoch_score = Default::default();
+    }
+}
