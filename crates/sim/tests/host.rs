@@ -5,10 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::job::Job;
+use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::scale::Scale;
 use nettorrent_sim::{
-    Fate, Fault, Join, Outcome, Partition, Scenario, Simulation, SimulationError, Stragglers, Toy, ToySize, What, When,
+    Fate, Fault, Join, Outcome, Partition, Scenario, Simulation, SimulationError, Slow, Stragglers, Toy, ToySize, What,
+    When,
 };
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Phase, Setup};
@@ -17,8 +19,10 @@ const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Every peer has batches of its own, as many as any other.
 fn setup_of(toy: Toy, epochs: u64, batch: usize) -> Arc<Setup> {
-    Arc::new(Setup::new(&Job { epochs, batch, ..Job::default() }, Arc::new(toy)).unwrap())
+    let swarm = SwarmSpec { scale: Scale::None, work: Work::Equal, ..SwarmSpec::default() };
+    Arc::new(Setup::new(&Job { epochs, batch, swarm, ..Job::default() }, Arc::new(toy)).unwrap())
 }
 
 /// 120 samples in batches of 10, and 60 to test.
@@ -49,6 +53,20 @@ fn computing_takes_its_time() {
     assert_eq!(run(2, instant.clone()).time, millis(2 * (60 + 10)));
     let stragglers = Stragglers { share: 0.5, factor: 3.0 };
     assert_eq!(run(2, Scenario { stragglers, ..instant }).time, millis(3 * 2 * (60 + 10)));
+}
+
+#[test]
+fn who_is_slow_gets_less_to_do_and_holds_nobody_up() {
+    let toy = Toy::with_size(ToySize { n_train: 2000, n_test: 60, ..ToySize::default() }, 1);
+    let setup = Arc::new(Setup::new(&Job { epochs: 2, batch: 40, ..Job::default() }, Arc::new(toy)).unwrap());
+    let instant = Scenario { link: "0s".parse().unwrap(), ..Scenario::lan() };
+    let slow = |factor: f64| vec![Slow { peer: 1, factor, from: millis(0), until: Duration::MAX }];
+    for factor in [1.0, 3.0, 10.0] {
+        let scenario = Scenario { slow: slow(factor), ..instant.clone() };
+        let time = Simulation::new(setup.clone(), 4, scenario).unwrap().run().unwrap().time.as_secs_f64();
+        let ideal = 2.0 * (2.0 + 0.02) / (3.0 + 1.0 / factor);
+        assert!(time < 1.1 * ideal, "{factor} times slower: {time} s, where {ideal} s are ideal");
+    }
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Replica {
         mut state: State,
     ) -> Self {
         let n_values = setup.task.n_values();
-        let recovery = Some(Recovery::new(setup.task.labels(), &state));
+        let recovery = Some(Recovery::new(setup.task.labels()));
         let memories = std::mem::take(&mut state.memories);
         // A checkpoint may be another strategy's.
         if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
@@ -89,7 +89,7 @@ impl Replica {
         }
         let turn = strategy.turn();
         let tests = Tests::after(state.place.ledger.epoch);
-        Self {
+        let mut replica = Self {
             core: Core::new(id, setup, turn, state),
             strategy,
             next_strategy: None,
@@ -103,7 +103,9 @@ impl Replica {
             idle_since: Duration::ZERO,
             ending: None,
             held: HeldFrames::default(),
-        }
+        };
+        replica.keep_good_state();
+        replica
     }
 
     /// The same, if others look after runs that diverge: then this one stops.

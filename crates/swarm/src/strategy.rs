@@ -57,6 +57,12 @@ pub trait Strategy: Send {
         0
     }
 
+    /// Whether peers may train different numbers of samples in a round. Where all results count alike, whoever trained much would
+    /// count too little.
+    fn follows_speed(&self) -> bool {
+        true
+    }
+
     /// For those who take steps by themselves: whether a peer whose numbers became infinite or none goes on, with the others'
     /// parameters. What it trained in the turn is forgotten.
     fn survives_divergence(&self) -> bool {

@@ -64,7 +64,7 @@ fn an_outer_step_of_one_without_momentum_is_the_mean() {
     let local = Case::new("local-sgd", toml::toml! { local_steps = 3 });
     let in_8_bits = Case::new("local-sgd", toml::toml! { local_steps = 3 bits = 8 });
     let in_4_bits = Case::new("local-sgd", toml::toml! { local_steps = 3 bits = 4 });
-    let with_momentum = Case::new("diloco", toml::toml! { local_steps = 3 });
+    let with_momentum = Case::new("diloco", toml::toml! { local_steps = 3 outer_lr = 0.7 outer_momentum = 0.9 });
     for n_peers in [1, 2, 3, 7] {
         let values = |case: &Case| {
             let outcome = Simulation::new(case.setup(3), n_peers, Scenario::lan()).unwrap().run().unwrap();

@@ -186,7 +186,10 @@ fn check(case: &Case, n_peers: usize, witness: usize, scenario: Scenario) {
     for peer in outcome.live() {
         for k in 0..setup.task.n_params() {
             let (value, expected) = (f64::from(peer.values[k]), expected[k]);
-            assert!((value - expected).abs() < 2e-4, "{what}: {} has {value} and not {expected} at {k}", peer.id);
+            // What rounding kept back for later is lost with what a peer had not told.
+            let most =
+                if case.option("codec").is_some_and(|codec| codec.as_str() != Some("f32")) { 1e-3 } else { 2e-4 };
+            assert!((value - expected).abs() < most, "{what}: {} has {value} and not {expected} at {k}", peer.id);
         }
     }
 }

@@ -152,10 +152,11 @@ fn who_sends_wrong_numbers_spoils_a_mean_and_is_outvoted_where_that_is_asked_for
         n_robust += usize::from(case.is_robust());
         // The manager makes the result: if it lies, nobody can tell.
         for liar in [1, 4] {
-            for (k, lie) in lies.into_iter().enumerate() {
-                let loss = loss_with_liar(case, liar, lie);
-                assert_eq!(loss < 0.8, case.is_robust(), "{}peer {liar} lies in way {k}: {loss}", case.name());
-            }
+            let losses = lies.map(|lie| loss_with_liar(case, liar, lie));
+            let n_good = losses.iter().filter(|&&loss| loss < 0.8).count();
+            // A swarm that diverges may go back and recover from some lies, if the liar is lost meanwhile.
+            let is_expected = if case.is_robust() { n_good == lies.len() } else { n_good < lies.len() };
+            assert!(is_expected, "{}peer {liar} lies: {losses:?}", case.name());
         }
     }
     assert!(n_robust >= 5);

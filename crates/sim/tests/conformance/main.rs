@@ -11,6 +11,7 @@ mod learning;
 mod losses;
 mod lying;
 mod pace;
+mod recovery;
 mod same_bytes;
 mod telling;
 mod thousand;

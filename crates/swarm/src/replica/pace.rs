@@ -112,10 +112,10 @@ impl Core {
         round.saturating_add((plan.n_rounds() - self.least_done().min(plan.n_rounds())) as u32)
     }
 
-    /// How many rounds of the segment the members have done, at least.
+    /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all.
     fn least_done(&self) -> usize {
         let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(0)
+        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
     }
 
     /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.
@@ -123,7 +123,7 @@ impl Core {
         let Some(plan) = &self.plan else { return false };
         match (self.turn.payload, self.seat_of(self.me)) {
             (Payload::Updates, Some(seat)) => self.rounds_done(seat) >= plan.n_rounds(),
-            _ => self.least_done() + usize::from(turn_is_over) >= plan.n_rounds(),
+            _ => self.least_done().saturating_add(usize::from(turn_is_over)) >= plan.n_rounds(),
         }
     }
 }

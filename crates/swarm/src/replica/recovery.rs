@@ -31,9 +31,9 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// For a run on samples with these labels, from this state on.
-    pub(super) fn new(labels: &[u32], state: &State) -> Self {
-        Self { guard: LossGuard::new(labels), good: Some(state.clone()) }
+    /// For a run on samples with these labels.
+    pub(super) fn new(labels: &[u32]) -> Self {
+        Self { guard: LossGuard::new(labels), good: None }
     }
 }
 
@@ -42,6 +42,12 @@ impl Replica {
     pub(super) fn watch(&mut self, loss: f64) -> Option<String> {
         let recovery = self.recovery.as_mut()?;
         recovery.guard.add(loss).err().map(|divergence| divergence.to_string())
+    }
+
+    /// What is wrong if the run ends here, and has not learnt anything since its loss exploded.
+    pub(super) fn ends_diverged(&self) -> Option<String> {
+        let recovery = self.recovery.as_ref().filter(|_| self.phase != Phase::Testing)?;
+        recovery.guard.finish().err().map(|divergence| divergence.to_string())
     }
 
     /// An epoch is done: its state is what to go back to, if the losses speak for it.
@@ -73,7 +79,7 @@ impl Replica {
         }
     }
 
-    fn give_up_text(&self, why: &str) -> String {
+    pub(super) fn give_up_text(&self, why: &str) -> String {
         let core = &self.core;
         let back = match core.place.n_rollbacks {
             0 => String::new(),

@@ -112,6 +112,10 @@ impl Replica {
     fn finish(&mut self, out: &mut Outbox) {
         self.turn = None;
         self.core.plan = None;
+        if let Some(why) = self.ends_diverged() {
+            out.failure = Some(self.give_up_text(&why));
+            return;
+        }
         self.enter(Phase::Testing);
         self.release_held(out);
         self.finish_if_tested(out);

@@ -272,6 +272,10 @@ impl Strategy for ManagerWorker {
         Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true }
     }
 
+    fn follows_speed(&self) -> bool {
+        self.options.rule.aggregation == Aggregation::Samples
+    }
+
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
         let vector = vector_len(self.options.codec, question);
         let others = question.n_peers as u64 - 1;

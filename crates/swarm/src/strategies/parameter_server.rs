@@ -47,7 +47,7 @@ pub(super) const SPEC: Spec = Spec {
             Aggregation::Average | Aggregation::Median | Aggregation::TrimmedMean => {
                 let rule = Rule { aggregation, trim, ..Rule::default() }.check(SPEC.name)?;
                 let turn = Turn { scale: Scale::Plain, ..turn };
-                Ok(Box::new(Averager::new(turn, exchange.with_rule(rule))))
+                Ok(Box::new(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
             }
             Aggregation::Krum => refuse(
                 "aggregation = \"krum\" compares whole vectors, and keepers see parts of them, one after the other: use \

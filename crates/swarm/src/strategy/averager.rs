@@ -10,17 +10,24 @@ pub struct Averager {
     /// What brings replicas together at the end of an epoch, if they are not equal anyway.
     sync: Option<Exchange>,
     is_syncing: bool,
+    /// Whether all results count alike, however much was trained.
+    counts_alike: bool,
 }
 
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
     pub fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
-        Self { turn, exchange: Exchange::new(Box::new(collective)), sync: None, is_syncing: false }
+        Self { turn, exchange: Exchange::new(Box::new(collective)), sync: None, is_syncing: false, counts_alike: false }
     }
 
     /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
     pub fn with_sync(self, collective: impl Collective + 'static) -> Self {
         Self { sync: Some(Exchange::new(Box::new(collective))), ..self }
+    }
+
+    /// The same, where all results count alike, however much was trained.
+    pub fn counting_alike(self) -> Self {
+        Self { counts_alike: true, ..self }
     }
 
     fn exchange(&mut self) -> &mut Exchange {
@@ -54,6 +61,10 @@ impl Strategy for Averager {
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
         self.exchange.cost(question)
+    }
+
+    fn follows_speed(&self) -> bool {
+        !self.counts_alike
     }
 
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
