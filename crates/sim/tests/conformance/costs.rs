@@ -59,6 +59,7 @@ fn check(case: &Case, n_peers: usize, size: ToySize, lens: Option<&[usize]>) {
     let setup = case.setup_for(toy, Job { epochs: 2, batch, optimizer, ..case::equal_job() });
     let mut meter = Meter::default();
     let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut meter).unwrap();
+    assert!(outcome.failures.is_empty(), "{}: {:?}", case.name(), outcome.failures);
     assert!(!meter.rounds.is_empty());
     let mut paid = 0;
     for &round in &meter.rounds {

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use nettorrent_engine::guard::LossGuard;
+use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
 use super::{Outbox, Phase, Replica};
@@ -20,12 +21,16 @@ const MOST_ROLLBACKS: u32 = 4;
 const ROUNDS_APART: u32 = 1 << 20;
 /// The first members keep what to go back to: one, and another in case it is lost.
 const N_KEEPERS: usize = 2;
+/// Batches of a swarm are small, and a few samples' loss may be anything: it is looked at when it is the mean of so many.
+const FEWEST_SAMPLES: usize = 32;
 /// The longest reason that is passed on.
 const REASON_LEN: usize = 300;
 
 /// What a peer needs to know whether training has diverged, and to go back.
 pub(super) struct Recovery {
     guard: LossGuard,
+    /// What the guard has not seen yet.
+    recent: Score,
     /// The state after the last good epoch, at the first members.
     good: Option<State>,
 }
@@ -33,14 +38,19 @@ pub(super) struct Recovery {
 impl Recovery {
     /// For a run on samples with these labels.
     pub(super) fn new(labels: &[u32]) -> Self {
-        Self { guard: LossGuard::new(labels), good: None }
+        Self { guard: LossGuard::new(labels), recent: Score::default(), good: None }
     }
 }
 
 impl Replica {
-    /// Takes the loss of a batch in; says what is wrong if training has diverged.
-    pub(super) fn watch(&mut self, loss: f64) -> Option<String> {
+    /// Takes the losses of a batch in; says what is wrong if training has diverged.
+    pub(super) fn watch(&mut self, score: Score) -> Option<String> {
         let recovery = self.recovery.as_mut()?;
+        recovery.recent += score;
+        if recovery.recent.n < FEWEST_SAMPLES {
+            return None;
+        }
+        let loss = std::mem::take(&mut recovery.recent).loss();
         recovery.guard.add(loss).err().map(|divergence| divergence.to_string())
     }
 
@@ -155,7 +165,9 @@ impl Replica {
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
     pub(super) fn begin_anew(&mut self) {
         let labels = self.core.setup.task.labels();
-        self.recovery.iter_mut().for_each(|recovery| recovery.guard = LossGuard::new(labels));
-        self.core.epoch_score = Default::default();
+        if let Some(recovery) = &mut self.recovery {
+            (recovery.guard, recovery.recent) = (LossGuard::new(labels), Score::default());
+        }
+        self.core.epoch_score = Score::default();
     }
 }

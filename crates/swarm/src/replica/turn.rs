@@ -163,7 +163,7 @@ impl Replica {
         turn.loss_sum += score.loss();
         turn.compute += took;
         self.pace.measure(score.n, took);
-        if let Some(why) = self.watch(score.loss()) {
+        if let Some(why) = self.watch(score) {
             return self.on_divergence(&why, out);
         }
         let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
