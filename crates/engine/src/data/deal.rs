@@ -48,7 +48,7 @@ impl Deal<'_> {
             positions.push(from);
             n_rounds += 1;
         }
-        (members, Dealt { positions, early })
+        (members, Dealt { positions, early, n_batches: order.len() })
     }
 
     /// How many steps a round has. As long as nobody knows how fast the members are, rounds are short.

@@ -40,6 +40,8 @@ pub(super) struct Dealt {
     pub positions: Vec<usize>,
     /// Samples from before that, which earlier segments left and no round of this one comes to.
     pub early: Vec<usize>,
+    /// How many batches the order has.
+    pub n_batches: usize,
 }
 
 /// What of an epoch's common order is left.
@@ -129,6 +131,19 @@ impl Plan {
         self.n_until[round.min(self.n_rounds())]
     }
 
+    /// What share of the epoch is done before this round: by batches, as one machine counts, and where the order has been left, by
+    /// samples.
+    pub fn share_done(&self, round: usize) -> f64 {
+        if let Some(Dealt { positions, early, n_batches }) = &self.dealt
+            && early.is_empty()
+            && positions.is_sorted_by(|a, b| a < b)
+        {
+            return positions[round.min(self.n_rounds())] as f64 / (*n_batches).max(1) as f64;
+        }
+        let before = self.counts.n_before as f64;
+        (before + self.samples_until(round) as f64) / (before + self.counts.n_left as f64).max(1.0)
+    }
+
     /// How many samples of the epoch were left to train when the segment began.
     pub fn n_samples_left(&self) -> usize {
         self.counts.n_left
@@ -146,7 +161,7 @@ impl Plan {
 
     /// What is left of the epoch's common order when each member has trained so many rounds.
     pub(super) fn rest(&self, done: &[u32]) -> Rest {
-        let Some(Dealt { positions, early }) = &self.dealt else { return Rest::default() };
+        let Some(Dealt { positions, early, .. }) = &self.dealt else { return Rest::default() };
         let n_rounds = self.n_rounds();
         let done = |rank: usize| done.get(rank).map_or(0, |&done| (done as usize).min(n_rounds));
         // Nobody has begun the rounds from here on: they follow one another in the order.

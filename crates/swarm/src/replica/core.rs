@@ -298,9 +298,8 @@ impl Core {
     pub(crate) fn epochs_done(&self, round: usize, share: f64) -> f64 {
         let epoch = self.place.ledger.epoch as f64;
         let Some(plan) = &self.plan else { return epoch };
-        let before = plan.n_samples_before() as f64;
-        let total = (before + plan.n_samples_left() as f64).max(1.0);
-        epoch + (before + plan.samples_until(round) as f64 + share * plan.samples_in(round) as f64) / total
+        let (done, next) = (plan.share_done(round), plan.share_done(round + 1));
+        epoch + done + share * (next - done)
     }
 
     /// Takes a round's result over.

@@ -100,6 +100,7 @@ enum Memory {
 
 struct BestPeer {
     options: Options,
+    rank: usize,
     /// This peer's weights of the turn, bucket by bucket.
     own: Vec<Vec<f32>>,
     /// The accuracies of this round, by rank.
@@ -135,10 +136,11 @@ fn bad_score() -> Malformed {
 
 impl BestPeer {
     fn new(options: Options) -> Self {
-        Self { options, own: Vec::new(), scores: Vec::new(), incoming: None }
+        Self { options, rank: 0, own: Vec::new(), scores: Vec::new(), incoming: None }
     }
 
     fn begin_round(&mut self, ctx: &Ctx<'_>) {
+        self.rank = ctx.rank();
         if self.scores.is_empty() {
             self.scores = vec![None; ctx.n_peers()];
         }
@@ -296,7 +298,8 @@ impl Strategy for BestPeer {
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let missing: Vec<usize> = (0..self.scores.len()).filter(|&rank| self.scores[rank].is_none()).collect();
+        let is_missing = |&rank: &usize| rank != self.rank && self.scores[rank].is_none();
+        let missing: Vec<usize> = (0..self.scores.len()).filter(is_missing).collect();
         if missing.is_empty() { self.best().into_iter().collect() } else { missing }
     }
 }
