@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
@@ -39,7 +39,8 @@ fn toy(n_peers: usize) -> Toy {
 }
 
 fn simulate(spec: &Spec, n_peers: usize, link: Shape) -> Outcome {
-    let swarm = SwarmSpec { strategy: spec.name.to_owned(), scale: Scale::None, ..SwarmSpec::default() };
+    let swarm =
+        SwarmSpec { strategy: spec.name.to_owned(), scale: Scale::None, work: Work::Equal, ..SwarmSpec::default() };
     let job = Job { swarm, epochs: 1, batch: BATCH, ..Job::default() };
     let setup = Arc::new(Setup::new(&job, Arc::new(toy(n_peers))).expect("a job for swarms"));
     let scenario = Scenario { link, sample_time: SAMPLE_TIME, deadline: Duration::MAX, ..Scenario::lan() };
