@@ -3,7 +3,8 @@
 //! With the usual `global-batch`, the job's batch is that of the whole swarm. Peers that exchange after every batch take the very
 //! steps that one peer would take, each with its share of the batch. Peers that take steps by themselves take as many as one peer
 //! would, each with its share of the samples; the mean of their updates has the noise of the whole batch. They may not be apart for
-//! long, or that mean is not what one peer would have come to: so a local phase is never longer than a small part of an epoch.
+//! long, or that mean is not what one peer would have come to: so a local phase is never longer than a small part of an epoch. Until they are
+//! averaged, each has the noise of its own few samples, which long phases of many peers cannot stand at the full rate.
 //!
 //! An adaptive optimizer that sees only a share of the batch sees more noise, and divides by it: its steps shrink with the square
 //! root of the number of peers, where noise prevails. That is given back to those who have an optimizer each.
@@ -16,6 +17,10 @@ use crate::optimizer::{OptimizerKind, OptimizerSpec};
 
 /// A local phase is at most this part of an epoch.
 const PHASES_PER_EPOCH: usize = 32;
+/// Two peers may take about so many steps by themselves, four peers 1/√2 as many, and so on.
+const MOST_LOCAL_STEPS: f64 = 75.0;
+/// After so many steps by itself most of a peer's noise is its own, and not yet averaged out.
+const NOISY_STEPS: f64 = 20.0;
 
 /// How the updates of several peers are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,10 +57,13 @@ impl Scale {
         }
     }
 
-    /// How many steps a peer takes by itself before an exchange, if it wants so many and an epoch has this many.
-    pub fn local_steps(self, wanted: usize, per_epoch: usize) -> usize {
+    /// How many steps each of `n_peers` takes by itself before an exchange, if it wants so many and an epoch has this many.
+    pub fn local_steps(self, wanted: usize, per_epoch: usize, n_peers: usize) -> usize {
         match self {
-            Self::GlobalBatch => wanted.min(per_epoch / PHASES_PER_EPOCH).max(1),
+            Self::GlobalBatch => {
+                let most = MOST_LOCAL_STEPS / (n_peers.max(1) as f64).sqrt();
+                wanted.min(per_epoch / PHASES_PER_EPOCH).min(most as usize).max(1)
+            }
             Self::Linear | Self::None => wanted.max(1),
         }
     }
@@ -85,6 +93,16 @@ impl Scale {
             (Self::GlobalBatch, OptimizerKind::Adam | OptimizerKind::Adamw) => (n_peers.max(1) as f32).sqrt(),
             _ => 1.0,
         }
+    }
+
+    /// By what the rate is multiplied where each of `n_peers` takes so many steps by itself before they are averaged: until then it has
+    /// the noise of its own few samples.
+    pub fn local_gain(self, n_peers: usize, n_steps: f64) -> f32 {
+        if !self.shares_batch() || n_steps <= 1.0 {
+            return 1.0;
+        }
+        let others = n_peers.saturating_sub(1) as f64;
+        (1.0 / (1.0 + others * (n_steps - 1.0) / (n_steps + NOISY_STEPS)).sqrt()) as f32
     }
 
     /// By what the rate is multiplied where nobody averages the updates of `n_peers`: each has the noise of its own few samples, which
@@ -125,15 +143,17 @@ mod tests {
         for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
             assert_eq!(scale.step_samples(32, 1), 32);
             assert_eq!((scale.own_optimizer_gain(&adam, 1), scale.own_noise_gain(1)), (1.0, 1.0));
-            assert_eq!(scale.delayed(0.1, 1, 7.0), 0.1);
+            assert_eq!((scale.delayed(0.1, 1, 7.0), scale.local_gain(1, 50.0)), (0.1, 1.0));
+            assert_eq!(scale.local_gain(8, 1.0), 1.0);
         }
     }
 
     #[test]
     fn local_phases_are_short_parts_of_an_epoch() {
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000), 50);
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 320), 10);
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 3), 1);
-        assert_eq!(Scale::None.local_steps(50, 3), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000, 2), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000, 9), 25);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 320, 2), 10);
+        assert_eq!(Scale::GlobalBatch.local_steps(50, 3, 2), 1);
+        assert_eq!(Scale::None.local_steps(50, 3, 9), 50);
     }
 }

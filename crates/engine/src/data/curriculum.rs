@@ -195,6 +195,12 @@ impl Curriculum {
         self.rules.has_common_order() && self.rules.rounds.redeal > 0
     }
 
+    /// How many steps a member takes by itself in a round of a plan, in the mean.
+    pub fn local_steps(&self, plan: &Plan, round: usize) -> f64 {
+        let step = self.rules.rounds.scale.step_samples(self.rules.batches.batch_size, plan.n_members());
+        plan.samples_in(round) as f64 / step.max(1) as f64
+    }
+
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
     pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
         let trained = self.trained();

@@ -55,7 +55,11 @@ impl Deal<'_> {
     fn steps(&self, per_epoch: usize) -> usize {
         let is_trial = self.most_rounds > 0 && self.speeds.is_empty();
         let own = self.rule.own_samples(self.batches, self.n_members);
-        if is_trial && self.rule.length != RoundLength::Epoch { 1 } else { self.rule.steps(per_epoch, own) }
+        if is_trial && self.rule.length != RoundLength::Epoch {
+            1
+        } else {
+            self.rule.steps(per_epoch, own, self.n_members)
+        }
     }
 
     fn deal_round(&self, samples: &[usize], shares: &mut Shares, members: &mut [MemberPlan]) {

@@ -28,7 +28,7 @@ impl ShareRule<'_> {
         let batches: Vec<Vec<Vec<usize>>> = batches.collect();
         let n_steps = batches.iter().map(Vec::len).max().unwrap_or(0);
         let own = sizes.iter().sum::<usize>() as f64 / sizes.len().max(1) as f64;
-        let per_round = self.rule.steps(n_steps, own);
+        let per_round = self.rule.steps(n_steps, own, sizes.len());
         shares.into_iter().zip(batches).map(|(share, batches)| spread(share, batches, n_steps, per_round)).collect()
     }
 

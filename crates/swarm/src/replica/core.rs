@@ -287,7 +287,10 @@ impl Core {
             Payload::Weights if !self.turn.is_averaged => {
                 rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * swarm.scale.own_noise_gain(n_peers)
             }
-            Payload::Weights => rate * swarm.scale.own_optimizer_gain(optimizer, n_peers),
+            Payload::Weights => {
+                let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.setup.curriculum.local_steps(plan, round));
+                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * swarm.scale.local_gain(n_peers, n_steps)
+            }
             Payload::Updates => {
                 swarm.scale.delayed(rate, n_peers, self.delay) * swarm.scale.own_optimizer_gain(optimizer, n_peers)
             }

@@ -222,7 +222,7 @@ impl Replica {
         let n_peers = self.core.view.len();
         match frame.head.part {
             SPEED if self.core.rank == 0 => {
-                let speed = frame.body.as_ref().try_into().map(f32::from_le_bytes).unwrap_or(f32::NAN);
+                let speed = frame.body.as_ref().try_into().map_or(f32::NAN, f32::from_le_bytes);
                 let is_late = self.pace.heard_for == Some(next);
                 if is_late || !(speed >= 0.0 && speed.is_finite()) || !self.pace.hear(next, rank, speed) {
                     return Err(Malformed::new("it tells a speed that cannot be, or twice"));

@@ -153,11 +153,7 @@ impl Replica {
     fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
         let turn = self.turn.as_mut().expect("it is current");
         if !score.loss_sum.is_finite() || !turn.is_finite {
-            return if self.strategy.survives_divergence() {
-                self.give_up_turn(out)
-            } else {
-                self.diverge(score.loss(), out)
-            };
+            return self.fail_turn(score.loss(), out);
         }
         turn.score += score;
         turn.loss_sum += score.loss();
@@ -189,13 +185,18 @@ impl Replica {
             return self.train_batch(out);
         }
         if core.turn.payload == Payload::Weights && !is_finite(&core.values) {
-            return if self.strategy.survives_divergence() {
-                self.give_up_turn(out)
-            } else {
-                self.diverge(score.loss(), out)
-            };
+            return self.fail_turn(score.loss(), out);
         }
         self.end_turn_if_agreed(out);
+    }
+
+    /// What this peer computed are no numbers.
+    fn fail_turn(&mut self, loss: f64, out: &mut Outbox) {
+        if self.strategy.survives_divergence() {
+            self.give_up_turn(out);
+        } else {
+            self.diverge(loss, out);
+        }
     }
 
     /// What this peer trained in the turn is forgotten; it waits for the others' parameters.

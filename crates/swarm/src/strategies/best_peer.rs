@@ -114,7 +114,7 @@ const WEIGHTS: usize = 1;
 const SCORE_LEN: u64 = 8;
 
 fn accuracy_from_bytes(body: &[u8]) -> Result<f64, Malformed> {
-    let accuracy = body.try_into().map(f64::from_le_bytes).unwrap_or(f64::NAN);
+    let accuracy = body.try_into().map_or(f64::NAN, f64::from_le_bytes);
     if (0.0..=1.0).contains(&accuracy) { Ok(accuracy) } else { Err(bad_score()) }
 }
 
