@@ -94,6 +94,7 @@ impl Replica {
         (core.view, core.rank, core.wish) = (view, rank, None);
         (core.is_computing, core.scoring) = (false, None);
         self.pace.on_view();
+        self.tests.on_view();
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.turn = None;

@@ -60,6 +60,20 @@ impl Replica {
         recovery.guard.finish().err().map(|divergence| divergence.to_string())
     }
 
+    /// What is wrong if the test after an epoch shows that training has diverged; the same to all who ask.
+    pub(super) fn spoilt_by(&self, test: &Score) -> Option<String> {
+        self.recovery.as_ref().filter(|_| test.n > 0)?;
+        let fresh = LossGuard::new(self.core.setup.task.labels());
+        fresh.judge_test(test.loss()).err().map(|divergence| divergence.to_string())
+    }
+
+    /// All members see that: the first goes back, and the others wait for it; or all stop.
+    pub(super) fn on_spoilt_test(&mut self, why: &str, out: &mut Outbox) {
+        if self.core.rank == 0 || self.core.place.n_rollbacks >= MOST_ROLLBACKS {
+            self.on_divergence(why, out);
+        }
+    }
+
     /// An epoch is done: its state is what to go back to, if the losses speak for it.
     pub(super) fn keep_good_state(&mut self) {
         if self.core.rank >= N_KEEPERS {

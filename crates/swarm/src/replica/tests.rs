@@ -55,6 +55,8 @@ pub(super) struct Tests {
     last: Option<Report>,
     /// How long this peer's own last test took.
     took: Duration,
+    /// Whether the last one shows that training has diverged: then nobody has finished.
+    is_spoilt: bool,
 }
 
 impl Tests {
@@ -68,6 +70,11 @@ impl Tests {
     pub(super) fn forget_reports(&mut self) {
         let Self { concluded, last, .. } = *self;
         *self = Self { concluded, last, ..Self::default() };
+    }
+
+    /// The members have changed, and with them who would go back.
+    pub(super) fn on_view(&mut self) {
+        self.is_spoilt = false;
     }
 
     /// The ranks of those who have not told of the last epoch.
@@ -218,11 +225,15 @@ impl Replica {
             n_test: test.n as u64,
             test_s: self.tests.took.as_secs_f64(),
         }));
+        if let Some(why) = self.spoilt_by(&test) {
+            self.tests.is_spoilt = true;
+            self.on_spoilt_test(&why, out);
+        }
     }
 
     /// Whether all members are known to have done and told everything.
     pub(super) fn all_is_concluded(&self) -> bool {
-        self.tests.concluded >= self.core.n_epochs()
+        !self.tests.is_spoilt && self.tests.concluded >= self.core.n_epochs()
     }
 }
 
