@@ -26,6 +26,7 @@ mod names;
 mod origins;
 pub mod plan;
 pub mod rounds;
+mod rules;
 mod shares;
 pub mod source;
 pub mod split;

@@ -102,11 +102,9 @@ impl Shares {
     /// Shares out `n` samples: each goes to who is done with it first; of equals to who was given the least so far.
     fn of(&mut self, n: usize) -> Vec<usize> {
         let Self { speeds, overhead, given } = self;
-        // No sooner than this can all be done, if everybody takes part; so much of each share is certain.
-        let soonest = (n as f64 + *overhead * speeds.len() as f64) / speeds.iter().sum::<f64>().max(1.0);
-        let certain = |speed: &f64| (soonest * speed - *overhead - 1.0).max(0.0) as usize;
-        let is_worth_it = *overhead == 0.0;
-        let mut shares: Vec<usize> = speeds.iter().map(|speed| if is_worth_it { certain(speed) } else { 0 }).collect();
+        // All cannot be done sooner than this; where nobody does anything besides, so much of each share is certain.
+        let soonest = if *overhead > 0.0 { 0.0 } else { n as f64 / speeds.iter().sum::<f64>().max(1.0) };
+        let mut shares: Vec<usize> = speeds.iter().map(|speed| (soonest * speed - 1.0).max(0.0) as usize).collect();
         let mut missing = n.saturating_sub(shares.iter().sum());
         let done_at = |member: usize, share: usize| match speeds[member] > 0.0 {
             true => (share as f64 + 1.0 + *overhead) / speeds[member],

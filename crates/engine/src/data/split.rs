@@ -183,24 +183,6 @@ impl SplitRule {
         Ok(split)
     }
 
-    /// The samples of one peer.
-    ///
-    /// Under `groups` all peers together hold the data once per network, which may be far more than memory holds; so only
-    /// the one share is made.
-    ///
-    /// # Panics
-    /// If `peer` is not below `n_peers`.
-    pub fn share(&self, seed: u64, labels: &[u32], peer: usize, n_peers: usize) -> Result<Vec<usize>, SplitError> {
-        assert!(peer < n_peers, "there is no peer {peer} among {n_peers}");
-        let Self::Groups { networks, sets } = *self else {
-            return Ok(self.split(seed, labels, n_peers)?.peers.swap_remove(peer));
-        };
-        self.check_peers(labels.len(), n_peers)?;
-        let mut share = Groups::new(seed, labels.len(), n_peers, networks, sets)?.share(peer);
-        share.sort_unstable();
-        Ok(share)
-    }
-
     /// Refuses a number of peers that cannot work before anything is allocated for them: it may come from a stranger.
     fn check_peers(&self, n_samples: usize, n_peers: usize) -> Result<(), SplitError> {
         let n_disjoint = match *self {
@@ -376,8 +358,6 @@ mod tests {
         for network in split.peers.chunks(100) {
             assert_partition(&Split { peers: network.to_vec(), dropped: Vec::new() }, 10_000, "network");
         }
-        let rule = SplitRule::Groups { networks: 10, sets: 10 };
-        assert_eq!(rule.share(1, &[0; 10_000], 123, 1000).unwrap(), split.peers[123]);
         assert_eq!(split.peers[0], split.peers[100], "the same set lies in the same place of each network");
     }
 

@@ -64,7 +64,7 @@ impl AdaptiveTau {
         self.target_density
     }
 
-    /// From now on the target is another. What was owed before is forgotten if it was far from this.
+    /// From now on the target is another; the threshold follows it as it follows the updates.
     pub fn aim_at(&mut self, target_density: f64) {
         self.target_density = target_density;
     }
