@@ -3,7 +3,8 @@
 //! What a peer's optimizer would change is added to a residual. Where that is beyond τ, the parameter moves by τ, here and at
 //! all others, and τ is taken off the residual; so what was applied and what is left are together all that was learnt. The
 //! residual holds what the peer's own momentum makes of its gradients, times its share of the samples: the sum over all
-//! peers is the step that one with all their batches would take.
+//! peers is the step that one with all their batches would take. A residual that needs many steps to be told would go on
+//! moving a parameter long after its gradient has turned: so it is clipped, unless told otherwise.
 //!
 //! Messages, one for each piece of the vector: a byte (0: deltas, 1: a shake-up), then deltas as `sparse` writes them, or
 //! plain numbers.
@@ -31,7 +32,8 @@ pub(super) const SPEC: Spec = Spec {
     options: &[
         OptionDoc {
             name: "clip",
-            about: "what is kept for later is never more than this many steps; `0`: as much as there is, so nothing is lost",
+            about: "what is kept for later is never more than this many steps, so that nothing old is still told when it is wrong; \
+                    `0`: as much as there is, so nothing is lost",
         },
         OptionDoc {
             name: "density",
@@ -69,7 +71,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip: 0.0, density: 0.005, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
+        Self { clip: 1.0, density: 0.01, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
     }
 }
 
@@ -322,9 +324,9 @@ mod tests {
         let n = 1000;
         let places = [600..n, 0..600];
         for (seed, options) in [
-            Options { density: 0.01, ..Options::default() },
-            Options { tau: 0.25, ..Options::default() },
-            Options { density: 0.2, shake_every: 7, ..Options::default() },
+            Options { clip: 0.0, ..Options::default() },
+            Options { clip: 0.0, tau: 0.25, ..Options::default() },
+            Options { clip: 0.0, density: 0.2, shake_every: 7, ..Options::default() },
         ]
         .into_iter()
         .enumerate()
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_was_not_heard_is_kept_again() {
-        let options = Options { density: 0.05, ..Options::default() };
+        let options = Options { clip: 0.0, density: 0.05, ..Options::default() };
         let mut stream = Thresholds::new(options);
         stream.prepare(std::slice::from_ref(&(0..500)), 2);
         let mut rng = Rng::new(1);
