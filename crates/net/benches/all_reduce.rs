@@ -120,7 +120,13 @@ impl Repeat {
 
 impl Strategy for Repeat {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Gradients, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
+        Turn {
+            payload: Payload::Gradients,
+            length: RoundLength::Batches(1),
+            scale: Scale::Share,
+            is_averaged: true,
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

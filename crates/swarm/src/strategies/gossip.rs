@@ -21,8 +21,8 @@ use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
-    default_options, read_options,
+    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OPTIMIZER_STATE, OptimizerState, OptionDoc,
+    OptionError, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -35,16 +35,19 @@ pub(super) const SPEC: Spec = Spec {
     options: &[
         CODEC,
         OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before it meets another" },
+        OPTIMIZER_STATE,
     ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { codec, local_steps } = read_options(SPEC.name, table)?;
+        let Options { codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
         if local_steps == 0 {
             let problem = "local_steps = 0: must be at least 1".to_owned();
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         let length = RoundLength::Batches(local_steps);
-        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true };
+        let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
+        let (payload, scale) = (Payload::Weights, Scale::Plain);
+        let turn = Turn { payload, length, scale, is_averaged: true, optimizer_state };
         let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
         Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },
@@ -55,11 +58,12 @@ pub(super) const SPEC: Spec = Spec {
 struct Options {
     codec: Codec,
     local_steps: u32,
+    optimizer_state: OptimizerState,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, local_steps: 1 }
+        Self { codec: Codec::F32, local_steps: 1, optimizer_state: OptimizerState::Keep }
     }
 }
 
