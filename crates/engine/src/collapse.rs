@@ -61,8 +61,9 @@ impl Collapse {
         guard.is_healthy() && (!guard.is_guessing() || self.growth(params) <= UNTOUCHED)
     }
 
+    /// Of what began with zeros nobody can say how much it has grown.
     fn growth(&self, params: &[f32]) -> f64 {
-        size(params) / self.initial_size.max(f64::MIN_POSITIVE)
+        if self.initial_size > 0.0 { size(params) / self.initial_size } else { 1.0 }
     }
 }
 
@@ -99,6 +100,8 @@ mod tests {
         assert_eq!(collapse.judge(&score(2.4, 100), &[6.0, 8.0]), Ok(()), "it has not begun");
         assert_eq!(collapse.judge(&score(2.1, 200), &[60.0, 80.0]), Ok(()), "it learns");
         assert_eq!(collapse.judge(&Score::default(), &[60.0, 80.0]), Ok(()), "nothing is known");
+        let from_zeros = Collapse::new(Guessing::new(&labels()), 0.0);
+        assert_eq!(from_zeros.judge(&score(2.4, 100), &[60.0, 80.0]), Ok(()));
     }
 
     #[test]
