@@ -1,5 +1,6 @@
 //! The line at the bottom of the terminal that shows how training goes, and the lines above it for what is done.
 
+use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
@@ -95,6 +96,16 @@ pub(crate) fn epoch_text(line: &EpochLine) -> String {
         line.seconds,
     )
 }
+
+/// What people are told of a run that is finished.
+pub(crate) fn finished_text(took: Duration, path: &Path) -> String {
+    let (took, path) = (clock(took), path.display());
+    format!("Finished in {took}. The run is in {path}\nTest it again with: nettorrent eval {path}")
+}
+
+/// What they are told last if it has come to nothing.
+pub(crate) const GUESSING: &str = "Finished, but the model has not learnt: its accuracy is that of guessing. Another optimizer.lr may \
+                                   help, or more epochs, or another model.";
 
 /// `epoch  3/10`, as wide for every epoch.
 pub(crate) fn epoch_name(epoch: u64, epochs: u64) -> String {

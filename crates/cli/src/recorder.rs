@@ -150,7 +150,8 @@ impl Recorder {
             None => Reason::Finished,
         };
         let (seconds, peak_rss_bytes) = (outcome.time.as_secs_f64(), peak_rss_bytes());
-        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes };
+        let is_guessing = reason == Reason::Finished && self.chronicle.is_guessing;
+        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing };
         Ok(self.chronicle.events.write_at(outcome.time, Event::Stop(stop))?)
     }
 }

@@ -34,6 +34,9 @@ fn state(history: &History) -> (String, &'static str) {
     let Some(start) = &history.start else { return ("Waiting for the run to begin …".to_owned(), "") };
     match &history.stop {
         Some((_, stop)) => match &stop.reason {
+            Reason::Finished if stop.is_guessing => {
+                ("Finished, but the model has not learnt: its accuracy is that of guessing.".to_owned(), "failed")
+            }
             Reason::Finished => (format!("Finished after {}.", Unit::Seconds.format(history.last_s)), "finished"),
             Reason::Interrupted => (format!("Stopped at step {}; it can be resumed.", stop.step), ""),
             Reason::Failed(problem) => (format!("Failed: {problem}"), "failed"),
@@ -148,7 +151,7 @@ mod tests {
         let note = Note { peer: PeerId(1), text: "<script>alert(1)</script>".to_owned() };
         history.add(Line { at_s: 1.0, event: Event::Note(note) });
         let reason = Reason::Failed("a < b".to_owned());
-        let stop = Stop { reason, epoch: 0, step: 0, seconds: 1.0, peak_rss_bytes: None };
+        let stop = Stop { reason, epoch: 0, step: 0, seconds: 1.0, peak_rss_bytes: None, is_guessing: false };
         history.add(Line { at_s: 1.5, event: Event::Stop(stop) });
         let shown = board("<b>", &history).to_string();
         assert!(!shown.contains("<script>") && !shown.contains("\"<b>\""), "{shown}");

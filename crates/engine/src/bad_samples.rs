@@ -1,5 +1,6 @@
 //! Finds the samples of a batch that spoil it: those which alone give no finite loss or gradient, or an enormous loss.
 
+use crate::kernel::is_finite;
 use crate::model::Workspace;
 use crate::task::Task;
 use crate::trainer::TrainError;
@@ -59,19 +60,13 @@ fn loss_alone(
     let loss = task.score(values, &[index], room)?.loss();
     // Varied samples may differ from what was trained, but a number that is not finite stays one.
     let varied = task.gradient(values, &[index], 0, gradient, room, &mut |_, _| {})?.loss();
-    let is_finite = loss.is_finite() && varied.is_finite() && are_finite(gradient);
+    let is_finite = loss.is_finite() && varied.is_finite() && is_finite(gradient);
     Ok(if is_finite { loss.max(varied) } else { f64::INFINITY })
-}
-
-/// Whether all numbers are finite.
-pub fn are_finite(numbers: &[f32]) -> bool {
-    // Without the sign, numbers that are not finite have the largest bits; a maximum of integers is computed many at a time.
-    numbers.iter().fold(0, |most, number| most.max(number.to_bits() & 0x7fff_ffff)) < f32::INFINITY.to_bits()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{are_finite, find_bad_samples};
+    use super::find_bad_samples;
     use crate::data::Dataset;
     use crate::data::in_memory::{InMemory, Samples};
     use crate::job::{Job, build_network};
@@ -141,13 +136,5 @@ mod tests {
         // One that is surely wrong is not enormous beside the others.
         let values: Vec<f32> = learning.init(1).iter().map(|value| value * 5.0).collect();
         assert_eq!(find(&learning, &values, &all), [0; 0]);
-    }
-
-    #[test]
-    fn finite_is_what_the_standard_says() {
-        assert!(are_finite(&[]) && are_finite(&[0.0, -0.0, f32::MAX, f32::MIN, f32::MIN_POSITIVE, 1e-45]));
-        for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(!are_finite(&[1.0, bad, 2.0]), "{bad}");
-        }
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Training is noisy, so one high loss says little. A run has diverged when a number is not finite any more; when its loss
 //! stays far above the one it began with; or when it exploded, or had learnt something, and the model has been no better than
-//! chance ever since. A run that never learns anything has not diverged: its loss stays where it was.
+//! chance ever since. A run that never learns anything has not diverged by its loss, which stays where it was; whether steps that
+//! were too long are to blame, [`collapse`](crate::collapse) tells.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
+
+use crate::guessing::Guessing;
 
 /// How many of the latest losses are looked at to see where the loss stays, and how many there must be.
 const WINDOW: usize = 50;
@@ -19,16 +22,23 @@ const ENORMOUS: f64 = 1000.0;
 /// The model does better than chance when its loss is below this share of chance's. So many of the latest losses decide.
 const BETTER_THAN_CHANCE: f64 = 0.9;
 const LATEST: usize = 10;
-/// The model has learnt something when its loss is below the first share of chance's, and has lost it all when its loss is
-/// above the second.
+/// The model has learnt something when its loss is below this share of chance's.
 const LEARNT: f64 = 0.7;
-const LOST: f64 = 0.98;
 /// After an explosion the loss may take so many batches to fall by another tenth until it is better than chance.
 const PATIENCE: usize = 200;
 
 /// Why a run has diverged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Divergence {
+    /// The model guesses, and its parameters have grown far beyond those it began with.
+    Collapsed {
+        /// The mean loss of an epoch.
+        loss: f64,
+        /// That of guessing.
+        chance: f64,
+        /// How many times as large the parameters are.
+        growth: f64,
+    },
     /// The loss has stayed far above where it began.
     Exploded {
         /// Where it stays.
@@ -57,6 +67,11 @@ pub enum Divergence {
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Collapsed { loss, chance, growth } => write!(
+                f,
+                "the model only guesses after an epoch (its loss is {loss:.3}, that of guessing {chance:.3}), and its parameters have \
+                 grown to {growth:.0} times what they were"
+            ),
             Self::Exploded { loss, start } => {
                 write!(f, "the loss stays near {loss:.3e}, far above the {start:.3} that it began with")
             }
@@ -72,8 +87,7 @@ impl fmt::Display for Divergence {
 /// What is known of a run's losses.
 #[derive(Clone, Debug)]
 pub struct LossGuard {
-    /// The loss of a model that knows nothing but how frequent the classes are.
-    chance: f64,
+    guessing: Guessing,
     first: Vec<f64>,
     /// The latest losses, the newest last.
     latest: VecDeque<f64>,
@@ -104,8 +118,13 @@ impl Explosion {
 impl LossGuard {
     /// A guard for a run on samples with these labels, before its first batch.
     pub fn new(labels: &[u32]) -> Self {
+        Self::beside(Guessing::new(labels))
+    }
+
+    /// A guard for a run in which guessing would do so.
+    pub fn beside(guessing: Guessing) -> Self {
         Self {
-            chance: chance(labels),
+            guessing,
             first: Vec::new(),
             latest: VecDeque::new(),
             explosion: None,
@@ -117,7 +136,7 @@ impl LossGuard {
     /// From here on the run goes on after it has diverged: ending no better than chance would be no recovery.
     pub fn go_on_after(&mut self, why: &Divergence) {
         self.diverged_at = Some(match *why {
-            Divergence::Exploded { loss, .. } => loss,
+            Divergence::Collapsed { loss, .. } | Divergence::Exploded { loss, .. } => loss,
             Divergence::NotFinite { .. } => f64::INFINITY,
             Divergence::NotRecovered { highest, .. } => highest,
         });
@@ -127,7 +146,7 @@ impl LossGuard {
     pub fn start(&self) -> f64 {
         // The lowest, because a rate that is too high spoils all but the very first.
         let first = self.first.iter().copied().reduce(f64::min);
-        first.map_or(self.chance, |first| first.max(self.chance))
+        first.map_or(self.chance(), |first| first.max(self.chance()))
     }
 
     /// Whether a loss is beyond what ordinary samples have, even those of a model that has learnt the contrary.
@@ -145,6 +164,11 @@ impl LossGuard {
         let is_ordinary = |loss: f64| loss <= 1.5 * self.start() && !self.is_lost(loss);
         let is_exploding = self.latest.back().is_some_and(|&loss| self.is_exploded(loss));
         !self.has_exploded() && !is_exploding && self.latest_median().is_none_or(is_ordinary)
+    }
+
+    /// Whether the latest losses are no better than guessing's; also as long as there are none.
+    pub fn is_guessing(&self) -> bool {
+        self.latest_median().is_none_or(|loss| self.guessing.explains_loss(loss))
     }
 
     /// Takes the loss of one more batch in; says if the run has diverged.
@@ -185,7 +209,7 @@ impl LossGuard {
         let highest = self.explosion.map(|explosion| explosion.highest).or(self.diverged_at);
         match (highest, self.latest_median()) {
             (Some(highest), Some(loss)) if !self.is_better_than_chance(loss) => {
-                Err(Divergence::NotRecovered { highest, loss, chance: self.chance })
+                Err(Divergence::NotRecovered { highest, loss, chance: self.chance() })
             }
             _ => Ok(()),
         }
@@ -225,27 +249,22 @@ impl LossGuard {
 
     /// Whether the model had learnt something and, going by this loss, has lost it all.
     fn is_lost(&self, loss: f64) -> bool {
-        self.best < LEARNT * self.chance && loss > LOST * self.chance
+        self.best < LEARNT * self.chance() && self.guessing.explains_loss(loss)
     }
 
     fn is_better_than_chance(&self, loss: f64) -> bool {
-        loss < BETTER_THAN_CHANCE * self.chance
+        loss < BETTER_THAN_CHANCE * self.chance()
+    }
+
+    /// The loss of a model that knows nothing but how frequent the classes are.
+    fn chance(&self) -> f64 {
+        self.guessing.loss()
     }
 
     /// The median of the last few losses.
     fn latest_median(&self) -> Option<f64> {
         median(self.latest.iter().rev().take(LATEST).copied())
     }
-}
-
-/// The loss of a model that gives every sample the classes' frequencies.
-fn chance(labels: &[u32]) -> f64 {
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    labels.iter().for_each(|&label| *counts.entry(label).or_default() += 1);
-    let shares = counts.values().map(|&count| count as f64 / labels.len() as f64);
-    let entropy: f64 = shares.map(|share| -share * share.ln()).sum();
-    // With one class there is nothing to learn; any small number serves to tell what is far above it.
-    entropy.max(0.1)
 }
 
 /// The middle one of some numbers, or the upper of the two in the middle.
@@ -267,13 +286,6 @@ mod tests {
     /// Feeds losses until the run has diverged; says after how many, and why.
     fn feed(guard: &mut LossGuard, losses: impl IntoIterator<Item = f64>) -> Option<(usize, Divergence)> {
         losses.into_iter().enumerate().find_map(|(i, loss)| guard.add(loss).err().map(|why| (i, why)))
-    }
-
-    #[test]
-    fn chance_is_the_entropy_of_the_classes() {
-        assert!((guard().start() - 10_f64.ln()).abs() < 1e-12);
-        let uneven = LossGuard::new(&[0, 0, 0, 1]).start();
-        assert!((uneven - (0.75 * (4.0_f64 / 3.0).ln() + 0.25 * 4_f64.ln())).abs() < 1e-12, "{uneven}");
     }
 
     #[test]

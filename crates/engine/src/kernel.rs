@@ -6,6 +6,7 @@
 mod allocator;
 mod columns;
 mod convolution;
+mod finite;
 mod peak;
 mod product;
 mod vectors;
@@ -13,6 +14,7 @@ mod vectors;
 pub use allocator::{LineAligned, keep_memory};
 pub use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+pub use finite::is_finite;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
 

@@ -2,8 +2,10 @@
 
 pub mod bad_samples;
 pub mod checkpoint;
+pub mod collapse;
 pub mod data;
 pub mod guard;
+pub mod guessing;
 pub mod job;
 pub mod kernel;
 pub mod learning;

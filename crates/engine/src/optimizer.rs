@@ -2,6 +2,8 @@
 //!
 //! Formulas, names of settings and defaults are PyTorch's, so that what worked there works here.
 
+mod exchange;
+
 use std::ops::Range;
 use std::slice::ChunksMut;
 

@@ -19,8 +19,8 @@ use crate::optimizer::{OptimizerKind, OptimizerSpec};
 const PHASES_PER_EPOCH: usize = 32;
 /// Two peers may take about so many steps by themselves, four peers 1/√2 as many, and so on.
 const MOST_LOCAL_STEPS: f64 = 75.0;
-/// After so many steps by itself most of a peer's noise is its own, and not yet averaged out.
-const NOISY_STEPS: f64 = 20.0;
+/// After so many steps by itself about half of a peer's noise is its own, and not yet averaged out.
+const NOISY_STEPS: f64 = 50.0;
 
 /// How the updates of several peers are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ impl Scale {
             return 1.0;
         }
         let others = n_peers.saturating_sub(1) as f64;
-        (1.0 / (1.0 + others * (n_steps - 1.0) / (n_steps + NOISY_STEPS)).sqrt()) as f32
+        (1.0 / (1.0 + others * (n_steps - 1.0) / (n_steps + NOISY_STEPS))) as f32
     }
 
     /// By what the rate is multiplied where nobody averages the updates of `n_peers`: each has the noise of its own few samples, which

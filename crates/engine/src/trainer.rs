@@ -6,9 +6,11 @@
 mod recovery;
 
 use crate::checkpoint::Progress;
+use crate::collapse::{Collapse, size};
 use crate::data::batches::BatchError;
 use crate::data::{Batch, DataError, Dataset};
 use crate::guard::{Divergence, LossGuard};
+use crate::guessing::Guessing;
 use crate::job::Job;
 use crate::learning::Learning;
 use crate::model::{Network, Score, Workspace};
@@ -94,6 +96,7 @@ pub struct Trainer<'a> {
     /// The present epoch's batches, without the samples that are left out.
     batches: Vec<Vec<usize>>,
     guard: LossGuard,
+    collapse: Collapse,
     /// Where it goes back to.
     good: GoodState,
     /// The batch that was trained last, and the one with which the loss exploded: they are suspected if the run diverges.
@@ -118,10 +121,15 @@ impl<'a> Trainer<'a> {
         optimizer: Optimizer,
         progress: Progress,
     ) -> Result<Self, TrainError> {
-        let mut guard = LossGuard::new(learning.labels());
+        let guessing = Guessing::new(learning.labels());
+        let mut guard = LossGuard::beside(guessing);
         if progress.n_rollbacks > 0 {
             guard.go_on_after(&Divergence::NotFinite { what: "the loss", value: f64::INFINITY });
         }
+        let initial_size = match progress.step {
+            0 => size(&values[..learning.n_params()]),
+            _ => size(&learning.init(progress.seed)[..learning.n_params()]),
+        };
         let mut trainer = Self {
             job,
             learning,
@@ -133,6 +141,7 @@ impl<'a> Trainer<'a> {
             progress,
             batches: Vec::new(),
             guard,
+            collapse: Collapse::new(guessing, initial_size),
             last_batch: Vec::new(),
             exploding_batch: Vec::new(),
             incidents: Vec::new(),
@@ -237,7 +246,11 @@ impl<'a> Trainer<'a> {
         if is_last && self.progress.epoch + 1 == self.job.epochs {
             self.guard.finish()?;
         }
-        Ok(self.count_step(score, lr)?)
+        let report = self.count_step(score, lr)?;
+        if let Some(epoch) = &report.epoch_score {
+            self.collapse.judge(epoch, &self.values[..self.learning.n_params()])?;
+        }
+        Ok(report)
     }
 
     /// The gradient of the present batch. Samples that spoil it are left out from here on.

@@ -303,6 +303,9 @@ pub struct Stop {
     pub seconds: f64,
     /// The most memory that any of the processes took.
     pub peak_rss_bytes: Option<u64>,
+    /// Whether a model that guesses would have done as well in the last test.
+    #[serde(default)]
+    pub is_guessing: bool,
 }
 
 /// Why training ends.

@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn stop(reason: Reason) -> Event {
-        Event::Stop(Stop { reason, epoch: 2, step: 20, seconds: 5.0, peak_rss_bytes: None })
+        Event::Stop(Stop { reason, epoch: 2, step: 20, seconds: 5.0, peak_rss_bytes: None, is_guessing: false })
     }
 
     #[test]

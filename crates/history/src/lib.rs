@@ -9,7 +9,8 @@
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("events.jsonl");
 //! let mut log = EventLog::append(&path)?;
-//! let stop = Stop { reason: Reason::Finished, epoch: 5, step: 100, seconds: 2.0, peak_rss_bytes: None };
+//! let (reason, epoch, step) = (Reason::Finished, 5, 100);
+//! let stop = Stop { reason, epoch, step, seconds: 2.0, peak_rss_bytes: None, is_guessing: false };
 //! log.write(2.0, Event::Stop(stop))?;
 //! assert_eq!(History::read(&path)?.stop.map(|(_, stop)| stop.epoch), Some(5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -29,7 +29,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Payload, Scale, Settled, Strategy, Turn,
+    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Settled, Strategy, Turn,
 };
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
 
@@ -120,7 +120,13 @@ impl Repeat {
 
 impl Strategy for Repeat {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Gradients, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
+        Turn {
+            payload: Payload::Gradients,
+            length: RoundLength::Batches(1),
+            scale: Scale::Share,
+            mixing: Mixing::Full,
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

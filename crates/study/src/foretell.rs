@@ -36,6 +36,7 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         n_peers: facts.n_peers,
         buckets: &even_buckets(found.n_params),
         n_params: found.n_params,
+        optimizer: &job.optimizer,
         n_train: found.n_train,
         batch: facts.batch,
         scale: job.swarm.scale,

@@ -240,6 +240,7 @@ mod tests {
             n_peers: 4,
             buckets: task.buckets(),
             n_params: task.n_params(),
+            optimizer: &job.optimizer,
             n_train,
             batch: job.batch,
             scale: job.swarm.scale,

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use nettorrent_engine::data::rounds::RoundRule;
+use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_swarm::collective::SEGMENT_LEN;
 use nettorrent_swarm::shape::Shape;
@@ -35,10 +36,12 @@ use serde::Serialize;
 pub struct Situation<'a> {
     /// How many peers there are.
     pub n_peers: usize,
-    /// The buckets of the vector.
+    /// The buckets of the parameters.
     pub buckets: &'a [Range<usize>],
     /// How many of its numbers are trained.
     pub n_params: usize,
+    /// How each peer takes its steps: some strategies exchange what that remembers.
+    pub optimizer: &'a OptimizerSpec,
     /// Training samples, of all peers together.
     pub n_train: usize,
     /// Samples in a batch.
@@ -135,8 +138,9 @@ impl Forecast {
 
 /// What is foretold of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
-    let Situation { n_peers, buckets, n_params, n_train, .. } = *situation;
+    let Situation { n_peers, n_params, n_train, .. } = *situation;
     let turn = strategy.turn();
+    let buckets = &turn.optimizer_state.exchanged(situation.buckets, n_params, situation.optimizer);
     let steps = situation.steps(RoundRule { length: turn.length, scale: situation.scale, redeal: 0, overhead: 0 });
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
     let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
@@ -281,7 +285,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, Scale, Situation, predict};
+    use super::{Flow, OptimizerSpec, Scale, Situation, predict};
     use nettorrent_swarm::strategies::STRATEGIES;
     use nettorrent_swarm::strategy::Cost;
     use std::time::Duration;
@@ -309,6 +313,7 @@ mod tests {
                     n_peers,
                     buckets: std::slice::from_ref(&whole),
                     n_params: whole.end,
+                    optimizer: &OptimizerSpec::default(),
                     n_train: 1000,
                     batch: 10,
                     scale: Scale::default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
+use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
@@ -78,6 +79,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         n_peers,
         buckets: toy.buckets(),
         n_params: toy.n_params(),
+        optimizer: &OptimizerSpec::default(),
         n_train: toy.labels().len(),
         batch: BATCH,
         scale: Scale::None,

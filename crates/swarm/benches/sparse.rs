@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group};
 use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::rng::Rng;
-use nettorrent_swarm::sparse::Deltas;
+use nettorrent_swarm::sparse::{Coding, Deltas};
 
 const SIZES: [(&str, usize); 2] = [("1.2M", 1_200_000), ("25M", 25_000_000)];
 const DENSITIES: [(&str, f32); 2] = [("0.1%", 0.001), ("1%", 0.01)];
@@ -76,13 +76,13 @@ fn best_times(n: usize, density: f32, n_rounds: usize) -> Best {
         take(3, &mut || {
             deltas.scan(&mut residual, TAU);
             message.clear();
-            deltas.encode_into(&mut message);
+            deltas.encode_into(Coding::Auto, &mut message);
         });
         deltas.add_to(&mut residual);
         take(4, &mut || {
             deltas.scan_with(&mut residual, &update, TAU);
             message.clear();
-            deltas.encode_into(&mut message);
+            deltas.encode_into(Coding::Auto, &mut message);
         });
         deltas.add_to(&mut residual);
         take(5, &mut || deltas.decode(&message, n).expect("the message is sound"));
@@ -137,7 +137,7 @@ fn scans(criterion: &mut Criterion) {
                     timed(n_times, &mut residual, &mut deltas, |deltas, residual| {
                         deltas.scan(residual, TAU);
                         message.clear();
-                        deltas.encode_into(&mut message);
+                        deltas.encode_into(Coding::Auto, &mut message);
                     })
                 });
             });
@@ -146,7 +146,7 @@ fn scans(criterion: &mut Criterion) {
                     timed(n_times, &mut residual, &mut deltas, |deltas, residual| {
                         deltas.scan_with(residual, &update, TAU);
                         message.clear();
-                        deltas.encode_into(&mut message);
+                        deltas.encode_into(Coding::Auto, &mut message);
                     })
                 });
             });

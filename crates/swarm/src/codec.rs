@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use half::{bf16, f16};
-use nettorrent_engine::kernel::vectorised;
+use nettorrent_engine::kernel::{is_finite, vectorised};
 use serde::{Deserialize, Serialize};
 
 use crate::strategy::Malformed;
@@ -159,11 +159,6 @@ impl Codec {
         });
         Ok(bytes.freeze())
     }
-}
-
-/// Whether no number is infinite or none.
-pub(crate) fn is_finite(numbers: &[f32]) -> bool {
-    vectorised(|| numbers.iter().fold(true, |all, x| all & x.is_finite()))
 }
 
 /// Whether all pieces are sound. It looks at every one, for that is quicker than to stop at the first.

@@ -107,6 +107,9 @@ pub enum Event {
         test_accuracy: f64,
         /// See `test_loss`.
         n_test: u64,
+        /// Whether a model that guesses would have done as well in the test.
+        #[serde(default)]
+        is_guessing: bool,
         /// How long this peer's own part of the test took.
         test_s: f64,
     },

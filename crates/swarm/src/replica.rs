@@ -42,8 +42,8 @@ pub(crate) use core::{Core, Wish, batch_seed, check_ledger};
 pub(crate) struct Replica {
     core: Core,
     strategy: Box<dyn Strategy>,
-    /// The strategy that takes over when the epochs of dense exchange are done.
-    next_strategy: Option<Box<dyn Strategy>>,
+    /// Whether the strategy is that of the warm-up, after which the job's own takes over.
+    is_warming_up: bool,
     accord: Accord,
     turn: Option<TurnState>,
     tests: Tests,
@@ -66,11 +66,8 @@ const HELD_BYTES: usize = 64 << 20;
 impl Replica {
     /// A replica with the job's strategy, that waits for its first view.
     pub(crate) fn new(id: PeerId, setup: Arc<Setup>, state: State) -> Self {
-        let strategy = setup.strategy();
-        let Some(dense) = setup.dense_strategy().filter(|_| state.place.ledger.epoch < setup.swarm.dense_epochs) else {
-            return Self::with_strategy(id, setup, strategy, state);
-        };
-        Self { next_strategy: Some(strategy), ..Self::with_strategy(id, setup, dense, state) }
+        let strategy = setup.strategy_at(state.place.ledger.epoch);
+        Self::with_strategy(id, setup, strategy, state)
     }
 
     /// A replica with a strategy that need not be in the list.
@@ -81,7 +78,7 @@ impl Replica {
         mut state: State,
     ) -> Self {
         let n_values = setup.task.n_values();
-        let recovery = Some(Recovery::new(setup.task.labels()));
+        let recovery = Some(Recovery::new(setup.guessing()));
         let memories = std::mem::take(&mut state.memories);
         // A checkpoint may be another strategy's.
         if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
@@ -89,10 +86,11 @@ impl Replica {
         }
         let turn = strategy.turn();
         let tests = Tests::after(state.place.ledger.epoch);
+        let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
         let mut replica = Self {
             core: Core::new(id, setup, turn, state),
             strategy,
-            next_strategy: None,
+            is_warming_up,
             accord: Accord::Waiting,
             turn: None,
             tests,
@@ -196,14 +194,12 @@ impl Replica {
         (0..self.strategy.n_memories()).map(memory).collect()
     }
 
-    /// From this epoch on, another strategy may be the one.
+    /// From this epoch on, another strategy may be the one; also where a run goes back.
     fn choose_strategy(&mut self, epoch: u64) {
-        if epoch < self.core.setup.swarm.dense_epochs {
-            return;
-        }
-        if let Some(strategy) = self.next_strategy.take() {
-            self.core.turn = strategy.turn();
-            self.strategy = strategy;
+        let is_warming_up = self.core.setup.is_warming_up(epoch);
+        if std::mem::replace(&mut self.is_warming_up, is_warming_up) != is_warming_up {
+            self.strategy = self.core.setup.strategy_at(epoch);
+            self.core.set_turn(self.strategy.turn());
         }
     }
 
@@ -266,7 +262,7 @@ impl Replica {
 
     /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
-        let vector = 4 * self.core.values.len();
+        let vector = 4 * self.core.n_exchanged();
         self.held.keep(from, frame, HELD_BYTES + 4 * vector)
     }
 

@@ -1,9 +1,11 @@
 //! What all peers of a swarm share: the task, the curriculum, and how steps are taken.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules};
+use nettorrent_engine::collapse::{Collapse, size};
+use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules, Warmup};
 use nettorrent_engine::data::rounds::RoundRule;
+use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
@@ -14,7 +16,7 @@ use toml::Table;
 
 use crate::layers::LayerNetwork;
 use crate::layers::plan::PlanError;
-use crate::strategy::{OptionError, Spec, Strategy, find};
+use crate::strategy::{OnePeer, OptionError, Spec, Strategy, find};
 
 /// What all peers of a swarm share. It never changes, so those in one process hold the same one.
 pub struct Setup {
@@ -35,6 +37,9 @@ pub struct Setup {
     /// Who holds which part of the network, if nobody holds it whole.
     pub layers: Option<Arc<LayerNetwork>>,
     strategy: &'static Spec,
+    guessing: Guessing,
+    /// Known once somebody has asked.
+    collapse: OnceLock<Collapse>,
 }
 
 /// After how many rounds work is dealt out anew, where peers exchange after every batch: often enough to follow a peer that turns
@@ -70,6 +75,7 @@ impl Setup {
         let strategy = find(&job.swarm.strategy)?;
         let built = (strategy.build)(&job.swarm.options)?;
         let curriculum = Arc::new(Curriculum::new(task.labels().into(), rules(job, &*built, task.labels().len())));
+        let guessing = Guessing::new(task.labels());
         Ok(Self {
             task,
             curriculum,
@@ -80,6 +86,8 @@ impl Setup {
             swarm: job.swarm.clone(),
             layers: None,
             strategy,
+            guessing,
+            collapse: OnceLock::new(),
         })
     }
 
@@ -107,16 +115,42 @@ impl Setup {
             swarm: self.swarm.clone(),
             layers: None,
             strategy: self.strategy,
+            guessing: self.guessing,
+            collapse: OnceLock::new(),
         }
     }
 
-    /// The strategy of the epochs before the job's own takes over, if there are any: the usual one, as it is if nothing is said.
-    pub fn dense_strategy(&self) -> Option<Box<dyn Strategy>> {
-        let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");
-        (self.swarm.dense_epochs > 0).then(|| (usual.build)(&Table::new()).expect("it needs no options"))
+    /// What guessing comes to.
+    pub(crate) fn guessing(&self) -> Guessing {
+        self.guessing
     }
 
-    /// A strategy for one peer.
+    /// What tells models that are broken from those that have not begun to learn.
+    pub(crate) fn collapse(&self) -> &Collapse {
+        self.collapse.get_or_init(|| {
+            let initial = self.task.init(self.seed);
+            Collapse::new(self.guessing, size(&initial[..self.task.n_params()]))
+        })
+    }
+
+    /// Whether in this epoch the job's own strategy has not taken over yet.
+    pub(crate) fn is_warming_up(&self, epoch: u64) -> bool {
+        matches!(self.swarm.warmup_rule().at(epoch), Some(Warmup::Dense | Warmup::OnePeer))
+    }
+
+    /// A strategy for one peer in this epoch.
+    pub(crate) fn strategy_at(&self, epoch: u64) -> Box<dyn Strategy> {
+        match self.swarm.warmup_rule().at(epoch) {
+            Some(Warmup::Dense) => {
+                let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");
+                (usual.build)(&Table::new()).expect("it needs no options")
+            }
+            Some(Warmup::OnePeer) => Box::new(OnePeer::default()),
+            Some(Warmup::AllData) | None => self.strategy(),
+        }
+    }
+
+    /// The job's strategy for one peer.
     pub fn strategy(&self) -> Box<dyn Strategy> {
         (self.strategy.build)(&self.swarm.options).expect("the options were checked when the setup was made")
     }
@@ -133,7 +167,7 @@ fn rules(job: &Job, strategy: &dyn Strategy, n_train: usize) -> Rules {
         resplit: job.swarm.resplit,
         batches: job.batch_rule(),
         rounds: RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal, overhead: n_held_out / 3 },
-        dense_epochs: job.swarm.dense_epochs,
+        warmup: job.swarm.warmup_rule(),
         n_held_out,
         seed: job.seed,
     }

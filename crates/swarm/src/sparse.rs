@@ -30,7 +30,7 @@ mod rice;
 mod scan;
 mod tau;
 
-pub use message::{HEADER_LEN, longest_message};
+pub use message::{Coding, HEADER_LEN, longest_message};
 pub use scan::Scanned;
 pub use tau::{AdaptiveTau, TAU_BITS, round_tau};
 

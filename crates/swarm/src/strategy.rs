@@ -7,6 +7,8 @@ mod aggregation;
 mod averager;
 mod averaging;
 mod ctx;
+mod one_peer;
+mod optimizer_state;
 mod options;
 mod reunion;
 mod robust;
@@ -25,6 +27,9 @@ pub use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, Contribution, Rule, T
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};
+pub(crate) use one_peer::OnePeer;
+pub(crate) use optimizer_state::held_at;
+pub use optimizer_state::{OPTIMIZER_STATE, OptimizerState};
 pub use options::{OptionDoc, OptionError, Spec, default_options, find, read_options};
 pub use reunion::Reunion;
 pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
@@ -162,8 +167,21 @@ pub struct Turn {
     pub length: RoundLength,
     /// How the numbers that are handed over are scaled.
     pub scale: Scale,
-    /// Whether what is handed over becomes a mean over peers.
-    pub is_averaged: bool,
+    /// With weights: how a round mixes those of all peers.
+    pub mixing: Mixing,
+    /// With weights: what becomes of this peer's optimizer when a round's result replaces them.
+    pub optimizer_state: OptimizerState,
+}
+
+/// How a round mixes what all peers have learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mixing {
+    /// Everybody has the mean of all.
+    Full,
+    /// Everybody has the mean of some: what one has learned reaches all in about log₂ N rounds.
+    Partial,
+    /// Nothing is averaged: one peer's weights win.
+    None,
 }
 
 /// What peers exchange.
@@ -230,7 +248,7 @@ impl Malformed {
 pub struct CostQuestion<'a> {
     /// How many peers there are.
     pub n_peers: usize,
-    /// The buckets of the vector.
+    /// The buckets of the vector that is exchanged; see [`OptimizerState::exchanged`].
     pub buckets: &'a [Range<usize>],
     /// How many of its numbers are trained; the rest are running statistics.
     pub n_params: usize,

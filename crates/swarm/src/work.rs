@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use nettorrent_engine::bad_samples::find_bad_samples;
 use nettorrent_engine::data::plan::Plan;
-use nettorrent_engine::kernel::vectorised;
+use nettorrent_engine::kernel::{is_finite, vectorised};
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::TrainError;
 
-use crate::codec::is_finite;
 use crate::layers::{PartDone, PartWork};
 
 /// Something to compute.

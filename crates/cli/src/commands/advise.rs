@@ -90,6 +90,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         n_peers,
         buckets: learning.buckets(),
         n_params: learning.n_params(),
+        optimizer: &job.optimizer,
         n_train: learning.labels().len(),
         batch: job.batch,
         scale: job.swarm.scale,

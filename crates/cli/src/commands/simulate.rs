@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
+use crate::progress::GUESSING;
 use crate::recorder::Recorder;
 use crate::swarm::chronicle::incident_text;
 use crate::swarm::material::Material;
@@ -82,9 +83,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     if let Some(run) = run {
         run.finish(&material, &outcome)?;
     }
-    summarise(arguments, &outcome, began.elapsed());
+    summarise(arguments, &outcome, began.elapsed(), viewer.is_guessing);
     if let Some(failure) = outcome.failures.first() {
         bail!("{} could not go on: {}", failure.peer, failure.problem);
+    }
+    if viewer.is_guessing {
+        viewer.tell(GUESSING);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,6 +137,8 @@ struct Viewer {
     bar: ProgressBar,
     json: bool,
     epoch: u64,
+    /// Whether the last test came to no more than guessing.
+    is_guessing: bool,
     told: BTreeSet<String>,
 }
 
@@ -141,10 +147,18 @@ impl Viewer {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0, told: BTreeSet::new() }
+        Self { bar, json, epoch: 0, is_guessing: false, told: BTreeSet::new() }
+    }
+
+    /// Tells people something even when another program reads standard output.
+    fn tell(&self, line: &str) {
+        if self.json { eprintln!("{line}") } else { println!("{line}") }
     }
 
     fn see(&mut self, record: &Record) {
+        if let Event::Epoch { is_guessing, .. } = record.event {
+            self.is_guessing = is_guessing;
+        }
         match &record.event {
             Event::Round { n_samples_all, round, loss, .. } => {
                 if *n_samples_all > self.bar.position() {
@@ -180,7 +194,7 @@ impl Viewer {
     }
 }
 
-fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration) {
+fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration, is_guessing: bool) {
     let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
     let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
     let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
@@ -189,7 +203,7 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration) {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
-            "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(),
+            "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(), "is_guessing": is_guessing,
         });
         println!("{summary}");
         return;

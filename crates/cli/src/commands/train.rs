@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
 use nettorrent_engine::data::Part;
+use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Score, Workspace};
@@ -25,7 +26,7 @@ use crate::measuring::{MeasuringArguments, write_samples};
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
 use crate::pace::Pace;
-use crate::progress::{Display, EpochLine, clock};
+use crate::progress::{Display, EpochLine, GUESSING, finished_text};
 use crate::run_folder::RunFolder;
 use crate::swarm;
 use crate::swarm::run::{Fresh, LinkArguments, Stopped};
@@ -175,14 +176,28 @@ struct Session<'a> {
     pace: Pace,
     /// Whether Ctrl-C came during a test, which then has no result.
     test_is_cut: bool,
+    /// Whether the last test came to no more than guessing.
+    is_guessing: bool,
 }
 
 impl<'a> Session<'a> {
     fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
         let room = Workspace::new(job.threads)?;
         let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
-        let (started, pace, test_is_cut) = (Instant::now(), Pace::new(), false);
-        Ok(Self { job, learning, run, room, display, events, monitor: None, interrupt, started, pace, test_is_cut })
+        Ok(Self {
+            job,
+            learning,
+            run,
+            room,
+            display,
+            events,
+            monitor: None,
+            interrupt,
+            started: Instant::now(),
+            pace: Pace::new(),
+            test_is_cut: false,
+            is_guessing: false,
+        })
     }
 
     fn train(mut self, mut trainer: Trainer<'_>) -> anyhow::Result<ExitCode> {
@@ -204,7 +219,8 @@ impl<'a> Session<'a> {
         let seconds = self.started.elapsed().as_secs_f64();
         // If this line cannot be written, the error to tell is the one that came first.
         let is_interrupted = reason == Reason::Interrupted;
-        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes() };
+        let is_guessing = reason == Reason::Finished && self.is_guessing;
+        let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes: peak_rss_bytes(), is_guessing };
         let rest = self.monitor.take().map(Monitor::finish).unwrap_or_default();
         let told = write_samples(&mut self.events, rest).and_then(|()| self.events.write(Event::Stop(stop)));
         result?;
@@ -218,8 +234,10 @@ impl<'a> Session<'a> {
             });
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
         }
-        self.display.say(&format!("Finished in {}. The run is in {path}", clock(self.started.elapsed())));
-        self.display.say(&format!("Test it again with: nettorrent eval {path}"));
+        self.display.say(&finished_text(self.started.elapsed(), self.run.path()));
+        if is_guessing {
+            self.display.tell(GUESSING);
+        }
         Ok(ExitCode::SUCCESS)
     }
 
@@ -358,6 +376,7 @@ impl<'a> Session<'a> {
         if went_back? {
             return Ok(());
         }
+        self.is_guessing = Guessing::new(self.learning.labels()).explains(&test);
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());
         self.display.epoch(&EpochLine {
             epoch,

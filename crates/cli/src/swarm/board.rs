@@ -142,6 +142,11 @@ impl Board {
         self.chronicle.events.write(event)
     }
 
+    /// Whether the last test came to no more than guessing.
+    pub(crate) fn is_guessing(&self) -> bool {
+        self.chronicle.is_guessing
+    }
+
     pub(crate) fn seconds(&self) -> f64 {
         self.elapsed().as_secs_f64()
     }

@@ -23,8 +23,9 @@ pub(crate) struct Chronicle {
     /// How many members the last view has.
     pub n_members: usize,
     sent_bytes: u64,
-    /// The last epoch that was written.
+    /// The last epoch that was written, and whether its test came to no more than guessing.
     epoch: u64,
+    pub is_guessing: bool,
     /// Whether it is written why the run ended early.
     has_ended: bool,
     /// Samples of which it is written that they were left out.
@@ -48,6 +49,7 @@ impl Chronicle {
             n_members: 1,
             sent_bytes: 0,
             epoch: 0,
+            is_guessing: false,
             has_ended: false,
             left_out: BTreeSet::new(),
         }
@@ -83,12 +85,20 @@ impl Chronicle {
     ) -> Result<bool, HistoryError> {
         match &record.event {
             RecordEvent::Epoch {
-                epoch, step, train_loss, train_accuracy, test_loss, test_accuracy, test_s, ..
+                epoch,
+                step,
+                train_loss,
+                train_accuracy,
+                test_loss,
+                test_accuracy,
+                test_s,
+                is_guessing,
+                ..
             } => {
                 if *epoch <= self.epoch {
                     return Ok(false);
                 }
-                self.epoch = *epoch;
+                (self.epoch, self.is_guessing) = (*epoch, *is_guessing);
                 self.write_replicas(at, *epoch)?;
                 let Course { lr, samples_per_s, took } = course(*epoch);
                 self.events.write_at(

@@ -18,7 +18,7 @@ use super::board::Board;
 use super::messages::{EndingKind, Order, Orders, PeerEvent};
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
-use crate::progress::clock;
+use crate::progress::{GUESSING, finished_text};
 use crate::run_folder::RunFolder;
 
 /// How a swarm on this machine is set up.
@@ -75,7 +75,8 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
     let peak_rss_bytes = swarm.peak_rss_bytes.or(peak_rss_bytes());
     let seconds = board.seconds();
     let is_interrupted = reason == Reason::Interrupted;
-    let told = board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes }));
+    let is_guessing = reason == Reason::Finished && board.is_guessing();
+    let told = board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }));
     ending?;
     finished.and(told)?;
     let path = run.path().display();
@@ -86,8 +87,10 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
         board.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
-    board.say(&format!("Test it again with: nettorrent eval {path}"));
+    board.say(&finished_text(board.elapsed(), run.path()));
+    if is_guessing {
+        board.tell(GUESSING);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,7 +28,7 @@ use super::messages::{EndingKind, PeerEvent};
 use crate::events::EventLog;
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
-use crate::progress::clock;
+use crate::progress::{GUESSING, finished_text};
 use crate::run_folder::RunFolder;
 
 /// How a peer is on the network.
@@ -163,12 +163,13 @@ pub(crate) async fn train(
     };
     let peak_rss_bytes = peak.or_else(peak_rss_bytes);
     let is_interrupted = reason == Reason::Interrupted;
-    board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes }))?;
+    let is_guessing = reason == Reason::Finished && board.is_guessing();
+    board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }))?;
     if let Some(failure) = &failure {
         anyhow::bail!("{failure}");
     }
-    let path = path.display();
     if is_interrupted {
+        let path = path.display();
         let others = if board.is_alone() { "" } else { "; the others go on" };
         board.tell(&format!(
             "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \
@@ -176,7 +177,9 @@ pub(crate) async fn train(
         ));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    board.say(&format!("Finished in {}. The run is in {path}", clock(board.elapsed())));
-    board.say(&format!("Test it again with: nettorrent eval {path}"));
+    board.say(&finished_text(board.elapsed(), &path));
+    if is_guessing {
+        board.tell(GUESSING);
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -86,3 +86,41 @@ fn a_sample_that_spoils_its_batch_is_named_and_left_out() {
     let said = place.succeed(&["resume", "mine", "--epochs", "8"]).stdout;
     assert!(!said.contains("Left out") && said.contains("on 179 samples"), "{said}");
 }
+
+/// The last line that people see, if the model has learnt nothing.
+const NOT_LEARNT: &str = "Finished, but the model has not learnt: its accuracy is that of guessing.";
+
+#[test]
+fn a_rate_that_is_too_high_without_exploding_is_found_out() {
+    let place = Place::new();
+    let hot = ["--set", "optimizer.lr=4", "--epochs", "3", "--threads", "1", "--run"];
+    for (command, run) in [(&["train"][..], "alone"), (&["simulate", "--peers", "3"][..], "together")] {
+        let outcome = place.run(&[command, &hot, &[run]].concat());
+        let rollbacks = events(&place.path(run), "rollback");
+        let collapsed =
+            |event: &&serde_json::Value| event["why"].as_str().is_some_and(|why| why.contains("only guesses"));
+        assert!(rollbacks.iter().any(|event| collapsed(&event)), "{}{}", outcome.stdout, outcome.stderr);
+        // Where half the rate is enough, it has learnt something; else it says that it has not.
+        let last = events(&place.path(run), "epoch").pop().expect("an epoch");
+        let has_learnt = last["test_accuracy"].as_f64().expect("a number") > 0.2;
+        assert!(has_learnt || outcome.code == Some(1), "{}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.code, Some(i32::from(!has_learnt)), "{}{}", outcome.stdout, outcome.stderr);
+    }
+}
+
+#[test]
+fn a_rate_that_is_too_low_is_left_alone_and_the_end_says_what_came_of_it() {
+    let place = Place::new();
+    let cold = ["--set", "optimizer.lr=1e-9", "--epochs", "2", "--threads", "1", "--run"];
+    for (command, run) in [(&["train"][..], "alone"), (&["simulate", "--peers", "3"][..], "together")] {
+        let outcome = place.succeed(&[command, &cold, &[run]].concat());
+        let last = outcome.stdout.lines().last().expect("a line");
+        assert!(last.starts_with(NOT_LEARNT), "{}", outcome.stdout);
+        assert!(events(&place.path(run), "rollback").is_empty(), "{}", outcome.stdout);
+        let stop = events(&place.path(run), "stop").pop().expect("an end");
+        assert_eq!((&stop["reason"], &stop["is_guessing"]), (&"finished".into(), &true.into()));
+    }
+    let said = place.succeed(&["train", "--epochs", "2", "--threads", "1", "--run", "well"]).stdout;
+    assert!(!said.contains(NOT_LEARNT), "{said}");
+    assert_eq!(events(&place.path("well"), "stop").pop().expect("an end")["is_guessing"], false);
+}

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::batches::{BatchError, BatchRule, Order};
 use super::deal::Deal;
 use super::ledger::{Ledger, Limits, Segment};
-use super::plan::{Counts, Plan, Rest};
+use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
 use super::split::{Split, SplitError};
 use crate::rng::{Rng, mix};
 
-pub use super::rules::{Resplit, Rules};
+pub use super::rules::{Resplit, Rules, Warmup, WarmupRule};
 
 /// How many plans are remembered. Peers of one process ask for the same one; while members change, some still ask for the
 /// one before.
@@ -143,9 +143,14 @@ impl Curriculum {
         &self.held_out
     }
 
-    /// Whether the work is dealt out again and again, by how fast members are.
-    pub fn follows_speed(&self) -> bool {
-        self.rules.has_common_order() && self.rules.rounds.redeal > 0
+    /// Whether in an epoch the work is dealt out again and again, by how fast members are.
+    pub fn follows_speed(&self, epoch: u64) -> bool {
+        self.rules.follows_speed(epoch)
+    }
+
+    /// How many of so many members train in an epoch; if not all, the first ones.
+    pub fn n_trainers(&self, epoch: u64, n_members: usize) -> usize {
+        self.rules.n_trainers(epoch, n_members)
     }
 
     /// How many steps a member takes by itself in a round of a plan, in the mean.
@@ -156,12 +161,13 @@ impl Curriculum {
 
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
     pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
-        let trained = self.trained();
+        // If the first epochs have a common order, it is enough that the others can be trained.
+        let (trained, epoch) = (self.trained(), self.rules.warmup.epochs);
         let labels: Vec<u32> = trained.iter().map(|&sample| self.labels[sample]).collect();
-        let Split { peers, dropped } = self.rules.split.split(self.split_seed(0), &labels, n_peers)?;
+        let Split { peers, dropped } = self.rules.split.split(self.split_seed(epoch), &labels, n_peers)?;
         let n_dropped = dropped.len();
-        if self.rules.has_common_order() {
-            let order = self.rules.batches.epoch_batches(&trained, &self.labels, self.rules.seed, 0)?;
+        if self.rules.has_common_order(epoch) {
+            let order = self.rules.batches.epoch_batches(&trained, &self.labels, self.rules.seed, epoch)?;
             if order.is_empty() {
                 let (n_samples, batch_size) = (trained.len(), self.rules.batches.batch_size);
                 return Err(CurriculumError::NoBatch { rank: 0, n_peers, n_samples, batch_size });
@@ -169,7 +175,7 @@ impl Curriculum {
             return Ok(Report { n_dropped, fewest_batches: order.len(), most_batches: order.len() });
         }
         let shares: Vec<Vec<usize>> = peers.iter().map(|places| places.iter().map(|&k| trained[k]).collect()).collect();
-        let n_batches = self.share_rule(&self.rules.rounds_of(0), 0).check(&shares)?;
+        let n_batches = self.share_rule(&self.rules.rounds_of(epoch), epoch).check(&shares)?;
         if let Some(rank) = n_batches.iter().position(|&n| n == 0) {
             let (n_samples, batch_size) = (shares[rank].len(), self.rules.batches.batch_size);
             return Err(CurriculumError::NoBatch { rank, n_peers, n_samples, batch_size });
@@ -190,7 +196,7 @@ impl Curriculum {
     pub fn segment(&self, epoch: u64, members: Vec<u64>, speeds: Vec<u16>) -> Segment {
         let mut segment = Segment::new(members);
         let rule = self.rules.rounds_of(epoch);
-        if !self.follows_speed() || segment.members.len() < 2 {
+        if !self.follows_speed(epoch) || segment.members.len() < 2 {
             return segment;
         }
         segment.rounds = match (rule.length, speeds.is_empty()) {
@@ -242,7 +248,7 @@ impl Curriculum {
     pub(super) fn left(&self, ledger: &Ledger) -> Left {
         let plan = self.plan(ledger);
         let Some(last) = ledger.segments.last() else { return Left::Nothing };
-        if !self.rules.has_common_order() {
+        if !self.rules.has_common_order(ledger.epoch) {
             let has_left = (0..plan.n_members()).any(|rank| !plan.left_by(rank, done(last, rank)).is_empty());
             return if has_left { Left::Some } else { Left::Nothing };
         }
@@ -267,7 +273,7 @@ impl Curriculum {
         mut plan: Option<Arc<Plan>>,
         memory: &mut Memory,
     ) -> Arc<Plan> {
-        let has_common_order = self.rules.has_common_order();
+        let has_common_order = self.rules.has_common_order(ledger.epoch);
         for n in n_planned..ledger.segments.len() {
             let before = plan.as_deref().map(|plan| (plan, &ledger.segments[n - 1]));
             let segment = &ledger.segments[n];
@@ -309,15 +315,18 @@ impl Curriculum {
         rest.from = rest.from.min(order.len());
         let n_all: usize = order.iter().map(Vec::len).sum();
         let n_left = rest.early.len() + order[rest.from..].iter().map(Vec::len).sum::<usize>();
+        let n_members = segment.members.len();
         let deal = Deal {
             order: &order,
             batches: &self.rules.batches,
             rule: &self.rules.rounds_of(epoch),
-            n_members: segment.members.len(),
+            n_members: self.rules.n_trainers(epoch, n_members),
             speeds: &segment.speeds,
             most_rounds: segment.rounds,
         };
-        let (members, dealt) = deal.out(rest);
+        let (mut members, dealt) = deal.out(rest);
+        // Who waits has as many rounds, with nothing in them.
+        members.resize(n_members, MemberPlan { until: vec![0; dealt.n_rounds()], ..MemberPlan::default() });
         let counts = Counts { n_left, n_before: n_all.saturating_sub(n_left), n_dropped: 0 };
         Plan::new(members, counts, Some(dealt))
     }
@@ -370,7 +379,7 @@ fn dealt(n_samples: usize, n_members: usize) -> Split {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Resplit, Rules};
+    use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Resplit, Rules, Warmup, WarmupRule};
     use crate::data::batches::{BatchError, BatchRule, LastBatch, Order};
     use crate::data::ledger::{Ledger, Segment};
     use crate::data::rounds::{RoundLength, RoundRule};
@@ -441,8 +450,10 @@ mod tests {
             redeal: random(rng, &[0, 1, 4]),
             overhead: random(rng, &[0, 0, 3]),
         };
-        let (dense_epochs, n_held_out) = (random(rng, &[0, 0, 1]), random(rng, &[0, 0, n_samples / 10]));
-        let rules = Rules { split, resplit, batches, rounds, dense_epochs, n_held_out, seed };
+        let kind = random(rng, &[Warmup::AllData, Warmup::Dense, Warmup::OnePeer]);
+        let warmup = WarmupRule { kind, epochs: random(rng, &[0, 0, 1, 2]) };
+        let n_held_out = random(rng, &[0, 0, n_samples / 10]);
+        let rules = Rules { split, resplit, batches, rounds, warmup, n_held_out, seed };
         (Curriculum::new(labels.clone().into(), rules), labels)
     }
 
@@ -554,6 +565,42 @@ mod tests {
             last.done.fill(n_rounds as u32);
             ledger = ledger.next_segment(&curriculum, members(n_members), speeds);
             assert_eq!(ledger.segments.len(), 1, "what is over is forgotten");
+        }
+    }
+
+    #[test]
+    fn in_a_warm_up_on_all_data_every_member_sees_every_class_and_later_its_own() {
+        let labels: Vec<u32> = (0..120).map(|i| i % 4).collect();
+        let rules = Rules::new(SplitRule::Class, Resplit::Epoch, BatchRule::shuffled(8), 5);
+        let warmup = WarmupRule { kind: Warmup::AllData, epochs: 1 };
+        let curriculum = Curriculum::new(labels.clone().into(), Rules { warmup, ..rules });
+        for (epoch, n_classes) in [(0, 4), (1, 2)] {
+            let plan = curriculum.plan(&Ledger::of_segment(epoch, curriculum.segment(epoch, members(2), Vec::new())));
+            for rank in 0..2 {
+                let mut seen: Vec<u32> = batches(&plan, rank).concat().iter().map(|&sample| labels[sample]).collect();
+                seen.sort_unstable();
+                seen.dedup();
+                assert_eq!(seen.len(), n_classes, "epoch {epoch}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_a_warm_up_by_one_peer_it_trains_what_one_machine_would_and_the_others_nothing() {
+        let labels: Vec<u32> = (0..103).map(|i| i % 3).collect();
+        let alone = BatchRule::shuffled(8).epoch_batches(&(0..103).collect::<Vec<_>>(), &labels, 5, 0).unwrap();
+        for split in SPLITS {
+            let rules = Rules::new(split, Resplit::Run, BatchRule::shuffled(8), 5);
+            let warmup = WarmupRule { kind: Warmup::OnePeer, epochs: 1 };
+            let rounds = RoundRule { redeal: 4, ..RoundRule::alone() };
+            let curriculum = Curriculum::new(labels.clone().into(), Rules { warmup, rounds, ..rules });
+            let ledger = Ledger::of_segment(0, curriculum.segment(0, members(3), vec![1, 2, 3]));
+            let plan = curriculum.plan(&ledger);
+            assert_eq!((plan.n_members(), plan.n_rounds()), (3, 1));
+            assert_eq!((batches(&plan, 0), plan.n_batches(1), plan.n_batches(2)), (alone.clone(), 0, 0));
+            // The one that trains is lost: another begins anew.
+            let next = ledger.next_segment(&curriculum, members(2), Vec::new());
+            assert_eq!(batches(&curriculum.plan(&next), 0), alone);
         }
     }
 

@@ -35,16 +35,18 @@ impl Deal<'_> {
         let (mut n_rounds, mut positions) = (0, vec![from]);
         let may_go_on = |n_rounds: u32| self.most_rounds == 0 || n_rounds < self.most_rounds;
         while n_members > 0 && may_go_on(n_rounds) && (!early.is_empty() || from < order.len()) {
-            let samples = if early.is_empty() {
+            if early.is_empty() {
                 let until = order.len().min(from + n_steps * per_step);
-                let samples = order[from..until].concat();
+                match &mut members[..] {
+                    // Who trains alone trains the very batches of the order.
+                    [alone] => alone.push_round(order[from..until].iter().cloned()),
+                    members => self.deal_round(&order[from..until].concat(), &mut shares, members),
+                }
                 from = until;
-                samples
             } else {
                 let rest = early.split_off(early.len().min(n_steps * step));
-                std::mem::replace(&mut early, rest)
-            };
-            self.deal_round(&samples, &mut shares, &mut members);
+                self.deal_round(&std::mem::replace(&mut early, rest), &mut shares, &mut members);
+            }
             positions.push(from);
             n_rounds += 1;
         }

@@ -53,6 +53,13 @@ pub(super) struct Rest {
     pub early: Vec<usize>,
 }
 
+impl Dealt {
+    /// How many rounds there are.
+    pub(super) fn n_rounds(&self) -> usize {
+        self.positions.len() - 1
+    }
+}
+
 impl MemberPlan {
     /// The next round has these batches.
     pub(super) fn push_round(&mut self, batches: impl IntoIterator<Item = Vec<usize>>) {

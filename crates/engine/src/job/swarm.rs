@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::data::curriculum::Resplit;
+use crate::data::curriculum::{Resplit, Warmup, WarmupRule};
 use crate::data::split::SplitRule;
 use crate::scale::Scale;
 
@@ -36,8 +36,13 @@ pub struct SwarmSpec {
     pub scale: Scale,
     /// For `linear`: over how many epochs it grows. Default: 1.
     pub scale_warmup: f64,
-    /// For how many epochs gradients are averaged in every step, before the strategy takes over. Default: 0.
-    pub dense_epochs: u64,
+    /// What is otherwise in the first epochs. `dense`: gradients are averaged in every step, before the strategy takes over.
+    /// `all-data`: samples are dealt out from one order of all of them (that of `split = "random"`), so that every peer sees every
+    /// class, before `split` applies. `one-peer`: the first peer alone trains all samples; the others wait, and take its weights over
+    /// at the end of each of these epochs. Default: `dense`.
+    pub warmup: Warmup,
+    /// How many epochs that are. All peers begin with the same weights, so none is needed. Default: 0.
+    pub warmup_epochs: u64,
     /// The strategy's own settings; what there is, the strategy knows.
     // Last, because in TOML a table ends the fields of the one above it.
     #[serde(skip_serializing_if = "Table::is_empty")]
@@ -55,7 +60,8 @@ impl Default for SwarmSpec {
             deadline: 5.0,
             scale: Scale::default(),
             scale_warmup: 1.0,
-            dense_epochs: 0,
+            warmup: Warmup::default(),
+            warmup_epochs: 0,
             options: Table::new(),
         }
     }
@@ -95,6 +101,11 @@ impl SwarmSpec {
         Ok(())
     }
 
+    /// What is otherwise in the first epochs.
+    pub fn warmup_rule(&self) -> WarmupRule {
+        WarmupRule { kind: self.warmup, epochs: self.warmup_epochs }
+    }
+
     /// The deadline as a time.
     pub fn deadline(&self) -> Duration {
         Duration::try_from_secs_f64(self.deadline).unwrap_or(Duration::MAX)
@@ -111,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{SwarmSpec, Work};
-    use crate::data::curriculum::Resplit;
+    use crate::data::curriculum::{Resplit, Warmup};
     use crate::data::split::SplitRule;
     use crate::job::Job;
     use crate::scale::Scale;
@@ -130,12 +141,12 @@ mod tests {
     #[test]
     fn the_section_is_read_and_written() {
         let text = "[swarm]\nstrategy = \"gossip\"\nsplit = \"groups:2:3\"\nresplit = \"run\"\nwork = \"equal\"\ndeadline = 1.5\n\
-                    scale = \"linear\"\nscale_warmup = 2.5\n[swarm.options]\nform = \"naive\"\nfan = 3\n[checkpoint]\nevery = 2\n";
+                    scale = \"linear\"\nscale_warmup = 2.5\nwarmup = \"all-data\"\nwarmup_epochs = 2\n[swarm.options]\nform = \"naive\"\nfan = 3\n[checkpoint]\nevery = 2\n";
         let job = parse(text, &[]).unwrap();
         let spec = &job.swarm;
         assert_eq!((spec.strategy.as_str(), spec.split), ("gossip", SplitRule::Groups { networks: 2, sets: 3 }));
         assert_eq!((spec.resplit, spec.scale, spec.scale_warmup), (Resplit::Run, Scale::Linear, 2.5));
-        assert_eq!(spec.work, Work::Equal);
+        assert_eq!((spec.work, spec.warmup, spec.warmup_epochs), (Work::Equal, Warmup::AllData, 2));
         assert_eq!((spec.deadline(), job.checkpoint.every), (Duration::from_millis(1500), 2));
         assert_eq!(spec.options["form"].as_str(), Some("naive"));
         assert_eq!(parse(&toml::to_string(&job).unwrap(), &[]).unwrap(), job);
@@ -166,6 +177,9 @@ mod tests {
             ("[swarm]\nsplit = \"randm\"", &[], "Did you mean `random`?"),
             ("[swarm]\nresplit = \"epochs\"", &[], "Did you mean `epoch`?"),
             ("[swarm]\nscale = \"linar\"", &[], "Did you mean `linear`?"),
+            ("[swarm]\nwarmup = \"one-pear\"", &[], "Did you mean `one-peer`?"),
+            ("", &["swarm.warmup=some"], "one of `all-data`, `dense`, `one-peer`"),
+            ("", &["swarm.warmup_epochs=-1"], "swarm.warmup_epochs"),
             ("[swarm]\noptions = 3", &[], "line 2"),
             ("", &["swarm.deadlin=3"], "--set swarm.deadlin=3: unknown field"),
             ("", &["swarm.deadline=0.1"], "swarm.deadline = 0.1: must be a number of seconds from 0.2 up"),

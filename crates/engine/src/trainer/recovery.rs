@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::{TrainError, Trainer};
-use crate::bad_samples::{are_finite, find_bad_samples};
+use crate::bad_samples::find_bad_samples;
 use crate::checkpoint::Progress;
 use crate::data::batches::BatchError;
 use crate::guard::{Divergence, LossGuard};
+use crate::kernel::is_finite;
 use crate::model::{Score, Workspace};
 use crate::optimizer::Optimizer;
+use crate::task::Task;
 
 /// How often a run goes back and halves its learning rate before it gives up: what a sixteenth of the rate does not cure has
 /// another cause.
@@ -87,7 +89,7 @@ impl From<BatchError> for Setback {
 
 /// Whether all numbers are finite.
 pub(super) fn check(what: &'static str, numbers: &[f32]) -> Result<(), Divergence> {
-    if are_finite(numbers) {
+    if is_finite(numbers) {
         return Ok(());
     }
     let value = numbers.iter().find(|number| !number.is_finite()).map_or(f64::NAN, |&number| f64::from(number));
@@ -131,7 +133,8 @@ impl Trainer<'_> {
     pub(super) fn look_after(&mut self, batch: usize) {
         if self.guard.is_healthy() {
             self.exploding_batch.clear();
-            if batch.is_multiple_of(KEEP_EVERY) {
+            let params = &self.values[..self.learning.n_params()];
+            if batch.is_multiple_of(KEEP_EVERY) && self.collapse.is_worth_keeping(&self.guard, params) {
                 self.good = GoodState::new(&self.values, &self.optimizer, &self.progress, &self.guard);
             }
         } else if self.exploding_batch.is_empty() {

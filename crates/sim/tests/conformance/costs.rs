@@ -53,9 +53,10 @@ fn check(case: &Case, n_peers: usize, size: ToySize, lens: Option<&[usize]>) {
     let n_batches = 2 * case.options.get("local_steps").and_then(toml::Value::as_integer).unwrap_or(1).max(1) as usize;
     let toy = Toy::with_size(ToySize { n_train: n_peers * batch * n_batches, n_test: 3, ..size }, 1);
     let toy = if let Some(lens) = lens { toy.with_buckets(lens) } else { toy };
-    let (buckets, n_params) = (toy.buckets().to_vec(), toy.n_params());
+    let n_params = toy.n_params();
     // Small steps: what long vectors learn with larger ones is nothing.
-    let optimizer = OptimizerSpec { lr: 1e-6, ..OptimizerSpec::default() };
+    let optimizer = OptimizerSpec { lr: 1e-6, momentum: 0.5, ..OptimizerSpec::default() };
+    let buckets = case.strategy().turn().optimizer_state.exchanged(toy.buckets(), n_params, &optimizer);
     let setup = case.setup_for(toy, Job { epochs: 2, batch, optimizer, ..case::equal_job() });
     let mut meter = Meter::default();
     let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut meter).unwrap();

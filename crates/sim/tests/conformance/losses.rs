@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nettorrent_engine::data::curriculum::Warmup;
+use nettorrent_engine::data::split::SplitRule;
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::rng::Rng;
 use nettorrent_sim::{
@@ -233,12 +235,14 @@ fn chaos(seed: u64, rng: &mut Rng) -> (usize, Scenario) {
 }
 
 #[test]
-fn epochs_of_dense_exchange_end_for_all_at_once_whoever_is_lost() {
+fn a_warm_up_ends_for_all_at_once_whoever_is_lost() {
     for case in case::defaults() {
-        for seed in 0..20 {
-            let mut rng = Rng::stream(seed, "dense", 0);
+        for seed in 0..30 {
+            let mut rng = Rng::stream(seed, "warm-up", 0);
             let (n_peers, scenario) = chaos(seed, &mut rng);
-            let swarm = SwarmSpec { dense_epochs: 1 + seed % 2, ..SwarmSpec::default() };
+            let warmup = [Warmup::AllData, Warmup::Dense, Warmup::OnePeer][seed as usize % 3];
+            let split = [SplitRule::Random, SplitRule::Class][rng.below(2)];
+            let swarm = SwarmSpec { warmup, warmup_epochs: 1 + seed % 2, split, ..SwarmSpec::default() };
             let job = Job { epochs: EPOCHS, batch: 8, swarm, ..case::job() };
             println!("seed {seed}");
             survive_with(&case, case.setup_for(Toy::new(7), job), n_peers, &scenario);

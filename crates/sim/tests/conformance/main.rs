@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
 mod case;
+mod coding;
 mod costs;
 mod equality;
 mod freely;
@@ -10,9 +11,11 @@ mod hostile;
 mod learning;
 mod losses;
 mod lying;
+mod optimizer_state;
 mod pace;
 mod recovery;
 mod same_bytes;
 mod telling;
 mod thousand;
 mod uplink;
+mod warmup;

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::{Columns, Mode, Rows, Score, loss_gradient};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,6 @@ use super::network::LayerNetwork;
 use super::row_sum::RowSum;
 use super::seat::{Key, Seat, overlap, ways};
 use super::work::{Descent, Feed, PartDone, PartWork, Samples};
-use crate::codec::is_finite;
 use crate::replica::{decoded, encoded};
 use crate::strategy::Malformed;
 

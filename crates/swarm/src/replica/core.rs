@@ -1,11 +1,12 @@
 //! What a peer holds besides its strategy: parameters, place, view; the strategy acts on it through its context.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::data::plan::Plan;
-use nettorrent_engine::kernel::vectorised;
+use nettorrent_engine::kernel::{is_finite, vectorised};
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
@@ -15,7 +16,7 @@ use super::turn::TurnState;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::setup::Setup;
-use crate::strategy::{Malformed, Past, Payload, Settled, Turn};
+use crate::strategy::{Malformed, Mixing, OptimizerState, Past, Payload, Settled, Turn};
 use crate::view::{PeerId, View};
 use crate::work::take_spare;
 
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub me: PeerId,
     pub setup: Arc<Setup>,
     pub turn: Turn,
+    /// The buckets of the vector that is exchanged.
+    pub buckets: Arc<[Range<usize>]>,
     pub now: Duration,
     pub view: View,
     pub rank: usize,
@@ -87,6 +90,7 @@ impl Core {
         let State { values, optimizer, place, memories: _ } = state;
         Self {
             me,
+            buckets: exchanged(&setup, turn),
             setup,
             turn,
             now: Duration::ZERO,
@@ -114,6 +118,27 @@ impl Core {
             spare: Vec::new(),
             n_works: 0,
         }
+    }
+
+    /// Another strategy's turns follow.
+    pub(super) fn set_turn(&mut self, turn: Turn) {
+        (self.turn, self.buckets) = (turn, exchanged(&self.setup, turn));
+    }
+
+    /// How many numbers peers exchange.
+    pub(super) fn n_exchanged(&self) -> usize {
+        self.buckets.iter().map(Range::len).sum()
+    }
+
+    /// The parameters that are trained.
+    pub(super) fn params(&self) -> &[f32] {
+        &self.values[..self.setup.task.n_params()]
+    }
+
+    /// Whether all that others would get are numbers.
+    pub(super) fn is_finite(&self) -> bool {
+        let sends_state = self.turn.optimizer_state == OptimizerState::Average;
+        is_finite(&self.values) && (!sends_state || self.optimizer.is_finite())
     }
 
     /// How many epochs the run has, unless a strategy ended it before.
@@ -278,23 +303,39 @@ impl Core {
         if self.plan.is_none() {
             return optimizer.lr;
         }
-        let (done, n_peers) = (self.epochs_done(round, share), self.view.len());
-        let step = self.epochs_done(round + 1, 0.0) - self.epochs_done(round, 0.0);
+        let (done, n_peers) = (self.epochs_done(round, share), self.n_trainers());
+        let mut step = self.epochs_done(round + 1, 0.0) - self.epochs_done(round, 0.0);
+        if let (1, Some(plan), Some(seat)) = (n_peers, &self.plan, self.seat_of(self.me)) {
+            // Who trains alone takes the steps of one machine, however many a round has.
+            step /= plan.batches_in(seat, round).len().max(1) as f64;
+        }
         let rate =
             self.place.lr_factor() * swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), n_peers, done);
         match self.turn.payload {
             Payload::Gradients => rate,
-            Payload::Weights if !self.turn.is_averaged => {
-                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * swarm.scale.own_noise_gain(n_peers)
-            }
             Payload::Weights => {
-                let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.setup.curriculum.local_steps(plan, round));
-                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * swarm.scale.local_gain(n_peers, n_steps)
+                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * self.mixing_gain(round, n_peers)
             }
             Payload::Updates => {
                 swarm.scale.delayed(rate, n_peers, self.delay) * swarm.scale.own_optimizer_gain(optimizer, n_peers)
             }
         }
+    }
+
+    /// By what the rate is multiplied because each of `n_peers` takes steps by itself until its weights are mixed with the others'.
+    fn mixing_gain(&self, round: usize, n_peers: usize) -> f32 {
+        let scale = self.setup.swarm.scale;
+        let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.setup.curriculum.local_steps(plan, round));
+        match self.turn.mixing {
+            Mixing::Full => scale.local_gain(n_peers, n_steps),
+            Mixing::Partial => scale.local_gain(n_peers, n_steps * (n_peers as f64).log2()),
+            Mixing::None => scale.own_noise_gain(n_peers),
+        }
+    }
+
+    /// How many members train in the present epoch.
+    fn n_trainers(&self) -> usize {
+        self.setup.curriculum.n_trainers(self.place.ledger.epoch, self.view.len())
     }
 
     /// How many epochs are done when the segment has come to this share of a round.
@@ -333,7 +374,7 @@ impl Core {
     /// The changes of a round in which this peer trains nothing.
     pub(super) fn no_changes(&mut self) -> Vec<Vec<f32>> {
         let task = self.setup.task.clone();
-        let nothing = |place: &std::ops::Range<usize>| {
+        let nothing = |place: &Range<usize>| {
             let mut change = self.buffer(place.len());
             change.fill(0.0);
             change
@@ -349,13 +390,31 @@ impl Core {
         self.spare.extend(gradient);
     }
 
+    /// Replaces what is exchanged; the optimizer's state is treated as the strategy has it.
     pub(crate) fn replace_values(&mut self, parts: Vec<Vec<f32>>) {
         let values = Arc::make_mut(&mut self.values);
-        for (range, part) in self.setup.task.buckets().iter().zip(&parts) {
-            values[range.clone()].copy_from_slice(part);
+        let n_values = values.len();
+        for (range, part) in self.buckets.iter().zip(&parts) {
+            match values.get_mut(range.clone()) {
+                Some(values) => values.copy_from_slice(part),
+                None => self.optimizer.set_numbers(range.start - n_values..range.end - n_values, part),
+            }
         }
         self.spare.extend(parts);
+        if self.turn.optimizer_state == OptimizerState::Reset {
+            self.reset_optimizer();
+        }
     }
+
+    /// The optimizer forgets what it remembers.
+    pub(crate) fn reset_optimizer(&mut self) {
+        self.optimizer = Optimizer::new(self.setup.optimizer.clone(), self.setup.task.n_params());
+    }
+}
+
+/// The buckets of the vector that is exchanged after such turns.
+fn exchanged(setup: &Setup, turn: Turn) -> Arc<[Range<usize>]> {
+    turn.optimizer_state.exchanged(setup.task.buckets(), setup.task.n_params(), &setup.optimizer).into()
 }
 
 /// Refuses a ledger that no honest peer of this swarm has.

@@ -149,7 +149,7 @@ impl Replica {
     }
 
     fn follows_speed(&self) -> bool {
-        self.core.setup.curriculum.follows_speed() && self.core.view.len() > 1
+        self.core.setup.curriculum.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
     }
 
     /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use nettorrent_engine::guard::LossGuard;
+use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
@@ -36,9 +37,9 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// For a run on samples with these labels.
-    pub(super) fn new(labels: &[u32]) -> Self {
-        Self { guard: LossGuard::new(labels), recent: Score::default(), good: None }
+    /// For a run in which guessing would do so.
+    pub(super) fn new(guessing: Guessing) -> Self {
+        Self { guard: LossGuard::beside(guessing), recent: Score::default(), good: None }
     }
 }
 
@@ -60,14 +61,16 @@ impl Replica {
         recovery.guard.finish().err().map(|divergence| divergence.to_string())
     }
 
-    /// What is wrong if the test after an epoch shows that training has diverged; the same to all who ask.
-    pub(super) fn spoilt_by(&self, test: &Score) -> Option<String> {
+    /// What is wrong if an epoch and the test after it show that training has diverged. It is for the first member to judge, by its
+    /// own parameters.
+    pub(super) fn spoilt_by(&self, train: &Score, test: &Score) -> Option<String> {
         self.recovery.as_ref().filter(|_| test.n > 0)?;
-        let fresh = LossGuard::new(self.core.setup.task.labels());
-        fresh.judge_test(test.loss()).err().map(|divergence| divergence.to_string())
+        let (fresh, collapse) = (LossGuard::beside(self.core.setup.guessing()), self.core.setup.collapse());
+        let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, self.core.params()));
+        judged.err().map(|divergence| divergence.to_string())
     }
 
-    /// All members see that: the first goes back, and the others wait for it; or all stop.
+    /// All members know that: the first goes back, and the others wait for it; or all stop.
     pub(super) fn on_spoilt_test(&mut self, why: &str, out: &mut Outbox) {
         if self.core.rank == 0 || self.core.place.n_rollbacks >= MOST_ROLLBACKS {
             self.on_divergence(why, out);
@@ -80,9 +83,10 @@ impl Replica {
             self.recovery.iter_mut().for_each(|recovery| recovery.good = None);
             return;
         }
-        let state = self.state();
-        if let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.guard.is_healthy()) {
-            recovery.good = Some(state);
+        let Some(recovery) = &self.recovery else { return };
+        if self.core.setup.collapse().is_worth_keeping(&recovery.guard, self.core.params()) {
+            let good = Some(self.state());
+            self.recovery.iter_mut().for_each(|recovery| recovery.good.clone_from(&good));
         }
     }
 
@@ -166,6 +170,7 @@ impl Replica {
             lr_factor,
         }));
         let State { values, optimizer, place, memories } = state;
+        self.choose_strategy(place.ledger.epoch);
         (self.core.values, self.core.optimizer, self.core.place) = (values, optimizer, place);
         (self.core.past, self.core.account) = (Past::Stranger, Vec::new());
         self.strategy.recall(memories);
@@ -178,9 +183,9 @@ impl Replica {
 
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
     pub(super) fn begin_anew(&mut self) {
-        let labels = self.core.setup.task.labels();
+        let guessing = self.core.setup.guessing();
         if let Some(recovery) = &mut self.recovery {
-            (recovery.guard, recovery.recent) = (LossGuard::new(labels), Score::default());
+            (recovery.guard, recovery.recent) = (LossGuard::beside(guessing), Score::default());
         }
         self.core.epoch_score = Score::default();
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use nettorrent_engine::kernel::is_finite;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
 use super::free::Ending;
 use super::{Outbox, Replica};
-use crate::codec::{Codec, is_finite};
+use crate::codec::Codec;
 use crate::place::{Place, State};
 use crate::strategy::{Malformed, Past, Payload};
 use crate::wire::{Frame, Kind};
@@ -94,10 +95,13 @@ impl Replica {
             return Ok(());
         };
         // Its memories are those of the strategy of its epoch.
-        let is_dense = title.place.ledger.epoch < core.setup.swarm.dense_epochs;
-        let strategy = self.next_strategy.as_ref().filter(|_| !is_dense).unwrap_or(&self.strategy);
+        let epoch = title.place.ledger.epoch;
+        let n_memories = match core.setup.is_warming_up(epoch) == self.is_warming_up {
+            true => self.strategy.n_memories(),
+            false => core.setup.strategy_at(epoch).n_memories(),
+        };
         let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
-        let n_whole = n_values * (1 + strategy.n_memories());
+        let n_whole = n_values * (1 + n_memories);
         let expected = n_whole + core.optimizer.state().1.count() * n_params;
         // Pieces end where vectors end.
         let done = incoming.numbers.len();

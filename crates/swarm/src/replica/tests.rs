@@ -17,9 +17,11 @@ use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
 
-/// A peer's report to the first member, and what the first member makes of all of them.
+/// A peer's report to the first member, and what the first member makes of all of them: an epoch that counts, or one that shows that
+/// training has diverged.
 const REPORT: u64 = 0;
 const CONCLUDED: u64 = 1;
+const SPOILT: u64 = 2;
 
 /// What one peer tells of an epoch, or what all of them together did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,11 +145,12 @@ impl Replica {
                 self.check(&report, 1)?;
                 self.hear(from, report, out);
             }
-            CONCLUDED if self.core.view.rank(from) == Some(0) => {
+            part @ (CONCLUDED | SPOILT) if self.core.view.rank(from) == Some(0) => {
                 let report: Report = decoded(&frame.body)?;
                 // What the first member added up may hold what another one made up: that is no reason never to finish.
                 self.check(&report, self.core.view.len() as u64)?;
-                self.conclude(&report, out);
+                let why = "the first member found it in the test after an epoch";
+                self.conclude(&report, (part == SPOILT).then_some(why), out);
             }
             _ => return Err(Malformed::new("it speaks of a test in a way that is not its place")),
         }
@@ -198,15 +201,16 @@ impl Replica {
             }
             self.tests.heard.remove(&epoch);
             let report = Report { epoch, round, step, train: train.into(), test: test.into() };
-            let body = encoded(&report);
-            (1..members.len()).for_each(|rank| self.tell(rank, Kind::Tested, CONCLUDED, body.clone(), out));
-            self.conclude(&report, out);
+            let (body, why) = (encoded(&report), self.spoilt_by(&train, &test));
+            let part = if why.is_some() { SPOILT } else { CONCLUDED };
+            (1..members.len()).for_each(|rank| self.tell(rank, Kind::Tested, part, body.clone(), out));
+            self.conclude(&report, why.as_deref(), out);
         }
     }
 
-    /// All is known of an epoch. After the last one, all members have done all: only now may one go, or the others would be
-    /// disturbed in their last round.
-    fn conclude(&mut self, report: &Report, out: &mut Outbox) {
+    /// All is known of an epoch, and what is wrong if it shows that training has diverged. After the last one, all members have done all:
+    /// only now may one go, or the others would be disturbed in their last round.
+    fn conclude(&mut self, report: &Report, spoilt: Option<&str>, out: &mut Outbox) {
         if report.epoch <= self.tests.concluded {
             return;
         }
@@ -223,11 +227,12 @@ impl Replica {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
+            is_guessing: self.core.setup.guessing().explains(&test),
             test_s: self.tests.took.as_secs_f64(),
         }));
-        if let Some(why) = self.spoilt_by(&test) {
+        if let Some(why) = spoilt {
             self.tests.is_spoilt = true;
-            self.on_spoilt_test(&why, out);
+            self.on_spoilt_test(why, out);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
 use super::{Outbox, Phase, Replica, batch_seed};
-use crate::codec::is_finite;
 use crate::record::Event;
-use crate::strategy::{Ctx, Payload, Scale, Trained};
+use crate::strategy::{Ctx, Payload, Scale, Trained, held_at};
 use crate::work::{Done, What, Work, scaled};
 
 /// A turn that is going on, or over and waiting for its round to end.
@@ -184,7 +184,7 @@ impl Replica {
         if turn.n_done < turn.n_mine {
             return self.train_batch(out);
         }
-        if core.turn.payload == Payload::Weights && !is_finite(&core.values) {
+        if core.turn.payload == Payload::Weights && !core.is_finite() {
             return self.fail_turn(score.loss(), out);
         }
         self.end_turn_if_agreed(out);
@@ -236,10 +236,10 @@ impl Replica {
 
     fn hand_over_weights(&mut self, out: &mut Outbox) {
         let share = self.turn.as_ref().expect("a turn is going on").share;
-        let task = self.core.setup.task.clone();
-        for (bucket, range) in task.buckets().iter().enumerate() {
+        let buckets = self.core.buckets.clone();
+        for (bucket, place) in buckets.iter().enumerate() {
             let core = &mut self.core;
-            let numbers = scaled(&core.values[range.clone()], share, &mut core.spare);
+            let numbers = scaled(&held_at(&core.values, &core.optimizer, place), share, &mut core.spare);
             self.strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
         }
     }

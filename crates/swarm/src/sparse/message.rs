@@ -1,4 +1,4 @@
-//! Deltas as bytes and back: the shortest of three encodings behind a header.
+//! Deltas as bytes and back: one of three encodings behind a header, the shortest unless another is asked for.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! have one.
 
 use bytes::{Bytes, BytesMut};
+use serde::{Deserialize, Serialize};
 
 use super::bits::SLACK;
 use super::{Deltas, bitmap, is_threshold, list, rice};
@@ -22,8 +23,29 @@ use crate::strategy::Malformed;
 pub const HEADER_LEN: usize = 9;
 
 /// The longest message that is ever written for a vector of this length.
-pub fn longest_message(n_values: usize) -> usize {
-    HEADER_LEN + bitmap::n_bytes(n_values)
+pub fn longest_message(coding: Coding, n_values: usize) -> usize {
+    let deltas = match coding {
+        Coding::Auto | Coding::Bitmap => bitmap::n_bytes(n_values),
+        Coding::List => list::n_bytes(n_values),
+        // With k for as many deltas as there are, two bits for every element are enough; and k takes a byte.
+        Coding::Rice => 1 + bitmap::n_bytes(n_values),
+    };
+    HEADER_LEN + deltas
+}
+
+/// How deltas are to be written. Who reads them takes any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coding {
+    /// The shortest of the others, for each message.
+    #[default]
+    Auto,
+    /// Two bits for every element of the vector.
+    Bitmap,
+    /// 32 bits for each delta.
+    List,
+    /// Golomb–Rice codes of the gaps between deltas.
+    Rice,
 }
 
 /// How deltas are written.
@@ -36,20 +58,20 @@ enum Encoding {
 
 impl Deltas {
     /// How many bytes the message has.
-    pub fn encoded_len(&self) -> usize {
-        self.shortest().1
+    pub fn encoded_len(&self, coding: Coding) -> usize {
+        self.encoding(coding).1
     }
 
     /// The message: the shortest encoding of these deltas.
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
-        self.encode_into(&mut bytes);
+        self.encode_into(Coding::Auto, &mut bytes);
         bytes.freeze()
     }
 
     /// Writes the message behind what is there already.
-    pub fn encode_into(&self, bytes: &mut BytesMut) {
-        let (encoding, len) = self.shortest();
+    pub fn encode_into(&self, coding: Coding, bytes: &mut BytesMut) {
+        let (encoding, len) = self.encoding(coding);
         self.write(encoding, len, bytes);
     }
 
@@ -86,11 +108,17 @@ impl Deltas {
         }
     }
 
-    /// The shortest encoding and the length of its message; the simplest of equals.
-    fn shortest(&self) -> (Encoding, usize) {
+    /// The encoding that is asked for, and the length of its message; of several the shortest, and the simplest of equals.
+    fn encoding(&self, coding: Coding) -> (Encoding, usize) {
         let rice = Encoding::Rice { k: rice::best_k(self.len(), self.n_values) };
-        let lengths = [Encoding::List, Encoding::Bitmap, rice].map(|encoding| (encoding, self.len_as(encoding)));
-        lengths.into_iter().min_by_key(|&(_, len)| len).expect("there are three")
+        let choice: &[Encoding] = match coding {
+            Coding::Auto => &[Encoding::List, Encoding::Bitmap, rice],
+            Coding::Bitmap => &[Encoding::Bitmap],
+            Coding::List => &[Encoding::List],
+            Coding::Rice => &[rice],
+        };
+        let lengths = choice.iter().map(|&encoding| (encoding, self.len_as(encoding)));
+        lengths.min_by_key(|&(_, len)| len).expect("there is at least one")
     }
 
     fn len_as(&self, encoding: Encoding) -> usize {
@@ -127,7 +155,7 @@ impl Deltas {
 
 #[cfg(test)]
 mod tests {
-    use super::{Encoding, HEADER_LEN, longest_message};
+    use super::{Coding, Encoding, HEADER_LEN, longest_message};
     use crate::sparse::{Deltas, MOST_VALUES, index};
     use bytes::BytesMut;
     use nettorrent_engine::rng::Rng;
@@ -176,8 +204,8 @@ mod tests {
         for density in [0.0, 0.0005, 0.01, 0.04, 0.1, 0.5, 1.0] {
             let deltas = deltas(20_000, density, &mut rng);
             let bytes = deltas.encode();
-            assert_eq!(bytes.len(), deltas.encoded_len());
-            assert!(bytes.len() <= longest_message(20_000));
+            assert_eq!(bytes.len(), deltas.encoded_len(Coding::Auto));
+            assert!(bytes.len() <= longest_message(Coding::Auto, 20_000));
             for encoding in encodings() {
                 let k = super::rice::best_k(deltas.len(), 20_000);
                 let is_rival = !matches!(encoding, Encoding::Rice { k: other } if other != k);
@@ -186,6 +214,25 @@ mod tests {
             chosen.push(bytes[0]);
         }
         assert_eq!(chosen, [0, 1, 1, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_written() {
+        let mut rng = Rng::new(5);
+        for n in [0, 1, 3, 1000] {
+            for density in [0.0, 0.01, 0.3, 0.5, 0.7, 1.0] {
+                let deltas = deltas(n, density, &mut rng);
+                for (coding, number) in [(Coding::List, 0), (Coding::Rice, 1), (Coding::Bitmap, 2)] {
+                    let mut bytes = BytesMut::new();
+                    deltas.encode_into(coding, &mut bytes);
+                    assert_eq!((bytes[0], bytes.len()), (number, deltas.encoded_len(coding)));
+                    assert!(bytes.len() <= longest_message(coding, n), "{coding:?}, n {n}, density {density}");
+                    let mut back = Deltas::new();
+                    back.decode(&bytes, n).unwrap();
+                    assert_eq!(back, deltas);
+                }
+            }
+        }
     }
 
     #[test]
@@ -201,7 +248,7 @@ mod tests {
     fn a_message_can_follow_other_bytes() {
         let deltas = deltas(500, 0.02, &mut Rng::new(3));
         let mut bytes = BytesMut::from(&b"before"[..]);
-        deltas.encode_into(&mut bytes);
+        deltas.encode_into(Coding::Auto, &mut bytes);
         bytes.extend_from_slice(b"after");
         let end = bytes.len() - 5;
         assert_eq!(bytes[6..end], deltas.encode()[..]);

@@ -17,8 +17,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec,
-    Strategy, Trained, Turn, default_options, read_options,
+    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale,
+    Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -33,7 +33,7 @@ pub(super) const SPEC: Spec = Spec {
         OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: as many as `samples` says" },
         OptionDoc { name: "max_rounds", about: "the run ends after so many exchanges; `0`: when its epochs are done" },
         OptionDoc {
-            name: "optimizer",
+            name: "optimizer_state",
             about: "what becomes of a peer's own momentum when it takes another's weights over: `keep` or `reset`",
         },
         OptionDoc {
@@ -57,6 +57,10 @@ pub(super) const SPEC: Spec = Spec {
             Options { stop_at, .. } if !(0.0..=1.0).contains(&stop_at) => {
                 format!("stop_at = {stop_at}: must be between 0 and 1")
             }
+            Options { optimizer_state: OptimizerState::Average, .. } => {
+                "optimizer_state = \"average\": one peer's weights go on as they are, so there is no average; use `keep` or `reset`"
+                    .to_owned()
+            }
             options => return Ok(Box::new(BestPeer::new(options))),
         };
         Err(OptionError::Option { strategy: SPEC.name, problem })
@@ -69,7 +73,7 @@ struct Options {
     codec: Codec,
     local_steps: u32,
     max_rounds: u32,
-    optimizer: Memory,
+    optimizer_state: OptimizerState,
     samples: u32,
     stop_at: f64,
     validation: usize,
@@ -81,21 +85,12 @@ impl Default for Options {
             codec: Codec::F32,
             local_steps: 0,
             max_rounds: 0,
-            optimizer: Memory::Keep,
+            optimizer_state: OptimizerState::Keep,
             samples: 100,
             stop_at: 0.0,
             validation: 100,
         }
     }
-}
-
-/// What becomes of a peer's own momentum.
-#[derive(Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Memory {
-    #[default]
-    Keep,
-    Reset,
 }
 
 struct BestPeer {
@@ -190,7 +185,7 @@ impl BestPeer {
             self.incoming.as_mut().filter(|(from, buckets)| *from == best && buckets.is_complete())
         {
             let weights = buckets.take_result();
-            if self.options.optimizer == Memory::Reset {
+            if self.options.optimizer_state == OptimizerState::Reset {
                 ctx.reset_optimizer();
             }
             self.finish(ctx, weights, best);
@@ -228,7 +223,9 @@ impl Strategy for BestPeer {
             Options { local_steps: 0, samples, .. } => RoundLength::Samples(samples),
             Options { local_steps, .. } => RoundLength::Batches(local_steps),
         };
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: false }
+        // Who is the best keeps its own; whoever takes its weights over looks after the optimizer then.
+        let optimizer_state = OptimizerState::Keep;
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::None, optimizer_state }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

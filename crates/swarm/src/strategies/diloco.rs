@@ -2,7 +2,7 @@
 //!
 //! Each peer trains H batches with its own optimizer. How far it has come from where the round began, w_start − w_i, is
 //! averaged by samples and taken as a gradient: m = μm + Δ, w = w_start − lr (Δ + μm) (Nesterov's momentum). Running
-//! statistics are averaged and nothing else: with momentum a variance could fall below zero. The momentum is the same at all
+//! statistics, and the inner optimizers' state if it is exchanged, are averaged and nothing else: with momentum a variance could fall below zero. The momentum is the same at all
 //! peers; late comers get it with the parameters. Replicas are equal after every round.
 //!
 //! Messages: with 32 bits, those of a ring all-reduce. With fewer, segments of shards, pushed to their keepers and sent back:
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Settled, Spec, Strategy,
-    Trained, Turn, default_options, read_options,
+    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError,
+    Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -30,6 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     options: &[
         BITS,
         LOCAL_STEPS,
+        OPTIMIZER_STATE,
         OptionDoc {
             name: "outer_lr",
             about: "the outer step's learning rate; with `1` and no momentum it is the mean; `0`: as much as makes the outer \
@@ -75,11 +76,12 @@ impl Default for Options {
 pub(super) struct Local {
     bits: u32,
     local_steps: u32,
+    optimizer_state: OptimizerState,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Self { bits: 32, local_steps: 50 }
+        Self { bits: 32, local_steps: 50, optimizer_state: OptimizerState::Keep }
     }
 }
 
@@ -112,6 +114,7 @@ impl Local {
         if ![32, 8, 4].contains(&self.bits) {
             return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
         }
+        self.optimizer_state.check(strategy, self.codec())?;
         if !(outer.lr >= 0.0 && outer.lr.is_finite()) {
             return refuse(format!("outer_lr = {}: must be a number from 0 up", outer.lr));
         }
@@ -122,11 +125,18 @@ impl Local {
         Ok(Box::new(Diloco { local: self, outer, exchange, momentum: Vec::new(), trained_in: None }))
     }
 
-    fn collective(self) -> Box<dyn Collective> {
+    fn codec(self) -> Codec {
         match self.bits {
-            8 => Box::new(Shards::new(Codec::Int8, 0).with_feedback()),
-            4 => Box::new(Shards::new(Codec::Int4, 0).with_feedback()),
-            _ => Box::new(Ring::new(Codec::F32, Extent::AllReduce)),
+            8 => Codec::Int8,
+            4 => Codec::Int4,
+            _ => Codec::F32,
+        }
+    }
+
+    fn collective(self) -> Box<dyn Collective> {
+        match self.codec() {
+            Codec::F32 => Box::new(Ring::new(Codec::F32, Extent::AllReduce)),
+            codec => Box::new(Shards::new(codec, 0).with_feedback()),
         }
     }
 }
@@ -146,8 +156,8 @@ impl Diloco {
     fn hand_in(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut weights: Vec<f32>) {
         let n_all: usize = (0..ctx.n_peers()).map(|rank| ctx.n_samples(rank)).sum();
         let share = (ctx.n_samples(ctx.rank()) as f64 / n_all.max(1) as f64) as f32;
-        let start = &ctx.round_start()[ctx.buckets()[bucket].clone()];
-        weights.iter_mut().zip(start).for_each(|(weight, start)| *weight = share * (start - *weight));
+        let start = ctx.held_at_start(bucket);
+        weights.iter_mut().zip(start.iter()).for_each(|(weight, start)| *weight = share * (start - *weight));
         self.exchange.now(ctx).put(ctx, bucket, weights);
         self.finish_if_complete(ctx);
     }
@@ -170,8 +180,9 @@ impl Diloco {
         let range = ctx.buckets()[bucket].clone();
         let n_trained = ctx.n_params().clamp(range.start, range.end) - range.start;
         let (trained, statistics) = difference.split_at_mut(n_trained);
-        let (start, start_statistics) = ctx.round_start()[range.clone()].split_at(n_trained);
-        if momentum > 0.0 {
+        let held = ctx.held_at_start(bucket);
+        let (start, start_statistics) = held.split_at(n_trained);
+        if momentum > 0.0 && n_trained > 0 {
             self.momentum.resize(ctx.values().len(), 0.0);
             let memory = &mut self.momentum[range.start..range.start + n_trained];
             for (step, memory) in trained.iter_mut().zip(memory) {
@@ -187,7 +198,8 @@ impl Diloco {
 impl Strategy for Diloco {
     fn turn(&self) -> Turn {
         let length = RoundLength::Batches(self.local.local_steps);
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true }
+        let optimizer_state = self.local.optimizer_state;
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -213,10 +225,9 @@ impl Strategy for Diloco {
         self.exchange = Exchange::new(self.local.collective());
         self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
         if self.trained_in.is_some() {
-            for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
-                let mut weights = ctx.buffer(range.len());
-                weights.copy_from_slice(&ctx.values()[range]);
-                self.hand_in(ctx, bucket, weights);
+            for bucket in 0..ctx.buckets().len() {
+                let held = ctx.held(bucket).into_owned();
+                self.hand_in(ctx, bucket, held);
             }
         }
     }

@@ -25,8 +25,8 @@ use crate::collective::keeper::{Kept, push_bodies, push_len};
 use crate::collective::own_copy::{OwnCopy, Patience, Shard};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, MOST_STALENESS, Malformed, Message, OptionDoc, OptionError, Payload, Reunion, Scale, Spec,
-    Strategy, Trained, Turn, add, default_options, read_options,
+    Cost, CostQuestion, Ctx, MOST_STALENESS, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError,
+    Payload, Reunion, Scale, Spec, Strategy, Trained, Turn, add, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -212,7 +212,13 @@ impl Downpour {
 
 impl Strategy for Downpour {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
+        Turn {
+            payload: Payload::Updates,
+            length: RoundLength::Batches(1),
+            scale: Scale::Share,
+            mixing: Mixing::Full,
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -1,7 +1,7 @@
 //! `gossip`: in each round peers meet in pairs and average their weights; there is no sum over all.
 //!
-//! Who meets whom is drawn anew for every round, from the round's number, so nobody has to ask; not from the view's, which
-//! says how membership was agreed on, and would make other numbers of the same training elsewhere. With an odd number of
+//! Who meets whom is drawn anew for every round, from the job's seed and the round's number, so nobody has to ask; not from the
+//! view's, which says how membership was agreed on, and would make other numbers of the same training elsewhere. With an odd number of
 //! peers one sits out. At the end of an epoch all weights are averaged.
 //!
 //! Nobody waits for more than the one it meets, so peers may be rounds apart. Yet none runs away: who has sent its weights
@@ -21,8 +21,8 @@ use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
-    default_options, read_options,
+    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc,
+    OptionError, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -35,16 +35,19 @@ pub(super) const SPEC: Spec = Spec {
     options: &[
         CODEC,
         OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before it meets another" },
+        OPTIMIZER_STATE,
     ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { codec, local_steps } = read_options(SPEC.name, table)?;
+        let Options { codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
         if local_steps == 0 {
             let problem = "local_steps = 0: must be at least 1".to_owned();
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         let length = RoundLength::Batches(local_steps);
-        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true };
+        let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
+        let (payload, scale) = (Payload::Weights, Scale::Plain);
+        let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
         Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },
@@ -55,11 +58,12 @@ pub(super) const SPEC: Spec = Spec {
 struct Options {
     codec: Codec,
     local_steps: u32,
+    optimizer_state: OptimizerState,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, local_steps: 1 }
+        Self { codec: Codec::F32, local_steps: 1, optimizer_state: OptimizerState::Keep }
     }
 }
 
@@ -84,7 +88,7 @@ impl Meeting {
 
 impl Collective for Meeting {
     fn begin(&mut self, ctx: &Ctx<'_>) {
-        self.other = partner(ctx.round(), ctx.rank(), ctx.n_peers());
+        self.other = partner(ctx.seed(), ctx.round(), ctx.rank(), ctx.n_peers());
         let bucket = |len: usize| {
             let n_messages = if self.other.is_some() { n_segments(&(0..len)) } else { 0 };
             Bucket::new(len, &Expected { n_steps: 1, longest: len, n_messages })
@@ -138,9 +142,9 @@ impl Collective for Meeting {
 }
 
 /// Whom a peer meets: neighbours in a shuffled row; the last of an odd number meets nobody.
-fn partner(round: u32, rank: usize, n_peers: usize) -> Option<usize> {
+fn partner(seed: u64, round: u32, rank: usize, n_peers: usize) -> Option<usize> {
     let mut row: Vec<usize> = (0..n_peers).collect();
-    Rng::stream(0, "gossip", u64::from(round)).shuffle(&mut row);
+    Rng::stream(seed, "gossip", u64::from(round)).shuffle(&mut row);
     let place = row.iter().position(|&peer| peer == rank)?;
     row.get(place ^ 1).copied()
 }
@@ -153,7 +157,7 @@ mod tests {
     fn everybody_meets_one_who_meets_it() {
         for n_peers in 1..12 {
             for round in 0..50 {
-                let partners: Vec<Option<usize>> = (0..n_peers).map(|rank| partner(round, rank, n_peers)).collect();
+                let partners: Vec<Option<usize>> = (0..n_peers).map(|rank| partner(7, round, rank, n_peers)).collect();
                 for (rank, other) in partners.iter().enumerate() {
                     assert!(*other != Some(rank));
                     assert!(other.is_none_or(|other| partners[other] == Some(rank)));
@@ -164,12 +168,19 @@ mod tests {
     }
 
     #[test]
+    fn another_seed_makes_other_pairs() {
+        let partners = |seed: u64| (0..20).map(move |round| partner(seed, round, 0, 6));
+        assert!(partners(1).eq(partners(1)));
+        assert!(!partners(1).eq(partners(2)));
+    }
+
+    #[test]
     fn in_time_everybody_meets_everybody_about_as_often() {
         for n_peers in [4, 5, 8] {
             let mut met = vec![0_usize; n_peers + 1];
             let n_rounds = 2000;
             for round in 0..n_rounds {
-                met[partner(round, 2, n_peers).unwrap_or(n_peers)] += 1;
+                met[partner(1, round, 2, n_peers).unwrap_or(n_peers)] += 1;
             }
             let n_chances = n_peers - 1 + n_peers % 2;
             let expected = n_rounds as usize / n_chances;

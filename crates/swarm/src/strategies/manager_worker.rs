@@ -19,8 +19,9 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc,
-    OptionError, Payload, Rule, Scale, Settled, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, Mixing,
+    OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Settled, Spec, Strategy, TRIM,
+    Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -35,6 +36,7 @@ pub(super) const SPEC: Spec = Spec {
         BAD_PEERS,
         CODEC,
         OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
+        OPTIMIZER_STATE,
         OptionDoc {
             name: "patience",
             about: "seconds that the manager waits for the others after the first result; `0`: as long as they live",
@@ -49,6 +51,7 @@ pub(super) const SPEC: Spec = Spec {
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         options.rule.check(SPEC.name)?;
+        options.check_optimizer_state()?;
         Ok(Box::new(ManagerWorker { options, ..ManagerWorker::default() }))
     },
 };
@@ -60,13 +63,26 @@ struct Options {
     rule: Rule,
     codec: Codec,
     local_steps: u32,
+    optimizer_state: OptimizerState,
     patience: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let rule = Rule { aggregation: Aggregation::Samples, ..Rule::default() };
-        Self { rule, codec: Codec::F32, local_steps: 50, patience: 0.0 }
+        Self { rule, codec: Codec::F32, local_steps: 50, optimizer_state: OptimizerState::Keep, patience: 0.0 }
+    }
+}
+
+impl Options {
+    fn check_optimizer_state(&self) -> Result<(), OptionError> {
+        let state = self.optimizer_state.check(SPEC.name, self.codec)?;
+        if state != OptimizerState::Average || self.rule.aggregation != Aggregation::Krum {
+            return Ok(());
+        }
+        let problem = "optimizer_state = \"average\": krum takes one peer's weights as they are, so there is no average; use `keep` \
+                       or `reset`";
+        Err(OptionError::Option { strategy: SPEC.name, problem: problem.to_owned() })
     }
 }
 
@@ -190,8 +206,8 @@ impl ManagerWorker {
         let contributions: Vec<Contribution<'_>> = answers.values().filter_map(Answer::contribution).collect();
         if contributions.is_empty() {
             // Nobody had anything to train: the weights stay.
-            let values = ctx.buckets().iter().map(|range| ctx.values()[range.clone()].to_vec()).collect();
-            return self.publish(ctx, values, settled);
+            let held = (0..ctx.buckets().len()).map(|bucket| ctx.held(bucket).into_owned()).collect();
+            return self.publish(ctx, held, settled);
         }
         let mut result: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
         self.options.rule.aggregate(&contributions, &mut result);
@@ -269,7 +285,8 @@ impl Strategy for ManagerWorker {
             0 => RoundLength::Epoch,
             n => RoundLength::Batches(n),
         };
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true }
+        let optimizer_state = self.options.optimizer_state;
+        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }
 
     fn follows_speed(&self) -> bool {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::Shards;
 use crate::strategy::{
-    Aggregation, Averager, Averaging, CODEC, LOCAL_STEPS, OptionDoc, OptionError, PAYLOAD, Rule, Scale, Spec, TRIM,
-    Turn, default_options, read_options,
+    Aggregation, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, OptionError, PAYLOAD, Rule,
+    Scale, Spec, TRIM, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -30,6 +30,7 @@ pub(super) const SPEC: Spec = Spec {
         },
         CODEC,
         LOCAL_STEPS,
+        OPTIMIZER_STATE,
         PAYLOAD,
         OptionDoc { name: "shards", about: "how many peers keep a part of the vector; `0`: all of them" },
         TRIM,

@@ -193,3 +193,44 @@ fn pieces(round: u32, n_parts: usize, len: usize) -> Vec<Range<usize>> {
     let part = chunk(round as usize % n_parts, n_parts, len);
     if part.is_empty() { vec![part] } else { segments(part).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, Parts};
+    use crate::codec::Codec;
+    use crate::strategy::{Step, Stream};
+
+    fn step(round: u32) -> Step {
+        Step { round, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None }
+    }
+
+    #[test]
+    fn one_part_after_the_other_is_told_and_every_change_reaches_the_others_once() {
+        let (n, n_parts, n_rounds) = (10, 4, 12);
+        let options = Options { codec: Codec::F32, partitions: n_parts, ..Options::default() };
+        let (mut here, mut there) = (Parts::new(options), Parts::new(options));
+        here.prepare(std::slice::from_ref(&(0..n)), 2);
+        there.prepare(std::slice::from_ref(&(0..n)), 2);
+        let (mut own, mut others) = (vec![0.0; n], vec![0.0; n]);
+        for round in 0..n_rounds {
+            // In every round each number changes by 1: here at once.
+            here.put(0, &vec![1.0; n], &mut own);
+            let said = here.say(&step(round), &mut own);
+            assert_eq!(own, vec![(round + 1) as f32; n]);
+            let before = others.clone();
+            for body in &said {
+                let part = there.read(0, body).unwrap();
+                there.hear(&part, &mut others);
+            }
+            // The others hear all that was kept of one quarter, and nothing of the rest.
+            let told = (round % n_parts) as usize;
+            let quarter = told * n / 4..(told + 1) * n / 4;
+            for k in 0..n {
+                let expected = if quarter.contains(&k) { own[k] } else { before[k] };
+                assert_eq!(others[k], expected, "number {k} in round {round}");
+                assert_eq!(others[k] + here.unsaid()[k], own[k], "nothing is lost, nothing comes twice");
+                assert!(round + 1 < n_parts || own[k] - others[k] < n_parts as f32, "late by {n_parts} rounds");
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::{Chain, Extent, Ring, Spread};
 use crate::strategy::{
-    Averager, Averaging, CODEC, LOCAL_STEPS, OptionDoc, PAYLOAD, Spec, default_options, read_options,
+    Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, PAYLOAD, Spec, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -22,6 +22,7 @@ pub(super) const SPEC: Spec = Spec {
         CODEC,
         OptionDoc { name: "form", about: "`chunked`, or `naive`: the whole vector goes round twice" },
         LOCAL_STEPS,
+        OPTIMIZER_STATE,
         PAYLOAD,
     ],
     defaults: default_options::<Options>,

@@ -4,7 +4,9 @@
 //! The root's link carries N−1 times the vector: a baseline to compare `ring-all-reduce` with.
 
 use crate::collective::{Chain, Spread};
-use crate::strategy::{Averager, Averaging, CODEC, LOCAL_STEPS, PAYLOAD, Spec, default_options, read_options};
+use crate::strategy::{
+    Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, PAYLOAD, Spec, default_options, read_options,
+};
 
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {
@@ -13,7 +15,7 @@ pub(super) const SPEC: Spec = Spec {
             peer's link.",
     cost: "each peer sends M, the last (N-1)M, in N steps",
     paper: "a classic; see Chan, Heimlich, Purkayastha and van de Geijn 2007",
-    options: &[CODEC, LOCAL_STEPS, PAYLOAD],
+    options: &[CODEC, LOCAL_STEPS, OPTIMIZER_STATE, PAYLOAD],
     defaults: default_options::<Averaging>,
     build: |table| {
         let (turn, codec) = read_options::<Averaging>(SPEC.name, table)?.check(SPEC.name)?;

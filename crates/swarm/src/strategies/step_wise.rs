@@ -18,8 +18,8 @@ use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segment
 use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, OptionError, Payload, Scale, Spec, Turn,
-    default_options, read_options,
+    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc,
+    OptionError, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -37,16 +37,19 @@ pub(super) const SPEC: Spec = Spec {
                     the result to it; `chunked`: every chunk of the vector begins at another peer",
         },
         OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before each exchange" },
+        OPTIMIZER_STATE,
     ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { codec, form, local_steps } = read_options(SPEC.name, table)?;
+        let Options { codec, form, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
         if local_steps == 0 {
             let problem = "local_steps = 0: must be at least 1".to_owned();
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         let length = RoundLength::Batches(local_steps);
-        let turn = Turn { payload: Payload::Weights, length, scale: Scale::Plain, is_averaged: true };
+        let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
+        let (payload, scale) = (Payload::Weights, Scale::Plain);
+        let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         let averager = match form {
             Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::ScatterMean)),
             Form::Fixed => Averager::new(turn, Relay::new(codec, Start::Fixed)),
@@ -62,11 +65,12 @@ struct Options {
     codec: Codec,
     form: Form,
     local_steps: u32,
+    optimizer_state: OptimizerState,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, form: Form::Rotating, local_steps: 1 }
+        Self { codec: Codec::F32, form: Form::Rotating, local_steps: 1, optimizer_state: OptimizerState::Keep }
     }
 }
 

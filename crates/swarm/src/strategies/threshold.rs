@@ -16,7 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::sparse::{AdaptiveTau, Deltas, longest_message, round_tau};
+use crate::sparse::{AdaptiveTau, Coding, Deltas, longest_message, round_tau};
 use crate::strategy::{
     CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream, Streamer, add,
     default_options, read_options, trained_places,
@@ -34,6 +34,12 @@ pub(super) const SPEC: Spec = Spec {
             name: "clip",
             about: "what is kept for later is never more than this many steps, so that nothing old is still told when it is wrong; \
                     `0`: as much as there is, so nothing is lost",
+        },
+        OptionDoc {
+            name: "coding",
+            about: "how the deltas of a message are written: `list`, 32 bits for each; `rice`, Golomb-Rice codes of the gaps between \
+                    them, 9 bits for each where one parameter in 100 moves and 13 where one in 1000 does; `bitmap`, 2 bits for \
+                    every parameter, moved or not; `auto`, the shortest of these for each message",
         },
         OptionDoc {
             name: "density",
@@ -62,6 +68,7 @@ pub(super) const SPEC: Spec = Spec {
 #[serde(default)]
 struct Options {
     clip: f32,
+    coding: Coding,
     density: f64,
     shake_every: u32,
     staleness: u32,
@@ -71,7 +78,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip: 1.0, density: 0.01, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
+        Self { clip: 1.0, coding: Coding::Auto, density: 0.01, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
     }
 }
 
@@ -178,9 +185,10 @@ impl Thresholds {
             residual.iter_mut().for_each(|rest| *rest = rest.clamp(-most, most));
         }
         self.deltas.add_to(values);
-        let mut body = BytesMut::with_capacity(1 + self.deltas.encoded_len());
+        let coding = self.options.coding;
+        let mut body = BytesMut::with_capacity(1 + self.deltas.encoded_len(coding));
         body.put_u8(DELTAS);
-        self.deltas.encode_into(&mut body);
+        self.deltas.encode_into(coding, &mut body);
         self.parts.push(body.freeze());
     }
 
@@ -286,8 +294,9 @@ impl Stream for Thresholds {
 
     fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64> {
         let shakes = self.options.shake_every > 0;
-        let longest =
-            |piece: &Range<usize>| 1 + longest_message(piece.len()).max(if shakes { 4 * piece.len() } else { 0 });
+        let longest = |piece: &Range<usize>| {
+            1 + longest_message(self.options.coding, piece.len()).max(if shakes { 4 * piece.len() } else { 0 })
+        };
         let pieces = cut(&trained_places(question.buckets, question.n_params)).concat();
         pieces.iter().map(|piece| longest(piece) as u64).collect()
     }
@@ -352,6 +361,24 @@ mod tests {
                 }
             }
             assert!(values.iter().any(|&value| value != 0.0));
+        }
+    }
+
+    #[test]
+    fn one_step_up_or_down_is_told_of_each_number_beyond_the_threshold() {
+        let mut stream = Thresholds::new(Options { tau: 0.5, ..Options::default() });
+        stream.prepare(std::slice::from_ref(&(0..5)), 2);
+        let mut values = vec![10.0; 5];
+        // The third is beyond two steps, and still takes one; what is just at the threshold waits.
+        for (update, moved, kept) in [
+            ([0.25, 0.75, 1.25, -0.625, 0.5], [0.0, 0.5, 0.5, -0.5, 0.0], [0.25, 0.25, 0.75, -0.125, 0.5]),
+            ([0.0, 0.0, 0.0, 0.0, 0.125], [0.0, 0.0, 0.5, 0.0, 0.5], [0.25, 0.25, 0.25, -0.125, 0.125]),
+        ] {
+            let before = values.clone();
+            stream.put(0, &update, &mut values);
+            assert_eq!(stream.say(&STEP, &mut values).len(), 1);
+            let difference: Vec<f32> = values.iter().zip(&before).map(|(after, before)| after - before).collect();
+            assert_eq!((difference, &stream.residual[..]), (moved.to_vec(), &kept[..]));
         }
     }
 

@@ -90,8 +90,8 @@ impl Strategy for Averager {
         }
         self.is_syncing = true;
         let share = 1.0 / ctx.n_peers() as f32;
-        for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
-            let numbers: Vec<f32> = ctx.values()[range].iter().map(|value| value * share).collect();
+        for bucket in 0..ctx.buckets().len() {
+            let numbers: Vec<f32> = ctx.held(bucket).iter().map(|number| number * share).collect();
             self.on_part(ctx, bucket, numbers);
         }
     }

@@ -3,7 +3,7 @@
 use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
-use super::{OptionDoc, OptionError, Payload, Scale, Turn};
+use super::{Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Turn};
 use crate::codec::Codec;
 
 /// What is averaged, and how often.
@@ -13,11 +13,12 @@ pub struct Averaging {
     payload: Payload,
     local_steps: u32,
     codec: Codec,
+    optimizer_state: OptimizerState,
 }
 
 impl Default for Averaging {
     fn default() -> Self {
-        Self { payload: Payload::Gradients, local_steps: 1, codec: Codec::F32 }
+        Self { payload: Payload::Gradients, local_steps: 1, codec: Codec::F32, optimizer_state: OptimizerState::Keep }
     }
 }
 
@@ -42,16 +43,19 @@ pub const PAYLOAD: OptionDoc = OptionDoc {
 impl Averaging {
     /// The turn and the codec that follow from them; options that contradict each other are refused.
     pub fn check(self, strategy: &'static str) -> Result<(Turn, Codec), OptionError> {
-        let problem = match (self.payload, self.local_steps) {
+        let Self { payload, local_steps, codec, optimizer_state } = self;
+        let problem = match (payload, local_steps) {
             (_, 0) => "local_steps = 0: must be at least 1",
             (Payload::Gradients, 2..) => {
                 "local_steps is for payload = \"weights\": gradients are averaged after every batch"
             }
-            (payload, n) => {
-                return Ok((
-                    Turn { payload, length: RoundLength::Batches(n), scale: Scale::Share, is_averaged: true },
-                    self.codec,
-                ));
+            (Payload::Gradients, _) if optimizer_state != OptimizerState::Keep => {
+                "optimizer_state is for payload = \"weights\": with gradients all optimizers take the same steps and stay equal"
+            }
+            (_, n) => {
+                let optimizer_state = optimizer_state.check(strategy, codec)?;
+                let (length, scale) = (RoundLength::Batches(n), Scale::Share);
+                return Ok((Turn { payload, length, scale, mixing: Mixing::Full, optimizer_state }, codec));
             }
         };
         Err(OptionError::Option { strategy, problem: problem.to_owned() })

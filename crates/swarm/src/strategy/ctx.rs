@@ -1,13 +1,14 @@
 //! What a strategy may see and do.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale as engine;
 
+use super::held_at;
 use crate::peer::Outbox;
 use crate::record::Event;
 use crate::replica::{Core, Wish};
@@ -104,9 +105,22 @@ impl<'a> Ctx<'a> {
         self.core.place.standing.round
     }
 
-    /// The ranges in which the vector is handed over.
+    /// The ranges in which the vector is handed over. Behind the parameters lies the optimizer's state, where it is averaged too.
     pub fn buckets(&self) -> &[Range<usize>] {
-        self.core.setup.task.buckets()
+        &self.core.buckets
+    }
+
+    /// What this peer holds of a bucket now.
+    pub fn held(&self, bucket: usize) -> Cow<'_, [f32]> {
+        held_at(&self.core.values, &self.core.optimizer, &self.core.buckets[bucket])
+    }
+
+    /// What it held when the round began, where the peer takes steps by itself before the exchange.
+    pub fn held_at_start(&self, bucket: usize) -> Cow<'_, [f32]> {
+        match &self.core.round_start {
+            Some((values, optimizer)) => held_at(values, optimizer, &self.core.buckets[bucket]),
+            None => self.held(bucket),
+        }
     }
 
     /// How many of the parameters are trained; running statistics follow on them.
@@ -117,11 +131,6 @@ impl<'a> Ctx<'a> {
     /// The parameters as this peer holds them: those that the round began with, or after its own steps if it takes any.
     pub fn values(&self) -> &[f32] {
         &self.core.values
-    }
-
-    /// The parameters that the round began with, where the peer takes steps by itself before the exchange.
-    pub fn round_start(&self) -> &[f32] {
-        self.core.round_start.as_ref().map_or(&self.core.values, |(values, _)| values)
     }
 
     /// The time, counted from the host's beginning.
@@ -235,8 +244,7 @@ impl<'a> Ctx<'a> {
 
     /// The optimizer forgets what it remembers.
     pub fn reset_optimizer(&mut self) {
-        let setup = &self.core.setup;
-        self.core.optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
+        self.core.reset_optimizer();
     }
 
     /// The run ends when this round does, as if it were the last of the last epoch, and this is why. All peers have to say it in
@@ -246,9 +254,9 @@ impl<'a> Ctx<'a> {
         self.out.records.push(self.core.record(Event::Ended { reason }));
     }
 
-    /// Replaces the parameters outside of a round, when replicas are brought together.
-    pub fn replace_values(&mut self, values: Vec<Vec<f32>>) {
-        self.core.replace_values(values);
+    /// Replaces the parameters, and the optimizer's state if it is averaged, outside of a round, when replicas are brought together.
+    pub fn replace_values(&mut self, numbers: Vec<Vec<f32>>) {
+        self.core.replace_values(numbers);
     }
 
     /// All replicas are together, as [`super::Strategy::sync`] promises.

@@ -19,7 +19,8 @@ use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::kernel::vectorised;
 
 use super::{
-    Cost, CostQuestion, Ctx, Malformed, Message, OptionDoc, Past, Payload, Reunion, Scale, Strategy, Trained, Turn,
+    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, Past, Payload, Reunion, Scale,
+    Strategy, Trained, Turn,
 };
 
 /// What `staleness` does.
@@ -198,7 +199,13 @@ impl<S: Stream> Streamer<S> {
 
 impl<S: Stream> Strategy for Streamer<S> {
     fn turn(&self) -> Turn {
-        Turn { payload: Payload::Updates, length: RoundLength::Batches(1), scale: Scale::Share, is_averaged: true }
+        Turn {
+            payload: Payload::Updates,
+            length: RoundLength::Batches(1),
+            scale: Scale::Share,
+            mixing: Mixing::Full,
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

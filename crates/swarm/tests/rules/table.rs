@@ -1,0 +1,191 @@
+//! Peers around a table: no network, no clock, and nothing learnt; each peer's numbers move as the test says.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::job::{Job, SwarmSpec, Work as Pace};
+use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::scale::Scale;
+use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::TrainError;
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, View, Workbench};
+use toml::Table as Options;
+
+/// How many numbers a peer holds, and the buckets they are handed over in.
+pub(crate) const N: usize = 6;
+const BUCKETS: [Range<usize>; 2] = [4..N, 0..4];
+
+/// What a peer's training does with its numbers, at a rate of 1.
+#[derive(Clone, Debug)]
+pub(crate) enum Pull {
+    /// Adds these.
+    By([f32; N]),
+    /// Takes each to this one.
+    To(f32),
+}
+
+/// What one peer is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub pull: Pull,
+    /// Of ten samples that it is judged by, so many are right.
+    pub n_correct: usize,
+    /// The loss of each of its samples.
+    pub loss: f64,
+}
+
+impl Seat {
+    pub(crate) fn new(pull: Pull) -> Self {
+        Self { pull, n_correct: 5, loss: 1.0 }
+    }
+}
+
+/// A task whose gradient is what the test says.
+struct Given {
+    labels: Vec<u32>,
+    seat: Seat,
+}
+
+impl Task for Given {
+    fn n_params(&self) -> usize {
+        N
+    }
+
+    fn n_values(&self) -> usize {
+        N
+    }
+
+    fn init(&self, _: u64) -> Vec<f32> {
+        vec![0.0; N]
+    }
+
+    fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    fn n_test(&self) -> usize {
+        1
+    }
+
+    fn buckets(&self) -> &[Range<usize>] {
+        &BUCKETS
+    }
+
+    fn gradient(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        _: u64,
+        gradient: &mut [f32],
+        _: &mut Workspace,
+        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        for (k, number) in gradient.iter_mut().enumerate() {
+            *number = match &self.seat.pull {
+                Pull::By(by) => -by[k],
+                Pull::To(to) => values[k] - to,
+            };
+        }
+        BUCKETS.iter().enumerate().for_each(|(k, bucket)| on_bucket(k, &gradient[bucket.clone()]));
+        let n = indices.len();
+        Ok(Score { loss_sum: self.seat.loss * n as f64, n_correct: n, n })
+    }
+
+    fn score(&self, _: &[f32], indices: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+        let n = indices.len();
+        Ok(Score { loss_sum: n as f64, n_correct: n * self.seat.n_correct / 10, n })
+    }
+
+    fn test(&self, _: &[f32], samples: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+        Ok(Score { loss_sum: samples.len() as f64, n_correct: samples.len(), n: samples.len() })
+    }
+}
+
+/// A run of a strategy in which peers have a batch of one sample each in every round, at a rate of 1.
+pub(crate) fn job(strategy: &str, options: Options) -> Job {
+    let swarm = SwarmSpec {
+        strategy: strategy.to_owned(),
+        options,
+        scale: Scale::None,
+        work: Pace::Equal,
+        ..SwarmSpec::default()
+    };
+    let optimizer = OptimizerSpec { lr: 1.0, ..OptimizerSpec::default() };
+    Job { epochs: 1, batch: 1, optimizer, swarm, ..Job::default() }
+}
+
+/// What every peer held after each round: by round, then by rank. The end of the run is the last.
+pub(crate) struct Course(pub Vec<Vec<State>>);
+
+impl Course {
+    /// The numbers after a round, counted from 1, by rank.
+    pub(crate) fn after(&self, round: usize) -> Vec<Vec<f32>> {
+        self.0[round].iter().map(|state| state.values.to_vec()).collect()
+    }
+
+    /// The numbers at the end of the run.
+    pub(crate) fn end(&self) -> Vec<Vec<f32>> {
+        self.after(self.0.len() - 1)
+    }
+}
+
+/// Lets these peers train all samples of these labels, and writes down what they hold.
+pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
+    let given = |seat: &Seat| Arc::new(Given { labels: labels.to_vec(), seat: seat.clone() });
+    let setup = Arc::new(Setup::new(job, given(&seats[0])).unwrap());
+    let tasks: Vec<Arc<Given>> = seats.iter().map(given).collect();
+    let ids: Vec<PeerId> = (0..seats.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
+    let peer = |&id: &PeerId| Peer::new(id, setup.clone(), State::fresh(&setup));
+    let mut peers: Vec<Peer> = ids.iter().map(peer).collect();
+    let mut bench = Workbench::new(Workspace::new(1).unwrap());
+    let mut course = vec![vec![State::fresh(&setup); seats.len()]];
+    let mut rounds = vec![0; seats.len()];
+    let view = View::new(1, ids.clone());
+    let mut inputs: VecDeque<(usize, Input)> = (0..ids.len()).map(|rank| (rank, Input::View(view.clone()))).collect();
+    while let Some((rank, input)) = inputs.pop_front() {
+        let mut out = Outbox::default();
+        peers[rank].handle(Duration::ZERO, input, &mut out).unwrap();
+        assert!(out.refused.is_empty() && out.failure.is_none(), "{:?} {:?}", out.refused, out.failure);
+        let state = peers[rank].state().unwrap();
+        let round = state.place.standing.round as usize;
+        // The end of an epoch, where there is nothing to bring together, counts as a round that ends at once.
+        while course.len() <= round {
+            course.push(vec![State::fresh(&setup); seats.len()]);
+        }
+        (rounds[rank] + 1..=round).for_each(|round| course[round][rank] = state.clone());
+        rounds[rank] = round;
+        let seat = |id: PeerId| ids.iter().position(|&other| other == id).unwrap();
+        inputs.extend(out.frames.into_iter().map(|(to, frame)| (seat(to), Input::Frame { from: ids[rank], frame })));
+        for work in out.work {
+            let mut hand_over = |done| inputs.push_back((rank, Input::Done { done, took: Duration::from_millis(1) }));
+            work.run(&*tasks[rank], &mut bench, &mut hand_over);
+        }
+    }
+    assert!(peers.iter().all(Peer::is_finished), "{:?}", peers.iter().map(Peer::status).collect::<Vec<_>>());
+    Course(course)
+}
+
+/// Numbers that are different at every peer and every place.
+pub(crate) fn distinct(rank: usize) -> [f32; N] {
+    std::array::from_fn(|k| (k + 1) as f32 + 10.0 * (rank * rank) as f32)
+}
+
+/// So many peers with such numbers.
+pub(crate) fn pulled(n_peers: usize) -> Vec<Seat> {
+    (0..n_peers).map(|rank| Seat::new(Pull::By(distinct(rank)))).collect()
+}
+
+/// Weighted mean of vectors.
+pub(crate) fn mean(vectors: &[Vec<f32>], weights: &[f32]) -> Vec<f32> {
+    let total: f32 = weights.iter().sum();
+    let at = |k: usize| vectors.iter().zip(weights).map(|(vector, weight)| weight * vector[k]).sum::<f32>() / total;
+    (0..N).map(at).collect()
+}
+
+/// Whether two vectors are equal but for rounding.
+pub(crate) fn is_near(a: &[f32], b: &[f32]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-4 * b.abs().max(1.0))
+}
