@@ -29,7 +29,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Payload, Scale, Settled, Strategy, Turn,
+    Cost, CostQuestion, Ctx, Malformed, Message, OptimizerState, Payload, Scale, Settled, Strategy, Turn,
 };
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
 
