@@ -12,6 +12,7 @@ mod pace;
 mod recovery;
 mod rounds;
 mod snapshot;
+mod steps;
 mod tests;
 mod turn;
 

@@ -1,10 +1,11 @@
 //! `train` and `resume`: a model learns, visibly, and nothing is lost when it is stopped.
 
+mod arguments;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
 use nettorrent_engine::data::Part;
 use nettorrent_engine::guessing::Guessing;
@@ -21,64 +22,17 @@ use crate::events::EventLog;
 use crate::explain;
 use crate::incidents::{forget_what_is_set_anew, tell};
 use crate::interrupt::{self, Interrupt};
-use crate::job_arguments::{JobArguments, definite};
-use crate::measuring::{MeasuringArguments, write_samples};
+use crate::job_arguments::definite;
+use crate::measuring::write_samples;
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
 use crate::pace::Pace;
 use crate::progress::{Display, EpochLine, GUESSING, finished_text};
 use crate::run_folder::RunFolder;
 use crate::swarm;
-use crate::swarm::run::{Fresh, LinkArguments, Stopped};
+use crate::swarm::run::{Fresh, Stopped};
 
-/// Arguments of `train`.
-#[derive(Args)]
-pub(crate) struct TrainArguments {
-    #[command(flatten)]
-    job: JobArguments,
-    /// The folder for this run [default: runs/MODEL-TIME].
-    #[arg(long, value_name = "FOLDER")]
-    run: Option<PathBuf>,
-    /// Start from these weights (safetensors) instead of random ones.
-    #[arg(long, value_name = "FILE")]
-    weights: Option<PathBuf>,
-    /// Print events as lines of JSON instead of a progress bar.
-    #[arg(long)]
-    json: bool,
-    /// Train with this many processes on this machine.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Swarm")]
-    peers: Option<u64>,
-    #[command(flatten)]
-    links: LinkArguments,
-    #[command(flatten)]
-    measuring: MeasuringArguments,
-}
-
-/// Arguments of `resume`.
-#[derive(Args)]
-pub(crate) struct ResumeArguments {
-    /// The run's folder.
-    run: PathBuf,
-    /// Train to this many epochs instead of the job's.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
-    epochs: Option<u64>,
-    /// Change a field of the job from here on, for example `--set optimizer.lr=0.001`; may be given several times.
-    #[arg(long = "set", value_name = "FIELD=VALUE")]
-    settings: Vec<String>,
-    /// The checkpoint to go on from: its folder, or its name in the run [default: the newest].
-    #[arg(long, value_name = "FOLDER")]
-    checkpoint: Option<PathBuf>,
-    /// Print events as lines of JSON instead of a progress bar.
-    #[arg(long)]
-    json: bool,
-    /// Go on with this many processes on this machine instead of as many as there were.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Swarm")]
-    peers: Option<u64>,
-    #[command(flatten)]
-    links: LinkArguments,
-    #[command(flatten)]
-    measuring: MeasuringArguments,
-}
+pub(crate) use arguments::{ResumeArguments, TrainArguments};
 
 /// Runs `train`.
 pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
