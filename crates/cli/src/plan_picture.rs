@@ -105,10 +105,7 @@ pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
         1 => String::new(),
         n => format!(", the first of {n} replicas"),
     };
-    PeerGrids {
-        title: format!("{} on {first} peers{}{replicas}", planned.job.model, planned.of_batches()),
-        grids,
-    }
+    PeerGrids { title: format!("{} on {first} peers{}{replicas}", planned.job.model, planned.of_batches()), grids }
 }
 
 #[cfg(test)]
