@@ -8,6 +8,7 @@ does to short periods does not count against anybody.
 import json
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -71,7 +72,7 @@ class Swarm:
         return subprocess.Popen(command, text=True, preexec_fn=confine, stderr=subprocess.DEVNULL, **how)
 
     def base_speed(self, n_peers):
-        """Samples a second of one process alone, on as many cores as one of so many has."""
+        """Samples a second of one process alone, on as many cores as one of so many has: those of its median epoch."""
         with tempfile.TemporaryDirectory() as place:
             process = self.start(["train", *self.job, "--run", "run", "--json"], cores_of(0, n_peers), cwd=place,
                                  stdout=subprocess.PIPE)
@@ -83,7 +84,7 @@ class Swarm:
                     epochs.append(event)
             if process.wait() != 0 or not epochs:
                 raise RuntimeError(f"one process alone ended with status {process.returncode}")
-        return {"n_train": begin["n_train"], "samples_per_s": len(epochs) * begin["n_train"] / sum(e["seconds"] for e in epochs)}
+        return {"n_train": begin["n_train"], "samples_per_s": begin["n_train"] / statistics.median(e["seconds"] for e in epochs)}
 
     def train(self, strategy, factors, slow_after_s):
         """Trains with a process for each factor; slow ones become so when that much time has passed since training began."""
