@@ -47,7 +47,7 @@ pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for:
         times[2].push(began.elapsed().as_secs_f64());
         anyhow::Ok(())
     })?;
-    let [few_s, many_s, update_s] = times.map(|times| mean(&times[WARM_UP..]));
+    let [few_s, many_s, update_s] = times.map(median);
     Ok(StepTime::through((few, few_s), (many, many_s), update_s))
 }
 
@@ -57,9 +57,10 @@ fn sizes(job: &Job, n_peers: usize) -> (usize, usize) {
     (if own < job.batch { own } else { job.batch / 2 }.max(1), job.batch)
 }
 
-/// The mean and not the median: what disturbs steps now and then will disturb training as often.
-fn mean(times: &[f64]) -> f64 {
-    times.iter().sum::<f64>() / times.len().max(1) as f64
+/// So that somebody else's turn on the processor in between does not count: it would be taken for a fixed cost.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 #[cfg(test)]
@@ -67,13 +68,13 @@ mod tests {
     use nettorrent_engine::job::{Job, SwarmSpec};
     use nettorrent_engine::scale::Scale;
 
-    use super::{mean, sizes};
+    use super::{median, sizes};
 
     #[test]
     fn batches_are_timed_as_large_as_peers_have_them() {
         let job = |scale| Job { batch: 32, swarm: SwarmSpec { scale, ..SwarmSpec::default() }, ..Job::default() };
         assert_eq!([2, 4, 100].map(|n| sizes(&job(Scale::GlobalBatch), n)), [(16, 32), (8, 32), (1, 32)]);
         assert_eq!(sizes(&job(Scale::None), 4), (16, 32));
-        assert_eq!(mean(&[9.0, 1.0, 2.0]), 4.0);
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
     }
 }

@@ -180,8 +180,8 @@ mod tests {
         assert!((some.0 - none.0).abs() < 1e-6 && (3.0..6.0).contains(&(some.1 - none.1)), "{none:?} {some:?}");
         let bytes = Handling { bytes_per_second: Some(10_000), ..Handling::default() };
         let slow = round(2, scenario(bytes), Duration::ZERO);
-        // 44 numbers of four bytes out and in, and the heads of frames.
-        assert!((26.4..80.0).contains(&(slow.1 - none.1)), "{none:?} {slow:?}");
+        // At least to send 44 numbers of four bytes takes so long.
+        assert!((17.6..80.0).contains(&(slow.1 - none.1)), "{none:?} {slow:?}");
     }
 
     #[test]

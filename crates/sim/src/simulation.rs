@@ -173,13 +173,20 @@ impl Simulation {
         let links = self.scenario.links_of(number);
         self.network.add(links);
         self.n_unfinished += 1;
-        let peer = match &self.setup.layers {
+        let mut peer = match &self.setup.layers {
             None => Peer::new(id(number), self.setup.clone(), self.state.clone()),
             Some(network) => Peer::in_layers(id(number), self.setup.clone(), network.origin(self.state.clone())),
         };
-        if links.0.bits_per_second.is_some() && self.scenario.uplinks_known_after < Duration::MAX {
-            let known = self.now.saturating_add(nanos(self.scenario.uplinks_known_after));
-            self.queue.push(known, Event::Uplink(number as u32));
+        let after = self.scenario.uplinks_known_after;
+        match links.0.bits_per_second {
+            Some(rate) if after.is_zero() => {
+                let told = peer.handle(self.time(), Input::Uplink(rate as f64 / 8.0), &mut self.outbox);
+                told.expect("what the host says is not malformed");
+            }
+            Some(_) if after < Duration::MAX => {
+                self.queue.push(self.now.saturating_add(nanos(after)), Event::Uplink(number as u32));
+            }
+            _ => {}
         }
         self.hosts.push(Host {
             peer,

@@ -222,8 +222,9 @@ impl Question<'_> {
         let Wanted { goal, until, n_seeds } = wanted;
         let Situation { step, link, messages, slowdown, .. } = self.situation;
         let job = Job { swarm, ..self.job.clone() };
-        // Who thinks as long as it really does takes its steps then.
-        let fixed_s = step.fixed_s + if messages.is_some() { 0.0 } else { step.update_s };
+        // Who thinks as long as it really does takes its steps then. A batch is handed to the thread that computes and comes back from it:
+        // both wake, as for a message.
+        let fixed_s = step.fixed_s + messages.map_or(step.update_s, |time| time.frame_s);
         let shows_uplinks = 4 * task.n_values() >= SOCKET_BYTES;
         let scenario = Scenario {
             link,

@@ -1,6 +1,7 @@
 //! Who says less where links are slow says as much as they carry beside the computing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::task::Task;
@@ -82,5 +83,19 @@ fn a_slow_link_carries_less_than_a_fast_one() {
         };
         let [fast, slow] = ["1gbit", "8mbit"].map(total);
         assert!(3 * slow < fast, "{}: {slow} and {fast} bytes", case.name());
+    }
+}
+
+#[test]
+fn a_link_that_is_not_known_yet_changes_nothing() {
+    for case in cases() {
+        let sent = |link: &str, uplinks_known_after| {
+            sent_bytes(&case, Scenario { link: link.parse().unwrap(), uplinks_known_after, ..Scenario::lan() }).0
+        };
+        let slow = "800kbit";
+        assert_eq!(sent(slow, Duration::MAX), sent("10gbit", Duration::MAX), "{}", case.name());
+        let (at_once, later) = (sent(slow, Duration::ZERO), sent(slow, Duration::from_millis(300)));
+        assert_ne!(at_once[&0][0], later[&0][0], "{}: nobody knew in the first round", case.name());
+        assert_eq!(at_once[&0].last(), later[&0].last(), "{}: all knew in the last", case.name());
     }
 }
