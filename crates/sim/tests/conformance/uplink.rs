@@ -94,8 +94,8 @@ fn a_link_that_is_not_known_yet_changes_nothing() {
         };
         let slow = "800kbit";
         assert_eq!(sent(slow, Duration::MAX), sent("10gbit", Duration::MAX), "{}", case.name());
-        let (at_once, later) = (sent(slow, Duration::ZERO), sent(slow, Duration::from_millis(300)));
-        assert_ne!(at_once[&0][0], later[&0][0], "{}: nobody knew in the first round", case.name());
-        assert_eq!(at_once[&0].last(), later[&0].last(), "{}: all knew in the last", case.name());
+        let total = |after| sent(slow, after)[&0].iter().sum::<u64>();
+        let totals = [Duration::ZERO, Duration::from_secs(2), Duration::MAX].map(total);
+        assert!(totals[0] < totals[1] && totals[1] < totals[2], "{}: {totals:?}", case.name());
     }
 }
