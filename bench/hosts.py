@@ -6,27 +6,27 @@ import shutil
 import subprocess
 import sys
 
-# As much as the token bucket lets through at once, and how long a packet may wait in it: a small switch's.
-BURST, LATENCY = "128kb", "40ms"
+# As many bytes as the token bucket lets through at once, and how long a packet may wait in it: a small switch's.
+BURST, LATENCY = 128 << 10, "40ms"
 DEVICE = "eth0"
 
 
-def check():
+def check(script):
     """Ends the program if there can be no hosts here."""
     if not shutil.which("ip") or not shutil.which("tc"):
         sys.exit("this needs `ip` and `tc`: install iproute2 (Linux only)")
     if os.geteuid() != 0:
-        sys.exit("this makes network namespaces, which needs root: sudo bench/slow_network --engine BINARY ...")
+        sys.exit(f"this makes network namespaces, which needs root: sudo {script} --engine BINARY ...")
 
 
 class Hosts:
     """`with Hosts(4, 100) as hosts`: four hosts at 10.77.0.1 to 4 that send and receive at most 100 Mbit/s each."""
 
-    def __init__(self, n, rate_mbit):
+    def __init__(self, n, rate_mbit, burst=BURST):
         # Others on this machine may have namespaces of their own.
         prefix = f"nettorrent-{os.getpid()}"
         self.switch, self.names = f"{prefix}-switch", [f"{prefix}-{i + 1}" for i in range(n)]
-        self.rate_mbit = rate_mbit
+        self.rate_mbit, self.burst = rate_mbit, burst
 
     def __enter__(self):
         try:
@@ -52,7 +52,7 @@ class Hosts:
             call("ip -n", name, f"link set {DEVICE} up")
             # What a host sends is limited at its card, what it receives at the switch's port.
             for namespace, device in [(name, DEVICE), (self.switch, f"port{i}")]:
-                call("tc -n", namespace, f"qdisc add dev {device} root tbf rate {self.rate_mbit}mbit burst {BURST} "
+                call("tc -n", namespace, f"qdisc add dev {device} root tbf rate {self.rate_mbit}mbit burst {self.burst} "
                      f"latency {LATENCY}")
 
     def down(self):

@@ -17,11 +17,15 @@ class Results:
         self.digest = hashlib.sha256(binary.read_bytes()).hexdigest()
         self.runs = read_runs(self.file) if self.file and self.file.exists() else []
 
+    def find(self, key):
+        """The run of this key, if it is there."""
+        return next((run for run in self.runs if run["key"] == key and run["binary_sha256"] == self.digest), None)
+
     def get(self, key, measure):
         """The run of this key: the one that is there, or else what `measure()` gives, which is written down."""
-        for run in self.runs:
-            if run["key"] == key and run["binary_sha256"] == self.digest:
-                return run
+        run = self.find(key)
+        if run is not None:
+            return run
         run = {"key": key, "binary_sha256": self.digest, "load_before": load(), **measure(), "load_after": load()}
         self.runs.append(run)
         if self.file:

@@ -16,12 +16,14 @@ use crate::link_survey::Surveyed;
 pub(crate) const ASSUMPTIONS: &str = "\
 What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full
 rate at once. Peers that exchange in rounds train their turn, then the busiest link carries its bytes and a delay passes for
-each step; gradients travel while the rest of them is computed. Making, checking and adding up messages takes as long as was
-measured here on one thread; encryption and system calls are not counted, and neither are tests.
+each step; gradients travel while the rest of them is computed. A batch takes what was measured here, for a whole one and for a
+peer's share of one. Work on messages takes what it takes here: peers' own work is timed while they are simulated, encryption and
+system calls by an exchange over loopback. Where there are no more cores than threads, computing stands still meanwhile; peers of one
+machine (--here) share its cores. Tests are not counted.
 
 Each strategy is simulated on the job's own samples with several seeds until it is at the target, and one machine alone
 first. Epochs to the target are the median over the seeds, and an epoch takes as long as it did in the simulator; where the
-budget allows only some of the samples, as long as is predicted. What does not reach the target in the job's epochs, or is more
+budget allows only some of the samples, as long as some rounds of the whole job do. What does not reach the target in the job's epochs, or is more
 than a point less accurate than one machine after as many, does not learn here. With --no-pilots an epoch is taken to teach the same whatever
 the strategy. Strategies have their usual options, the job's own has the job's.";
 
@@ -47,10 +49,11 @@ pub(crate) struct Findings<'a> {
 impl Findings<'_> {
     /// One object for programs.
     pub(crate) fn json(&self) -> Value {
-        let Situation { n_peers, n_params, n_train, batch, batch_time, link, message_rate, .. } = self.situation;
+        let Situation { n_peers, n_params, n_train, batch, step, link, messages, slowdown, .. } = self.situation;
         json!({
             "model": self.job.model, "n_params": n_params, "n_train": n_train, "batch": batch, "threads": self.job.threads,
-            "batch_s": batch_time.as_secs_f64(), "message_bytes_per_s": message_rate, "n_peers": n_peers, "link": link,
+            "batch_s": step.batch_s(*batch as f64), "step": step, "messages": messages, "slowdown": slowdown,
+            "n_peers": n_peers, "link": link,
             "links": self.surveyed, "is_learning_tested": self.depth != Depth::Speed, "target": self.target,
             "n_pilot_samples": self.n_pilot_samples, "alone": self.alone, "strategies": self.judged,
             "recommended": self.advice.as_ref().map(|advice| &advice.strategy), "advice": self.advice,
@@ -75,14 +78,19 @@ impl Findings<'_> {
     }
 
     fn head(&self) -> String {
-        let Situation { n_peers, n_params, batch, batch_time, link, .. } = self.situation;
+        let Situation { n_peers, n_params, batch, step, link, slowdown, .. } = self.situation;
+        let own = (self.job.swarm.scale.step_samples(*batch, *n_peers) as f64 / *n_peers as f64).ceil();
         let mut text = format!(
-            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {}; {n_peers} peers over {link}\n",
+            "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {}, of {own} {:.2} ms; {n_peers} peers over {link}\n",
             self.job.model,
             HumanCount(*n_params as u64),
-            1e3 * batch_time.as_secs_f64(),
-            counted(self.job.threads as u64, "thread")
+            1e3 * step.batch_s(*batch as f64),
+            counted(self.job.threads as u64, "thread"),
+            1e3 * step.batch_s(own),
         );
+        if *slowdown > 1.0 {
+            text += &format!("They share this machine's cores: each takes {slowdown:.1} times as long\n");
+        }
         for Surveyed { peer, address, speed, problem } in &self.surveyed {
             text += &match speed {
                 Some(speed) => format!(

@@ -1,6 +1,5 @@
 //! A plan as a picture: the grid of peers of each group, in plain text and as a figure.
 
-use nettorrent_engine::job::LayersSpec;
 use nettorrent_engine::model::block;
 use nettorrent_figures::{PeerGrid, PeerGrids};
 use nettorrent_swarm::layers::plan::Group;
@@ -102,15 +101,11 @@ pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
         });
         first += group.rows * group.columns;
     }
-    let in_flight = planned.job.layers.as_ref().map_or(LayersSpec::default().in_flight, |layers| layers.in_flight);
     let replicas = match estimate.n_replicas {
         1 => String::new(),
         n => format!(", the first of {n} replicas"),
     };
-    PeerGrids {
-        title: format!("{} on {first} peers, {in_flight} batches in flight{replicas}", planned.job.model),
-        grids,
-    }
+    PeerGrids { title: format!("{} on {first} peers{}{replicas}", planned.job.model, planned.of_batches()), grids }
 }
 
 #[cfg(test)]

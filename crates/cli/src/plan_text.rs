@@ -16,11 +16,12 @@ use crate::plan_picture::picture;
 pub(crate) const ASSUMPTIONS: &str = "\
 The network is cut into groups of layers, and each group is shared by a grid of peers: rows are blocks of a batch's samples,
 columns are blocks of the outputs of the group's first layer. Peers that are left over make further such pipelines (replicas),
-which train batches of their own and average.
+which share each batch (swarm.scale = \"global-batch\", as usual) or train batches of their own, and average.
 
 What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
 receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
-batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides. Plans are compared
+batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
+group, one is in flight whatever the job says. Plans are compared
 by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
 in flight, but neither the data nor the program. With batch norm, a group's peers see whole batches, so it has one row.";
 
@@ -54,10 +55,11 @@ const WIDEST_LAYERS: usize = 22;
 impl Planned<'_> {
     /// One object for programs.
     pub(crate) fn json(&self) -> Value {
-        let Question { batch, in_flight, n_peers, speeds, link, multiplications_per_s, memory_limit, .. } =
-            self.question;
+        let Question { batch, scale, n_peers, speeds, link, multiplications_per_s, memory_limit, .. } = self.question;
+        let in_flight = self.in_flight();
         json!({
-            "model": self.job.model, "n_params": self.n_params, "batch": batch, "in_flight": in_flight,
+            "model": self.job.model, "n_params": self.n_params, "batch": batch, "scale": scale,
+            "in_flight": in_flight,
             "n_peers": n_peers, "speeds": speeds, "link": link, "multiplications_per_s": multiplications_per_s,
             "speed": self.speed, "memory_limit": memory_limit, "is_given": self.is_given,
             "best": self.choice.best, "runners_up": self.choice.runners_up, "alone": self.alone,
@@ -90,7 +92,7 @@ impl Planned<'_> {
     }
 
     fn head(&self) -> String {
-        let Question { batch, in_flight, n_peers, speeds, link, multiplications_per_s, .. } = self.question;
+        let Question { batch, n_peers, speeds, link, multiplications_per_s, .. } = self.question;
         let s = |n: usize| if n == 1 { "" } else { "s" };
         let source = match self.speed {
             Speed::Given => "as given".to_owned(),
@@ -98,10 +100,11 @@ impl Planned<'_> {
             Speed::Usual => "taken to be so; say it with --speed".to_owned(),
         };
         let mut text = format!(
-            "{} with {} parameters in batches of {batch}, {in_flight} in flight; {n_peers} peer{} over {link}\n\
+            "{} with {} parameters in batches of {batch}{}; {n_peers} peer{} over {link}\n\
              A peer makes {:.1} thousand million multiplications a second ({source}).\n",
             self.job.model,
             HumanCount(self.n_params as u64),
+            self.of_batches(),
             s(*n_peers),
             multiplications_per_s / 1e9
         );
@@ -113,6 +116,24 @@ impl Planned<'_> {
             text += &format!("Samples are taken to be as this model usually has them, because {problem}.\n");
         }
         text.push('\n');
+        text
+    }
+
+    /// How many batches are on their way at a time.
+    fn in_flight(&self) -> usize {
+        self.question.in_flight(self.choice.best.plan.groups.len())
+    }
+
+    /// How batches are trained: how many at a time, and whether replicas share them.
+    pub(crate) fn of_batches(&self) -> String {
+        let mut text = match self.in_flight() {
+            1 => String::new(),
+            n => format!(", {n} in flight"),
+        };
+        let own = self.question.replica_batch(self.choice.best.estimate.n_replicas);
+        if own < self.question.batch {
+            text += &format!(", of each {own} samples for a replica");
+        }
         text
     }
 
@@ -220,7 +241,10 @@ impl Planned<'_> {
             }
         };
         text += " In the job:\n\n  [layers]\n";
-        text += &format!("  in_flight = {}\n  groups = [\n", self.question.in_flight);
+        if self.in_flight() > 1 {
+            text += &format!("  in_flight = {}\n", self.in_flight());
+        }
+        text += "  groups = [\n";
         for group in best.plan.group_specs() {
             let mut fields = format!("layers = {}", group.layers);
             for (name, n) in [("rows", group.rows), ("columns", group.columns)] {

@@ -6,6 +6,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::model::Workspace;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
+use nettorrent_study::StepTime;
 
 /// Steps before a measurement, so that memory is there and caches are warm.
 const WARM_UP: usize = 3;
@@ -23,19 +24,57 @@ pub(crate) fn timed<E>(duration: Duration, mut step: impl FnMut() -> Result<(), 
     Ok((n_steps, started.elapsed().as_secs_f64()))
 }
 
-/// How long a batch of a job takes with as many threads as the job says.
-pub(crate) fn batch_time(job: &Job, task: &dyn Task, measure_for: Duration) -> anyhow::Result<Duration> {
+/// How long a batch of a job takes with as many threads as the job says, by the number of its samples: whole batches and those that one
+/// of so many peers trains are timed in turn, so that whatever else the machine does disturbs both alike.
+pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for: Duration) -> anyhow::Result<StepTime> {
     let (mut values, mut gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
     let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
     let mut room = Workspace::new(job.threads)?;
+    let (few, many) = sizes(job, n_peers);
     let n_train = task.labels().len().max(1);
+    let mut times: [Vec<f64>; 3] = Default::default();
     let mut next = 0;
-    let (n_steps, seconds) = timed(measure_for, || {
-        let indices: Vec<usize> = (0..job.batch).map(|k| (next * job.batch + k) % n_train).collect();
-        task.gradient(&values, &indices, next as u64, &mut gradient, &mut room, &mut |_, _| {})?;
+    timed(measure_for, || {
+        for (n_samples, times) in [few, many].into_iter().zip(&mut times[..2]) {
+            let indices: Vec<usize> = (0..n_samples).map(|k| (next + k) % n_train).collect();
+            next += n_samples;
+            let began = Instant::now();
+            task.gradient(&values, &indices, next as u64, &mut gradient, &mut room, &mut |_, _| {})?;
+            times.push(began.elapsed().as_secs_f64());
+        }
+        let began = Instant::now();
         optimizer.step(job.optimizer.lr, &mut values, &gradient, &room);
-        next += 1;
+        times[2].push(began.elapsed().as_secs_f64());
         anyhow::Ok(())
     })?;
-    Ok(Duration::from_secs_f64(seconds / n_steps as f64))
+    let [few_s, many_s, update_s] = times.map(median);
+    Ok(StepTime::through((few, few_s), (many, many_s), update_s))
+}
+
+/// How many samples a peer's batches have, and how many a whole batch has; where these are as many, half of them and all.
+fn sizes(job: &Job, n_peers: usize) -> (usize, usize) {
+    let own = job.swarm.scale.step_samples(job.batch, n_peers) / n_peers.max(1);
+    (if own < job.batch { own } else { job.batch / 2 }.max(1), job.batch)
+}
+
+/// So that somebody else's turn on the processor in between does not count: it would be taken for a fixed cost.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::{Job, SwarmSpec};
+    use nettorrent_engine::scale::Scale;
+
+    use super::{median, sizes};
+
+    #[test]
+    fn batches_are_timed_as_large_as_peers_have_them() {
+        let job = |scale| Job { batch: 32, swarm: SwarmSpec { scale, ..SwarmSpec::default() }, ..Job::default() };
+        assert_eq!([2, 4, 100].map(|n| sizes(&job(Scale::GlobalBatch), n)), [(16, 32), (8, 32), (1, 32)]);
+        assert_eq!(sizes(&job(Scale::None), 4), (16, 32));
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
+    }
 }

@@ -65,6 +65,7 @@ pub mod limits;
 pub mod link;
 pub mod measure_link;
 pub mod membership;
+pub mod message_cost;
 pub mod node;
 pub mod outflow;
 pub mod refusal;

@@ -72,6 +72,15 @@ impl Compute {
         queue.push(at, Event::Done(number));
     }
 
+    /// A peer does something else for so long: what it has begun to compute, and what it is to compute after that, is done later.
+    pub(crate) fn hold_up(&mut self, peer: usize, now: Nanos, by: Nanos) {
+        for work in
+            self.works.iter_mut().filter(|work| work.peer == peer && work.began.saturating_add(work.lasts) > now)
+        {
+            *(if work.began > now { &mut work.began } else { &mut work.lasts }) += by;
+        }
+    }
+
     /// Whose work it is.
     pub(crate) fn peer(&mut self, number: u32) -> Option<usize> {
         self.works.get_mut(number).map(|work| work.peer)
@@ -89,9 +98,16 @@ impl Compute {
             self.compute_all();
         }
         let work = self.works.get_mut(number)?;
+        if work.next_at() > now {
+            // It was held up.
+            queue.push(work.next_at(), Event::Done(number));
+            return None;
+        }
+        let due = work.next_at();
         let pieces = work.pieces.as_mut()?;
         let (piece, is_last) = (pieces.next(), pieces.len() == 0);
-        let took = Duration::from_nanos(now.saturating_sub(work.began));
+        // It may have been done before its peer had time to take it.
+        let took = Duration::from_nanos(now.min(due).saturating_sub(work.began));
         work.n_given += 1;
         match is_last {
             true => drop(self.works.remove(number)),

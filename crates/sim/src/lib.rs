@@ -20,6 +20,7 @@
 
 mod churn;
 mod compute;
+mod handling;
 mod membership;
 mod network;
 mod observer;
@@ -30,6 +31,7 @@ mod simulation;
 mod slab;
 mod toy;
 
+pub use handling::Handling;
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
 pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};

@@ -28,6 +28,12 @@ pub trait Observer {
         let _ = (at, peer, state);
     }
 
+    /// A clock, for who wants peers to take as long to think as they really do on this machine; without it they take no time, and the
+    /// same simulation is always the same.
+    fn clock(&mut self) -> Option<Duration> {
+        None
+    }
+
     /// Whether it wants to see more; if not, the simulation ends where it is.
     fn wants_more(&mut self) -> bool {
         true

@@ -29,6 +29,10 @@ pub(crate) enum Event {
     View(u32),
     /// A peer has been silent for the deadline.
     Lost(u32),
+    /// A peer knows what its uplink carries.
+    Uplink(u32),
+    /// A peer that was busy has time for what has come meanwhile.
+    Ready(u32),
     /// A peer that hung goes on.
     Wake(u32),
     /// A fault of the scenario.
@@ -49,8 +53,8 @@ impl Event {
     fn is_activity(self) -> bool {
         match self {
             Self::Arrive(_) | Self::Deliver(_) | Self::Done(_) | Self::View(_) => true,
-            Self::Lost(_) | Self::Wake(_) | Self::Heal(_) => true,
-            Self::Timer(_) | Self::Fault(_) | Self::Join(_) | Self::Cut(_) | Self::Split(_) => false,
+            Self::Lost(_) | Self::Wake(_) | Self::Heal(_) | Self::Ready(_) => true,
+            Self::Timer(_) | Self::Uplink(_) | Self::Fault(_) | Self::Join(_) | Self::Cut(_) | Self::Split(_) => false,
         }
     }
 }

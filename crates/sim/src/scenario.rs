@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use nettorrent_swarm::shape::{Shape, as_text};
 
+use crate::handling::Handling;
+
 /// All that a simulation makes up. Peers are numbered from 0 in the order in which they come; those of `joins` follow those
 /// who are there from the beginning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,6 +30,14 @@ pub struct Scenario {
     /// How long training one sample takes; testing one takes a third of it.
     #[serde(with = "as_text")]
     pub sample_time: Duration,
+    /// How long training a batch takes besides its samples.
+    #[serde(with = "as_text")]
+    pub step_time: Duration,
+    /// What messages cost peers besides the time on their links.
+    pub handling: Handling,
+    /// After how long peers know what their uplinks carry, for real ones have to find out; never, if it is [`Duration::MAX`].
+    #[serde(with = "as_text")]
+    pub uplinks_known_after: Duration,
     /// Who is slow all the time.
     pub stragglers: Stragglers,
     /// Who is slow when.
@@ -172,6 +182,9 @@ impl Default for Scenario {
             jitter: Duration::ZERO,
             loss: 0.0,
             sample_time: Duration::from_millis(1),
+            step_time: Duration::ZERO,
+            handling: Handling::default(),
+            uplinks_known_after: Duration::ZERO,
             stragglers: Stragglers::default(),
             slow: Vec::new(),
             deadline: Duration::from_secs(5),

@@ -1,12 +1,13 @@
 //! The simulation: takes the next event, hands it to its peer, and does what the peer wants.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::strategy::Malformed;
 use nettorrent_swarm::wire::Kind;
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View, Work};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
 
 use crate::compute::Compute;
 use crate::membership::{Membership, id, number};
@@ -59,8 +60,12 @@ pub(crate) struct Host {
     /// What happens to it after which round, the next one last.
     pub round_faults: Vec<(u32, What)>,
     is_finished: bool,
-    slowness: f64,
-    is_busy_until: Nanos,
+    pub slowness: f64,
+    /// Until when it computes.
+    pub is_busy_until: Nanos,
+    /// Until when it thinks and handles messages, and what has to wait for that.
+    pub is_occupied_until: Nanos,
+    pub waiting: VecDeque<Event>,
     traffic: Traffic,
 }
 
@@ -172,10 +177,16 @@ impl Simulation {
             None => Peer::new(id(number), self.setup.clone(), self.state.clone()),
             Some(network) => Peer::in_layers(id(number), self.setup.clone(), network.origin(self.state.clone())),
         };
-        if let Some(rate) = links.0.bits_per_second {
-            // What a real host has to find out is known here from the beginning.
-            let told = peer.handle(self.time(), Input::Uplink(rate as f64 / 8.0), &mut self.outbox);
-            told.expect("what the host says is not malformed");
+        let after = self.scenario.uplinks_known_after;
+        match links.0.bits_per_second {
+            Some(rate) if after.is_zero() => {
+                let told = peer.handle(self.time(), Input::Uplink(rate as f64 / 8.0), &mut self.outbox);
+                told.expect("what the host says is not malformed");
+            }
+            Some(_) if after < Duration::MAX => {
+                self.queue.push(self.now.saturating_add(nanos(after)), Event::Uplink(number as u32));
+            }
+            _ => {}
         }
         self.hosts.push(Host {
             peer,
@@ -187,6 +198,8 @@ impl Simulation {
             is_finished: false,
             slowness,
             is_busy_until: 0,
+            is_occupied_until: 0,
+            waiting: VecDeque::new(),
             traffic: Traffic::default(),
         });
     }
@@ -203,6 +216,13 @@ impl Simulation {
         {
             return self.hosts[peer].backlog.push(event);
         }
+        if !self.has_to_wait(event, compute) {
+            self.take_now(event, compute, observer);
+        }
+    }
+
+    /// Has an event happen to a peer that has time for it.
+    pub(crate) fn take_now(&mut self, event: Event, compute: &mut Compute, observer: &mut impl Observer) {
         match event {
             Event::Arrive(frame) => self.network.arrive(self.now, frame, &mut self.queue),
             Event::Deliver(frame) => self.deliver(frame, compute, observer),
@@ -215,6 +235,12 @@ impl Simulation {
                 let Some((peer, view)) = self.views.remove(view) else { return };
                 self.handle(peer, Input::View(view), compute, observer);
             }
+            Event::Uplink(peer) => {
+                let (up, _) = self.scenario.links_of(peer as usize);
+                let Some(rate) = up.bits_per_second else { return };
+                self.handle(peer as usize, Input::Uplink(rate as f64 / 8.0), compute, observer);
+            }
+            Event::Ready(peer) => self.on_ready(peer as usize, compute, observer),
             Event::Wake(peer) => self.wake(peer as usize, compute, observer),
             Event::Heal(partition) => self.heal(partition, compute, observer),
             Event::Lost(peer) => self.lose(peer as usize),
@@ -226,12 +252,13 @@ impl Simulation {
     }
 
     /// Whom an event is for.
-    fn addressee(&mut self, event: Event, compute: &mut Compute) -> Option<usize> {
+    pub(crate) fn addressee(&mut self, event: Event, compute: &mut Compute) -> Option<usize> {
         match event {
             Event::Deliver(frame) => self.network.peek(frame).map(|frame| frame.to as usize),
             Event::Done(work) => compute.peer(work),
             Event::Timer(timer) => self.timers.get_mut(timer).map(|(peer, _)| *peer),
             Event::View(view) => self.views.get_mut(view).map(|(peer, _)| *peer),
+            Event::Uplink(peer) => Some(peer as usize),
             _ => None,
         }
     }
@@ -252,6 +279,7 @@ impl Simulation {
         if matches!(frame.head.kind, Kind::Strategy | Kind::Layers) {
             traffic.payload_received += frame.body.len() as u64;
         }
+        self.handle_bytes(to, frame.n_bytes(), compute);
         self.handle(to, Input::Frame { from: id(from as usize), frame }, compute, observer);
     }
 
@@ -272,9 +300,12 @@ impl Simulation {
         }
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
         let mut out = std::mem::take(&mut self.outbox);
+        let began = observer.clock();
         if let Err(malformed) = host.peer.handle(Duration::from_nanos(self.now), input, &mut out) {
             self.refuse(peer, from, &malformed);
         }
+        let thought = observer.clock().zip(began).map_or(Duration::ZERO, |(ended, began)| ended.saturating_sub(began));
+        self.occupy(peer, nanos(thought) as f64, compute);
         for (from, malformed) in out.refused.drain(..) {
             self.refuse(peer, Some(from), &malformed);
         }
@@ -286,7 +317,9 @@ impl Simulation {
             if matches!(frame.head.kind, Kind::Strategy | Kind::Layers) {
                 traffic.payload_sent += frame.body.len() as u64;
             }
-            self.network.send(self.now, peer, number(to), frame, &mut self.queue);
+            self.handle_bytes(peer, frame.n_bytes(), compute);
+            let leaves = self.now.max(self.hosts[peer].is_occupied_until);
+            self.network.send(leaves, peer, number(to), frame, &mut self.queue);
         }
         for (after, token) in out.timers.drain(..) {
             let timer = self.timers.insert((peer, token));
@@ -301,16 +334,6 @@ impl Simulation {
         self.outbox = out;
         observer.handled(self.time(), id(peer), &self.hosts[peer].peer);
         self.look_after(peer, failure);
-    }
-
-    /// A peer's works come one after the other.
-    fn begin_work(&mut self, peer: usize, work: Work, compute: &mut Compute) {
-        let host = &mut self.hosts[peer];
-        let began = self.now.max(host.is_busy_until);
-        let slowness = host.slowness * self.scenario.slowness_at(peer, Duration::from_nanos(began));
-        let lasts = work.worth() * nanos(self.scenario.sample_time) as f64 * slowness;
-        host.is_busy_until = began.saturating_add(lasts as Nanos);
-        compute.begin(peer, began, lasts as Nanos, work, &mut self.queue);
     }
 
     /// What follows from how a peer is after an input.
@@ -343,6 +366,7 @@ impl Simulation {
         self.n_unfinished -= usize::from(!host.is_finished);
         self.n_hung -= usize::from(host.hung_since.take().is_some());
         host.backlog.clear();
+        host.waiting.clear();
     }
 
     fn outcome(self) -> Outcome {

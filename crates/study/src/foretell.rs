@@ -5,7 +5,6 @@
 //! no running statistics.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::job::Job;
@@ -16,7 +15,7 @@ use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategy::{Cost, CostQuestion, find};
 
-use crate::predict::{Situation, predict};
+use crate::predict::{Situation, StepTime, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
 /// What would have been foretold; nothing of one who trains alone, of layer networks, and where the link is not known.
@@ -31,7 +30,7 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
     }
     let strategy = (find(facts.strategy.as_deref()?).ok()?.build)(&job.swarm.options).ok()?;
     let compute_s: f64 = found.peers.iter().map(|peer| peer.compute_s).sum();
-    let batch_s = compute_s / (found.epochs.len() * found.n_train.max(1)) as f64 * facts.batch as f64;
+    let sample_s = compute_s / (found.epochs.len() * found.n_train.max(1)) as f64;
     let situation = Situation {
         n_peers: facts.n_peers,
         buckets: &even_buckets(found.n_params),
@@ -40,9 +39,10 @@ pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement
         n_train: found.n_train,
         batch: facts.batch,
         scale: job.swarm.scale,
-        batch_time: Duration::try_from_secs_f64(batch_s).ok()?,
+        step: StepTime { sample_s, ..StepTime::default() },
         link,
-        message_rate: None,
+        messages: None,
+        slowdown: 1.0,
     };
     let steps =
         situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0, overhead: 0 });

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::task::Task;
-use nettorrent_sim::Scenario;
+use nettorrent_sim::{Handling, Scenario, Stragglers};
 use nettorrent_swarm::strategy::{OptionError, Payload, Spec, Strategy, find};
 use toml::Table;
 
 use crate::advice::{ALONE, Judged};
 use crate::pilot::{Flight, Goal, PilotError};
-use crate::predict::{Forecast, Situation, predict};
+use crate::predict::{Forecast, MessageTime, Situation, predict};
 use crate::sampled::Sampled;
 use crate::trial::{Budget, Trial, try_out};
 use crate::verdict::Verdict;
@@ -36,7 +36,7 @@ pub struct Question<'a> {
 /// How much is to be found out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Depth {
-    /// Only how fast strategies are. Those that cannot say what they cost are simulated for a few rounds.
+    /// Only how fast strategies are: a few rounds are simulated.
     Speed,
     /// Also whether they learn.
     Learning {
@@ -81,8 +81,13 @@ struct Wanted {
     n_seeds: u32,
 }
 
-/// So many rounds tell how much is said by those who cannot say it before.
+/// So many rounds tell how long they take, and how much is said by those who cannot say it before.
 const PILOT_ROUNDS: u32 = 40;
+/// The share of a strategy's time that these rounds may take where its learning is judged as well.
+const ROUNDS_SHARE: u32 = 4;
+/// Real peers look twice a second what their links carry. That shows only if they write more at once than sockets hold.
+const UPLINKS_KNOWN_AFTER: Duration = Duration::from_millis(500);
+const SOCKET_BYTES: usize = 1 << 20;
 /// How far below what one machine alone reaches the target is, if nobody gives one.
 const TOLERANCE: f64 = 0.005;
 /// The share of its time that a pilot of a long job is planned to take: peers that exchange take longer than one that only trains.
@@ -98,7 +103,7 @@ impl<'a> Judge<'a> {
         let usual = SwarmSpec::default();
         let strategy = (find(&usual.strategy)?.build)(&Table::new())?;
         // Whoever is alone computes what any strategy would, and the usual one is as good as others.
-        let forecast = predict(&*strategy, &Situation { n_peers: 1, ..question.situation }, None);
+        let forecast = predict(&*strategy, &Situation { n_peers: 1, slowdown: 1.0, ..question.situation }, None);
         let until = budget.next_end();
         let (verdict, trial, target) = match question.depth {
             Depth::Speed => (Verdict::untested(question.job.epochs), None, None),
@@ -140,14 +145,26 @@ impl<'a> Judge<'a> {
             Depth::Learning { n_seeds, .. } => {
                 Some(Wanted { goal: self.target.map_or(Goal::Epochs, Goal::Accuracy), until, n_seeds })
             }
-            Depth::Speed => {
-                strategy.may_cost_less().then_some(Wanted { goal: Goal::Rounds(PILOT_ROUNDS), until, n_seeds: 1 })
-            }
+            Depth::Speed => None,
         };
         let n_peers = question.situation.n_peers;
+        let is_whole = self.n_pilot_samples() == question.situation.n_train;
+        // Where an epoch of the whole task is not simulated, some of its rounds are.
+        let rounds = match wanted.is_some() && is_whole {
+            true => None,
+            false => {
+                let now = Instant::now();
+                let until = match wanted {
+                    Some(_) => now + until.saturating_duration_since(now) / ROUNDS_SHARE,
+                    None => until,
+                };
+                let wanted = Wanted { goal: Goal::Rounds(PILOT_ROUNDS), until, n_seeds: 1 };
+                Some(question.try_out(&question.task, n_peers, swarm.clone(), wanted).map_err(failed(spec.name))?)
+            }
+        };
         let trial = wanted.map(|wanted| question.try_out(&self.pilot_task, n_peers, swarm, wanted)).transpose();
         let trial = trial.map_err(failed(spec.name))?;
-        let forecast = self.forecast(&*strategy, trial.as_ref());
+        let forecast = self.forecast(&*strategy, trial.as_ref(), rounds.as_ref());
         let verdict = match (question.depth, &trial, &self.alone.trial) {
             (Depth::Learning { .. }, Some(trial), Some(alone)) => Verdict::new(trial, alone, self.target),
             _ => Verdict::untested(question.job.epochs),
@@ -155,29 +172,36 @@ impl<'a> Judge<'a> {
         Ok(judged(spec.name, forecast, verdict, trial, Some(strategy.turn().payload)))
     }
 
-    /// What is predicted, unless epochs of the job's own size were simulated.
-    fn forecast(&self, strategy: &dyn Strategy, trial: Option<&Trial>) -> Forecast {
+    /// What is predicted, unless epochs of the job's own size were simulated, or some rounds of one.
+    fn forecast(&self, strategy: &dyn Strategy, trial: Option<&Trial>, rounds: Option<&Trial>) -> Forecast {
         let may_cost_less = strategy.may_cost_less();
-        let observed = trial.and_then(Trial::cost).filter(|_| may_cost_less);
+        let observed = trial.or(rounds).and_then(Trial::cost).filter(|_| may_cost_less);
         let forecast = predict(strategy, &self.question.situation, observed);
-        let is_whole = self.n_pilot_samples() == self.question.situation.n_train;
-        if let Some((epoch_s, n_rounds)) = trial.and_then(Trial::epoch).filter(|_| is_whole) {
-            return forecast.as_simulated(epoch_s, n_rounds);
+        let n_train = self.question.situation.n_train;
+        if let Some(epoch_s) = trial.and_then(Trial::epoch_s).filter(|_| rounds.is_none()) {
+            return forecast.as_simulated(epoch_s);
         }
-        // Who trains freely may have to wait for those it has not heard of, and how long, only the simulator knows.
-        let round_s = trial.and_then(Trial::round_s).filter(|_| may_cost_less);
-        round_s.map_or(forecast, |round_s| forecast.no_faster_than(round_s))
+        // Who says less as time goes on is not known by its first rounds, but those of fewer samples are as long as those of all.
+        let later_s = trial.and_then(Trial::round_s).filter(|_| may_cost_less);
+        if let Some(round_s) = later_s {
+            return forecast.as_simulated(forecast.rounds_per_epoch as f64 * round_s);
+        }
+        match rounds.and_then(Trial::sample_s) {
+            Some(sample_s) => forecast.as_simulated(n_train as f64 * sample_s),
+            None => forecast,
+        }
     }
 }
 
 impl Question<'_> {
     /// The whole task if there is time for all epochs of it. A target that somebody gave is one for the whole task.
     fn pilot_task(&self) -> Arc<dyn Task> {
-        let Situation { n_train, n_peers, batch, batch_time, .. } = self.situation;
+        let Situation { n_train, n_peers, batch, step, .. } = self.situation;
         let (n_test, n_trials) = (self.task.n_test(), self.n_strategies + 1);
         // Testing a sample takes a third of training it.
         let samples = self.job.epochs as f64 * (n_train as f64 + n_test as f64 / 3.0);
-        let needed_s = samples * batch_time.as_secs_f64() / batch.max(1) as f64;
+        let own = self.situation.scale.step_samples(batch.max(1), n_peers) as f64 / n_peers.max(1) as f64;
+        let needed_s = samples * step.batch_s(own) / own;
         let share = PLANNED_SHARE * self.budget.as_secs_f64() / n_trials as f64 / needed_s.max(1e-12);
         if share >= 1.0 || !matches!(self.depth, Depth::Learning { target: None, .. }) {
             return self.task.clone();
@@ -196,17 +220,38 @@ impl Question<'_> {
         wanted: Wanted,
     ) -> Result<Trial, PilotError> {
         let Wanted { goal, until, n_seeds } = wanted;
-        let Situation { batch, batch_time, link, .. } = self.situation;
+        let Situation { step, link, messages, slowdown, .. } = self.situation;
         let job = Job { swarm, ..self.job.clone() };
-        let sample_time = batch_time / u32::try_from(batch.max(1)).unwrap_or(u32::MAX);
-        let scenario = Scenario { link, sample_time, deadline: Duration::MAX, ..Scenario::lan() };
-        try_out(&job, task, &Flight { n_peers, scenario, goal, until }, n_seeds)
+        // Who thinks as long as it really does takes its steps then. A batch is handed to the thread that computes and comes back from it:
+        // both wake, as for a message.
+        let fixed_s = step.fixed_s + messages.map_or(step.update_s, |time| time.frame_s);
+        let shows_uplinks = 4 * task.n_values() >= SOCKET_BYTES;
+        let scenario = Scenario {
+            link,
+            sample_time: Duration::try_from_secs_f64(step.sample_s).unwrap_or(Duration::MAX),
+            step_time: Duration::try_from_secs_f64(fixed_s).unwrap_or(Duration::MAX),
+            handling: messages.map_or_else(Handling::default, handling),
+            uplinks_known_after: if shows_uplinks { UPLINKS_KNOWN_AFTER } else { Duration::MAX },
+            stragglers: Stragglers { share: 1.0, factor: slowdown.max(1.0) },
+            deadline: Duration::MAX,
+            ..Scenario::lan()
+        };
+        try_out(&job, task, &Flight { n_peers, scenario, thinks: messages.is_some(), goal, until }, n_seeds)
     }
 }
 
 fn judged(name: &str, forecast: Forecast, verdict: Verdict, trial: Option<Trial>, payload: Option<Payload>) -> Judged {
     let seconds = verdict.epochs.map(|epochs| epochs as f64 * forecast.epoch_s);
     Judged { strategy: name.to_owned(), forecast, verdict, seconds, trial, payload }
+}
+
+/// Half of what a message costs is its sender's, half its receiver's. What is made of its numbers, peers really do.
+fn handling(time: MessageTime) -> Handling {
+    Handling {
+        frame_time: Duration::try_from_secs_f64(time.frame_s / 2.0).unwrap_or_default(),
+        bytes_per_second: Some((2.0 * time.bytes_per_s) as u64),
+        shares_cores: time.shares_cores,
+    }
 }
 
 fn failed(strategy: &str) -> impl FnOnce(PilotError) -> JudgeError {
@@ -227,7 +272,7 @@ mod tests {
 
     use super::{Depth, Judge, Question};
     use crate::advice::{Judged, advise};
-    use crate::predict::Situation;
+    use crate::predict::{Situation, StepTime};
     use crate::verdict::Learning;
 
     const LEARNING: Depth = Depth::Learning { target: None, n_seeds: 3 };
@@ -244,9 +289,10 @@ mod tests {
             n_train,
             batch: job.batch,
             scale: job.swarm.scale,
-            batch_time: Duration::from_millis(40),
+            step: StepTime { sample_s: 0.01, ..StepTime::default() },
             link: link.parse().unwrap(),
-            message_rate: Some(1e9),
+            messages: None,
+            slowdown: 1.0,
         };
         let budget = Duration::from_secs(budget_s);
         let question = Question { job: &job, task: task.clone(), situation, depth, budget, n_strategies: 2 };
@@ -278,7 +324,8 @@ mod tests {
         for one in judged.iter().chain([&alone]) {
             assert_eq!((one.verdict.learning, one.verdict.epochs), (Learning::Untested, Some(4)), "{one:?}");
         }
-        assert!(judged[0].trial.is_none() && judged[1].trial.is_some(), "one cannot say what it costs");
+        // A batch is shared by four, and the network takes hardly any time.
+        assert!((judged[0].forecast.epoch_s - 1.0).abs() < 0.1 && judged[0].trial.is_none(), "{judged:?}");
     }
 
     #[test]

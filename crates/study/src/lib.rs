@@ -43,7 +43,7 @@ pub use measure::{Evaluation, MeasureError, measure};
 pub use message_rate::message_rate;
 pub use pilot::{Flight, Goal, Pilot, PilotEpoch, PilotError, fly};
 pub use plan::{Plan, RunSpec, text};
-pub use predict::{Forecast, Situation, predict};
+pub use predict::{Forecast, MessageTime, Situation, StepTime, predict};
 pub use ready::{READY, Ready, ready};
 pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::task::Task;
@@ -38,6 +38,9 @@ pub struct Pilot {
     /// How long the slowest peer's rounds took in the mean, in simulated time; none if there were fewer than two.
     #[serde(skip)]
     pub round_s: Option<f64>,
+    /// How long a sample took in the mean, all peers together; none if there were but the first rounds, which are shorter than others.
+    #[serde(skip)]
+    pub sample_s: Option<f64>,
 }
 
 /// An epoch of a pilot.
@@ -84,6 +87,8 @@ pub struct Flight {
     pub n_peers: usize,
     /// Their links, and how fast they compute.
     pub scenario: Scenario,
+    /// Whether peers take as long to think as they really do on this machine.
+    pub thinks: bool,
     /// What is to be found out.
     pub goal: Goal,
     /// When it is given up.
@@ -92,15 +97,32 @@ pub struct Flight {
 
 /// Simulates a job until its goal is reached, its epochs are done, or it is too late.
 pub fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
-    let Flight { n_peers, scenario, goal, until } = flight;
+    let Flight { n_peers, scenario, thinks, goal, until } = flight;
     let setup = Arc::new(Setup::new(job, task)?);
-    let mut watch =
-        Watch { goal, until, n_peers, pilot: Pilot::default(), said: BTreeMap::new(), spent: BTreeMap::new() };
+    let (said, spent, begun) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut watch = Watch { goal, until, n_peers, thinks, pilot: Pilot::default(), said, spent, begun };
     let outcome = Simulation::new(setup, n_peers, scenario)?.with_threads(job.threads).run_with(&mut watch)?;
     if let Some(failure) = outcome.failures.first() {
         return Err(PilotError::Failed { peer: failure.peer, problem: failure.problem.clone() });
     }
-    Ok(Pilot { cost: watch.cost(), round_s: watch.round_s(), ..watch.pilot })
+    Ok(Pilot { cost: watch.cost(), round_s: watch.round_s(), sample_s: watch.sample_s(), ..watch.pilot })
+}
+
+/// Until speeds are known, rounds are shorter than later; after so many they are.
+const FIRST_ROUNDS: u32 = 8;
+
+/// How long this thread has been on a processor: other threads' turns do not count.
+#[cfg(unix)]
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// How long this process has been running, where nobody tells how long a thread has.
+#[cfg(not(unix))]
+fn processor_time() -> Duration {
+    static BEGAN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    BEGAN.elapsed()
 }
 
 /// Sees whether the goal is reached.
@@ -108,10 +130,13 @@ struct Watch {
     goal: Goal,
     until: Instant,
     n_peers: usize,
+    thinks: bool,
     pilot: Pilot,
     said: BTreeMap<PeerId, Said>,
     /// By epoch, counted from 1, and peer. Some peers are in the next epoch while others still test.
     spent: BTreeMap<(u64, PeerId), Spent>,
+    /// When each peer began with the epoch that it is in.
+    begun: BTreeMap<PeerId, f64>,
 }
 
 /// How long a peer has trained in an epoch.
@@ -128,6 +153,10 @@ struct Said {
     first_s: f64,
     last_s: f64,
     rounds: u32,
+    /// When the first rounds were over, and how many samples all had trained by then and by the end of the last one.
+    settled_s: f64,
+    settled_samples: u64,
+    last_samples: u64,
     sent: u64,
     received: u64,
 }
@@ -154,6 +183,14 @@ impl Watch {
         several.map(|said| (said.last_s - said.first_s) / f64::from(said.rounds - 1)).reduce(f64::max)
     }
 
+    fn sample_s(&self) -> Option<f64> {
+        let settled =
+            self.said.values().filter(|said| said.last_samples > said.settled_samples && said.settled_s > 0.0);
+        let times =
+            settled.map(|said| (said.last_s - said.settled_s) / (said.last_samples - said.settled_samples) as f64);
+        times.reduce(f64::max)
+    }
+
     fn count(&mut self, epoch: u64, peer: PeerId, n_rounds: u64, seconds: f64) {
         let spent = self.spent.entry((epoch, peer)).or_default();
         spent.n_rounds += n_rounds;
@@ -176,14 +213,19 @@ impl Watch {
 impl Observer for Watch {
     fn record(&mut self, record: Record) {
         match record.event {
-            Event::Round { epoch, compute_s, wait_s, sent_bytes, received_bytes, .. } => {
-                self.count(epoch + 1, record.peer, 1, compute_s + wait_s);
+            Event::View { .. } => drop(self.begun.insert(record.peer, record.at_s)),
+            Event::Round { epoch, n_samples_all, sent_bytes, received_bytes, .. } => {
+                self.count(epoch + 1, record.peer, 1, 0.0);
                 let said = self.said.entry(record.peer).or_default();
                 if said.rounds == 0 {
                     said.first_s = record.at_s;
                 }
                 said.last_s = record.at_s;
                 said.rounds += 1;
+                said.last_samples = n_samples_all;
+                if said.rounds == FIRST_ROUNDS {
+                    (said.settled_s, said.settled_samples) = (record.at_s, n_samples_all);
+                }
                 said.sent += sent_bytes;
                 said.received += received_bytes;
                 if let Goal::Rounds(wanted) = self.goal {
@@ -191,13 +233,24 @@ impl Observer for Watch {
                     self.pilot.is_reached = self.said.len() == self.n_peers && self.said.values().all(is_done);
                 }
             }
-            Event::Synced { epoch, wait_s, .. } => self.count(epoch, record.peer, 0, wait_s),
-            // Each peer tells of it, and the first one is enough.
-            Event::Epoch { epoch, test_accuracy, .. } if epoch > self.pilot.epochs.len() as u64 => {
-                self.close(epoch, test_accuracy);
+            Event::Synced { epoch, .. } => {
+                let begun = self.begun.insert(record.peer, record.at_s).unwrap_or(0.0);
+                self.count(epoch, record.peer, 0, record.at_s - begun);
+            }
+            Event::Epoch { epoch, test_accuracy, test_s, .. } => {
+                // The next epoch began when the peer's own part of the test was over.
+                self.begun.entry(record.peer).and_modify(|begun| *begun += test_s);
+                // Each peer tells of it, and the first one is enough.
+                if epoch > self.pilot.epochs.len() as u64 {
+                    self.close(epoch, test_accuracy);
+                }
             }
             _ => {}
         }
+    }
+
+    fn clock(&mut self) -> Option<Duration> {
+        self.thinks.then(processor_time)
     }
 
     fn wants_more(&mut self) -> bool {
@@ -219,7 +272,7 @@ mod tests {
     fn pilot(n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
         let until = Instant::now() + Duration::from_secs(seconds);
-        let flight = Flight { n_peers, scenario: Scenario::lan(), goal, until };
+        let flight = Flight { n_peers, scenario: Scenario::lan(), thinks: false, goal, until };
         fly(&job, Arc::new(Toy::new(1)), flight).unwrap()
     }
 
@@ -256,6 +309,10 @@ mod tests {
             // 120 samples of a millisecond each.
             assert!((epoch.seconds - 0.12).abs() < 1e-6 && epoch.n_rounds == 30, "{epoch:?}");
         }
+        assert!(alone.sample_s.is_some_and(|seconds| seconds > 0.001), "tests are between rounds: {alone:?}");
+        let short = pilot(1, Goal::Rounds(20), 3600);
+        assert!(short.sample_s.is_some_and(|seconds| (seconds - 0.001).abs() < 1e-9), "{short:?}");
+        assert_eq!(pilot(1, Goal::Rounds(8), 3600).sample_s, None, "the first rounds do not count");
         let together = pilot(3, Goal::Epochs, 3600);
         assert!(together.epochs.iter().all(|epoch| epoch.seconds > 0.04), "{together:?}");
     }

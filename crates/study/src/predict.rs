@@ -3,8 +3,10 @@
 //! What is taken to be so:
 //! - all peers compute equally fast and have equal links; each link sends and receives at its full rate at the same time, to and
 //!   from all others together, and each message is its delay on its way;
-//! - messages are made and read at one rate, which is measured: each peer goes through its own vector once a round, however
-//!   little it says of it, and through what it sends and receives; taking steps belongs to the time of a batch;
+//! - a batch takes some time however few samples it has, and some for each of them ([`StepTime`]);
+//! - messages take their peers' time, which is measured ([`MessageTime`]): each peer goes through its own vector once a round, however
+//!   little it says of it, and what it sends and receives takes time by the frame and by the byte; taking steps belongs to the time of a
+//!   batch;
 //! - whoever exchanges in rounds trains its turn, then exchanges. The busiest link carries its bytes, and as many delays as the
 //!   exchange has steps follow one another. Long vectors are cut into messages, so that one step's last messages go while the
 //!   next step's first ones do: how much of that there is follows from how evenly links are used (`Flow`);
@@ -18,10 +20,9 @@
 //!
 //! `tests/predictions.rs` holds it against the simulator: with four and eight peers on three links, exchanges in rounds take what is
 //! foretold within a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
-//! twice as fast.
+//! twice as fast. So whoever has the time simulates: what is said here then only fills in what was not ([`Forecast::as_simulated`]).
 
 use std::ops::Range;
-use std::time::Duration;
 
 use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::optimizer::OptimizerSpec;
@@ -48,18 +49,69 @@ pub struct Situation<'a> {
     pub batch: usize,
     /// Whether a batch is each peer's, or shared by all.
     pub scale: Scale,
-    /// How long a peer takes to train a batch by itself.
-    pub batch_time: Duration,
+    /// How long a peer takes to train a batch.
+    pub step: StepTime,
     /// Every peer's link.
     pub link: Shape,
-    /// How many bytes of messages a peer makes or reads in a second; none where that is taken to need no time.
-    pub message_rate: Option<f64>,
+    /// What messages take of a peer's time besides; none where that is taken to be nothing.
+    pub messages: Option<MessageTime>,
+    /// How many times as long a peer takes for all this as it would alone, because others share its machine.
+    pub slowdown: f64,
+}
+
+/// How long a batch takes: some time however few samples it has, and some for each of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StepTime {
+    /// The gradient of no samples: parameters are read all the same.
+    pub fixed_s: f64,
+    /// The gradient of each sample.
+    pub sample_s: f64,
+    /// The optimizer's step.
+    pub update_s: f64,
+}
+
+impl StepTime {
+    /// The line through two measurements, how long the gradient of so many samples took, and an optimizer's step. Neither part is below 0;
+    /// with as many samples in both, all of it is the samples'.
+    pub fn through(few: (usize, f64), many: (usize, f64), update_s: f64) -> Self {
+        let ((n_few, few_s), (n_many, many_s)) = (few, many);
+        let fixed_s = match n_few < n_many {
+            true => many_s - ((many_s - few_s) / (n_many - n_few) as f64).max(0.0) * n_many as f64,
+            false => 0.0,
+        };
+        let fixed_s = fixed_s.max(0.0);
+        Self { fixed_s, sample_s: (many_s - fixed_s) / n_many.max(1) as f64, update_s }
+    }
+
+    /// How long a batch of so many samples takes, its step with it.
+    pub fn batch_s(&self, n_samples: f64) -> f64 {
+        self.fixed_s + n_samples * self.sample_s + self.update_s
+    }
+}
+
+/// What messages take of a peer's time besides the time on its link.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MessageTime {
+    /// Numbers are written, checked and added up at so many bytes a second.
+    pub codec_bytes_per_s: f64,
+    /// A message takes so long from one peer to another, both together, however short it is.
+    pub frame_s: f64,
+    /// And so many of its bytes go in a second besides.
+    pub bytes_per_s: f64,
+    /// Whether that is done by cores that also compute.
+    pub shares_cores: bool,
 }
 
 impl Situation<'_> {
     fn messages_s(&self, cost: &Cost) -> f64 {
         let own = 4 * self.buckets.iter().map(Range::len).sum::<usize>() as u64;
-        self.message_rate.map_or(0.0, |rate| (own + cost.most_sent + cost.most_received) as f64 / rate.max(1.0))
+        let moved = (cost.most_sent + cost.most_received) as f64;
+        self.messages.map_or(0.0, |time| {
+            let n_frames = f64::from(cost.n_steps).max(moved / 2.0 / (4 * SEGMENT_LEN) as f64);
+            (own as f64 + moved) / time.codec_bytes_per_s.max(1.0)
+                + n_frames * time.frame_s
+                + moved / 2.0 / time.bytes_per_s.max(1.0)
+        })
     }
 }
 
@@ -80,11 +132,6 @@ impl Situation<'_> {
         let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
         let per_round = rule.steps(per_epoch, own_samples, self.n_peers);
         Steps { per_epoch: per_epoch as u64, per_round: per_round as u64, own_samples }
-    }
-
-    /// How long a peer takes to train a sample.
-    fn sample_s(&self) -> f64 {
-        self.batch_time.as_secs_f64() / self.batch.max(1) as f64
     }
 }
 
@@ -112,19 +159,15 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The same of rounds that take so long besides the work on their messages, if that is longer.
+    /// The same of rounds that take so long, if that is longer.
     #[must_use]
     pub fn no_faster_than(self, round_s: f64) -> Self {
-        self.with_epoch(self.epoch_s.max(self.rounds_per_epoch as f64 * (round_s + self.messages_s)))
+        self.as_simulated(self.epoch_s.max(self.rounds_per_epoch as f64 * round_s))
     }
 
-    /// The same of epochs that took so long in the simulator, where work on messages takes no time, and had so many rounds.
+    /// The same of epochs that took so long in the simulator.
     #[must_use]
-    pub fn as_simulated(self, epoch_s: f64, n_rounds: f64) -> Self {
-        self.with_epoch(epoch_s + n_rounds * self.messages_s)
-    }
-
-    fn with_epoch(self, epoch_s: f64) -> Self {
+    pub fn as_simulated(self, epoch_s: f64) -> Self {
         let factor = epoch_s / self.epoch_s.max(1e-12);
         Self {
             round_s: factor * self.round_s,
@@ -145,11 +188,11 @@ pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Opt
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
     let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
     let cost = observed.unwrap_or_else(|| strategy.cost(&round));
-    let step_s = steps.own_samples * situation.sample_s();
-    let judging_s = strategy.n_held_out(n_train) as f64 * situation.sample_s() / 3.0;
+    let step_s = situation.slowdown * situation.step.batch_s(steps.own_samples);
+    let judging_s = situation.slowdown * strategy.n_held_out(n_train) as f64 * situation.step.sample_s / 3.0;
     // The last turn of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
     let compute_s = steps.per_epoch as f64 / rounds_per_epoch as f64 * step_s + judging_s;
-    let messages_s = if n_peers > 1 { situation.messages_s(&cost) } else { 0.0 };
+    let messages_s = if n_peers > 1 { situation.slowdown * situation.messages_s(&cost) } else { 0.0 };
     let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
     let round_s = messages_s
         + match turn.payload {
@@ -285,10 +328,22 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::{Flow, OptimizerSpec, Scale, Situation, predict};
+    use super::{Flow, MessageTime, OptimizerSpec, Scale, Situation, StepTime, predict};
     use nettorrent_swarm::strategies::STRATEGIES;
     use nettorrent_swarm::strategy::Cost;
-    use std::time::Duration;
+
+    #[test]
+    fn a_line_goes_through_two_measurements() {
+        let line = StepTime::through((8, 0.5), (32, 0.8), 0.1);
+        assert!((line.fixed_s - 0.4).abs() < 1e-9 && (line.sample_s - 0.0125).abs() < 1e-9, "{line:?}");
+        assert!((line.batch_s(8.0) - 0.6).abs() < 1e-9, "{line:?}");
+        // What cannot be is noise: fewer samples that take longer, and nothing that takes less than nothing.
+        let parts = |few| {
+            let StepTime { fixed_s, sample_s, .. } = StepTime::through(few, (32, 0.8), 0.0);
+            (fixed_s, sample_s)
+        };
+        assert_eq!([parts((8, 0.9)), parts((8, 0.1)), parts((32, 0.9))], [(0.8, 0.0), (0.0, 0.025), (0.0, 0.025)]);
+    }
 
     #[test]
     fn flows_are_told_apart() {
@@ -308,7 +363,7 @@ mod tests {
         let whole = 0..100_000;
         for spec in STRATEGIES {
             let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
-            let told_at = |message_rate, n_peers, link: &str| {
+            let told_at = |rate: Option<f64>, n_peers, link: &str| {
                 let situation = Situation {
                     n_peers,
                     buckets: std::slice::from_ref(&whole),
@@ -317,9 +372,15 @@ mod tests {
                     n_train: 1000,
                     batch: 10,
                     scale: Scale::default(),
-                    batch_time: Duration::from_millis(10),
+                    step: StepTime { sample_s: 0.001, ..StepTime::default() },
+                    slowdown: 1.0,
                     link: link.parse().expect("a link"),
-                    message_rate,
+                    messages: rate.map(|rate| MessageTime {
+                        codec_bytes_per_s: rate,
+                        frame_s: 0.001,
+                        bytes_per_s: 1e9,
+                        shares_cores: false,
+                    }),
                 };
                 predict(&*strategy, &situation, None)
             };
@@ -337,8 +398,7 @@ mod tests {
             // To go through 100,000 numbers of four bytes takes a tenth of a second.
             assert!(laden.messages_s >= 0.1 && free.messages_s == 0.0, "{}: {laden:?}", spec.name);
             assert!((laden.round_s - free.round_s - laden.messages_s).abs() < 1e-9, "{}: {laden:?}", spec.name);
-            let simulated = laden.as_simulated(7.0, 10.0);
-            assert!((simulated.epoch_s - 7.0 - 10.0 * laden.messages_s).abs() < 1e-9, "{}: {simulated:?}", spec.name);
+            assert!((laden.as_simulated(7.0).epoch_s - 7.0).abs() < 1e-9, "{}: {laden:?}", spec.name);
         }
     }
 }

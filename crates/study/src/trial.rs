@@ -8,7 +8,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_swarm::strategy::Cost;
 use serde::Serialize;
 
-use crate::pilot::{Flight, Pilot, PilotEpoch, PilotError, fly};
+use crate::pilot::{Flight, Pilot, PilotError, fly};
 
 /// What pilots with several seeds have found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -120,16 +120,20 @@ impl Trial {
         self.pilots.iter().filter(|pilot| pilot.is_out_of_time).count()
     }
 
-    /// How long an epoch takes in simulated time, and how many rounds it has, in the mean; none if none was done.
-    pub fn epoch(&self) -> Option<(f64, f64)> {
-        let epochs: Vec<&PilotEpoch> = self.pilots.iter().flat_map(|pilot| &pilot.epochs).collect();
-        let mean = |of: fn(&PilotEpoch) -> f64| epochs.iter().map(|epoch| of(epoch)).sum::<f64>() / epochs.len() as f64;
-        (!epochs.is_empty()).then(|| (mean(|epoch| epoch.seconds), mean(|epoch| epoch.n_rounds as f64)))
+    /// How long an epoch takes in simulated time, in the mean; none if none was done.
+    pub fn epoch_s(&self) -> Option<f64> {
+        let epochs: Vec<f64> = self.pilots.iter().flat_map(|pilot| &pilot.epochs).map(|epoch| epoch.seconds).collect();
+        (!epochs.is_empty()).then(|| epochs.iter().sum::<f64>() / epochs.len() as f64)
     }
 
     /// What a round cost with the first seed.
     pub fn cost(&self) -> Option<Cost> {
         self.pilots.first().and_then(|pilot| pilot.cost)
+    }
+
+    /// How long a sample took with the first seed, all peers together.
+    pub fn sample_s(&self) -> Option<f64> {
+        self.pilots.first().and_then(|pilot| pilot.sample_s)
     }
 
     /// How long a round took with the first seed.
@@ -160,7 +164,7 @@ mod tests {
         let mut trial =
             Trial { pilots: vec![course(&[0.5, 0.9]), course(&[0.9]), course(&[0.4, 0.5])], problems: vec![] };
         assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2)));
-        assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch()), (1, 2, Some((2.0, 4.0))));
+        assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch_s()), (1, 2, Some(2.0)));
         assert!(trial.accuracy_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
         assert!(trial.accuracy_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");
         assert_eq!((trial.median_accuracy(), Trial::default().median_accuracy()), (Some(0.9), None));
@@ -175,7 +179,7 @@ mod tests {
         let task: Arc<dyn Task> = Arc::new(Toy::new(1));
         let trial = |seconds| {
             let until = Instant::now() + Duration::from_secs(seconds);
-            let flight = Flight { n_peers: 2, scenario: Scenario::lan(), goal: Goal::Epochs, until };
+            let flight = Flight { n_peers: 2, scenario: Scenario::lan(), thinks: false, goal: Goal::Epochs, until };
             try_out(&job, &task, &flight, 3).unwrap()
         };
         let found = trial(3600);

@@ -9,7 +9,7 @@ use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
-use nettorrent_study::{Situation, predict};
+use nettorrent_study::{Situation, StepTime, predict};
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
@@ -83,9 +83,10 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         n_train: toy.labels().len(),
         batch: BATCH,
         scale: Scale::None,
-        batch_time: SAMPLE_TIME * BATCH as u32,
+        step: StepTime { sample_s: SAMPLE_TIME.as_secs_f64(), ..StepTime::default() },
         link,
-        message_rate: None,
+        messages: None,
+        slowdown: 1.0,
     };
     let trains_freely = strategy.turn().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);

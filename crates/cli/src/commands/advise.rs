@@ -1,6 +1,8 @@
 //! `advise`: measures, predicts how long each strategy and one machine alone take to the target, and recommends the fastest.
 
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -9,8 +11,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
+use nettorrent_net::message_cost::{MessageCost, measure_message_cost};
 use nettorrent_net::ticket::Ticket;
-use nettorrent_study::{ALONE, Depth, Judge, Judged, Question, Situation, message_rate};
+use nettorrent_study::{ALONE, Depth, Judge, Judged, MessageTime, Question, Situation, message_rate};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
@@ -19,7 +22,7 @@ use toml::Table;
 use crate::advice_text::{self, Findings};
 use crate::job_arguments::JobArguments;
 use crate::link_survey::{Surveyed, survey, worst};
-use crate::step_time::batch_time;
+use crate::step_time::step_time;
 use crate::swarm::material::Material;
 
 /// Arguments of `advise`.
@@ -34,6 +37,9 @@ pub(crate) struct AdviseArguments {
     /// Every peer's link: rate and one-way delay, for example 100mbit/20ms.
     #[arg(long, value_name = "RATE/DELAY")]
     link: Option<Shape>,
+    /// All peers are to run on this machine, as with `train --peers`, and share its cores; links take no time unless --link is given.
+    #[arg(long, conflicts_with = "ticket")]
+    here: bool,
     /// Measure the links to the peers of a running swarm instead; the worst one counts.
     #[arg(long, conflicts_with = "link")]
     ticket: Option<Ticket>,
@@ -77,15 +83,20 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     };
     let link = match arguments.link {
         Some(link) => link,
+        None if arguments.here => Shape { bits_per_second: None, delay: Duration::ZERO },
         None if arguments.ticket.is_none() => {
-            bail!("say how fast links are, for example --link 100mbit/20ms, or measure those of a swarm with --ticket")
+            bail!(
+                "say how fast links are, for example --link 100mbit/20ms, measure those of a swarm with --ticket, or say --here \
+                 if all peers are to run on this machine"
+            )
         }
         None => worst(&surveyed)?,
     };
     let n_peers = n_peers(arguments, &surveyed);
     material.setup.curriculum.check(n_peers)?;
     let Material { job, learning, .. } = &material;
-    let batch_time = batch_time(job, learning.as_ref(), MEASURE_FOR)?;
+    let cores = Cores::of(arguments.here, n_peers, job.threads);
+    let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
     let situation = Situation {
         n_peers,
         buckets: learning.buckets(),
@@ -94,9 +105,10 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         n_train: learning.labels().len(),
         batch: job.batch,
         scale: job.swarm.scale,
-        batch_time,
+        step: step_time(job, learning.as_ref(), n_peers, MEASURE_FOR)?,
         link,
-        message_rate: Some(message_rate(learning.n_values(), MEASURE_MESSAGES_FOR)?),
+        messages: Some(message_time(learning.n_values(), encryption, cores)?),
+        slowdown: cores.slowdown,
     };
     let bar = progress(arguments.json);
     let depth = match arguments.no_pilots {
@@ -135,6 +147,38 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a peer has of its machine's cores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cores {
+    /// Whether messages are handled by cores that also compute.
+    are_shared: bool,
+    /// How many times as long everything takes because there are fewer cores than threads.
+    slowdown: f64,
+}
+
+impl Cores {
+    fn of(here: bool, n_peers: usize, n_threads: usize) -> Self {
+        Self::among(available_parallelism().map_or(1, NonZero::get), if here { n_peers } else { 1 }, n_threads)
+    }
+
+    fn among(n_cores: usize, n_peers_here: usize, n_threads: usize) -> Self {
+        let wanted = n_peers_here * n_threads.max(1);
+        Self { are_shared: wanted >= n_cores, slowdown: (wanted as f64 / n_cores.max(1) as f64).max(1.0) }
+    }
+}
+
+/// Times work on messages: what is made of their numbers, and how they get from one peer to another.
+fn message_time(n_values: usize, encryption: Encryption, cores: Cores) -> anyhow::Result<MessageTime> {
+    let MessageCost { frame, bytes_per_s } =
+        measure_message_cost(encryption, MEASURE_MESSAGES_FOR).context("cannot measure what messages cost")?;
+    Ok(MessageTime {
+        codec_bytes_per_s: message_rate(n_values, MEASURE_MESSAGES_FOR)?,
+        frame_s: frame.as_secs_f64(),
+        bytes_per_s,
+        shares_cores: cores.are_shared,
+    })
+}
+
 fn n_peers(arguments: &AdviseArguments, surveyed: &[Surveyed]) -> usize {
     let there = (surveyed.len() >= 2).then_some(surveyed.len());
     arguments.peers.map(|n| n as usize).or(there).unwrap_or(USUAL_PEERS as usize)
@@ -155,4 +199,19 @@ fn progress(quiet: bool) -> ProgressBar {
 /// The job's own options for its own strategy, and for all others the usual.
 fn options(job: &Job, spec: &Spec) -> Table {
     if job.swarm.strategy == spec.name { job.swarm.options.clone() } else { Table::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cores;
+
+    #[test]
+    fn peers_of_one_machine_share_its_cores() {
+        let cores = |n_cores, n_here, n_threads| {
+            let Cores { are_shared, slowdown } = Cores::among(n_cores, n_here, n_threads);
+            (are_shared, slowdown)
+        };
+        assert_eq!([cores(8, 1, 1), cores(8, 1, 8), cores(1, 1, 1)], [(false, 1.0), (true, 1.0), (true, 1.0)]);
+        assert_eq!([cores(8, 4, 1), cores(2, 4, 1), cores(4, 2, 4)], [(false, 1.0), (true, 2.0), (true, 2.0)]);
+    }
 }

@@ -53,11 +53,12 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         run.path().display()
     ));
     if let Some(LayersSpec { groups: Groups::Given(groups), in_flight, .. }) = &job.layers {
-        board.say(&format!(
-            "{}; {in_flight} {} in flight.",
-            layers_text(groups),
-            if *in_flight == 1 { "batch" } else { "batches" }
-        ));
+        let in_flight = match in_flight {
+            _ if groups.len() == 1 => String::new(),
+            1 => "; 1 batch in flight".to_owned(),
+            n => format!("; {n} batches in flight"),
+        };
+        board.say(&format!("{}{in_flight}.", layers_text(groups)));
     }
     if step > 0 {
         board.say(&format!("Going on after step {step}."));

@@ -41,9 +41,18 @@ fn without_pilots_every_strategy_is_ranked_by_its_speed_beside_one_machine() {
     assert!((alone_s / (epochs * epoch_s) - 1.0).abs() < 1e-6, "{alone}");
     assert_eq!((&alone["bytes_per_peer"], &alone["messages_s"]), (&0.0.into(), &0.0.into()));
     assert_eq!((&told["link"], &told["n_peers"]), (&"10mbit/20ms".into(), &3.into()));
-    for rate in [&told["batch_s"], &told["message_bytes_per_s"]] {
+    for rate in [&told["batch_s"], &told["messages"]["bytes_per_s"], &told["messages"]["frame_s"]] {
         assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{told}");
     }
+}
+
+#[test]
+fn peers_of_this_machine_need_no_link() {
+    let place = Place::new();
+    let told = advice(&place, &["--here", "--peers", "2", "--no-pilots", "--set", "model=\"mlp:16\""]);
+    assert_eq!((&told["link"], &told["n_peers"]), (&"0s".into(), &2.into()));
+    assert!(told["slowdown"].as_f64().is_some_and(|slowdown| (1.0..=2.0).contains(&slowdown)), "{told}");
+    assert_eq!(place.run(&["advise", "--here", "--ticket", "nt1"]).code, Some(2));
 }
 
 #[test]

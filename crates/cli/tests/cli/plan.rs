@@ -39,6 +39,12 @@ fn where_links_are_fast_the_answer_is_data_parallelism() {
     assert!(text.contains("Data parallelism is best here"), "{text}");
     assert!(!text.contains("one peer alone"), "{text}");
     assert!(text.contains("5 replicas of 1 peer each") && text.contains("│ 0 │"), "{text}");
+    // A batch of 32 is shared by five, and with one group there is nothing in flight.
+    let pipelined = ["--peers", "5", "--link", "100gbit", "--speed", "1", "--set", "layers.in_flight=4"];
+    let text = place.succeed(&[&["plan"], &pipelined[..]].concat()).stdout;
+    if text.contains("Data parallelism is best here") {
+        assert!(text.contains("of each 7 samples for a replica") && !text.contains("in flight"), "{text}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Who says less where links are slow says as much as they carry beside the computing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::task::Task;
@@ -82,5 +83,19 @@ fn a_slow_link_carries_less_than_a_fast_one() {
         };
         let [fast, slow] = ["1gbit", "8mbit"].map(total);
         assert!(3 * slow < fast, "{}: {slow} and {fast} bytes", case.name());
+    }
+}
+
+#[test]
+fn a_link_that_is_not_known_yet_changes_nothing() {
+    for case in cases() {
+        let sent = |link: &str, uplinks_known_after| {
+            sent_bytes(&case, Scenario { link: link.parse().unwrap(), uplinks_known_after, ..Scenario::lan() }).0
+        };
+        let slow = "800kbit";
+        assert_eq!(sent(slow, Duration::MAX), sent("10gbit", Duration::MAX), "{}", case.name());
+        let total = |after| sent(slow, after)[&0].iter().sum::<u64>();
+        let totals = [Duration::ZERO, Duration::from_secs(2), Duration::MAX].map(total);
+        assert!(totals[0] < totals[1] && totals[1] < totals[2], "{}: {totals:?}", case.name());
     }
 }

@@ -68,10 +68,12 @@ impl LayerNetwork {
             slots.push(Slot { at, part, setup: Arc::new(setup) });
         }
         let n_multiplications = learning.network().summary().iter().map(|layer| layer.n_multiplications).sum();
+        // Where there is one group, a batch begun early would only be trained with older parameters.
+        let in_flight = if plan.groups.len() > 1 { layers.in_flight.max(1) as u32 } else { 1 };
         Ok(Self {
             plan,
             learning,
-            in_flight: layers.in_flight.max(1) as u32,
+            in_flight,
             mark_every: layers.mark_every,
             copies: layers.copies,
             save_every,

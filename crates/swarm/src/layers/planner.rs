@@ -15,8 +15,9 @@
 //!   receiver, and the delay), and of the longest sums at its end. With `in_flight` batches on their way, a batch comes through in
 //!   that part of the journey's time, but no sooner than the busiest peer has computed for one batch, and the busiest link has
 //!   carried what belongs to one. So with one batch in flight it takes the journey, and with many what the busiest peer takes.
-//! - *Replicas* train batches of their own. Plans are compared by samples a second of all replicas together; that larger batches
-//!   may teach less is left out.
+//!   Where there is one group, nothing is on its way but the batch that is trained.
+//! - *Replicas* share a batch, or train batches of their own, as `swarm.scale` says. Plans are compared by samples a second of all
+//!   replicas together; that larger batches may teach less is left out.
 //! - *Memory.* A part's numbers, their gradient and what the optimizer remembers; the last mark of the numbers and of what the
 //!   optimizer remembers, and such a mark of a neighbour's if nobody else has that block; inputs and values of all
 //!   batches in flight, and the gradients by one batch's values. The program itself, the data and messages on their way are left out.
@@ -32,6 +33,7 @@ mod search;
 use nettorrent_engine::job::{Groups, Job, LayersSpec};
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::scale::Scale;
 use serde::Serialize;
 
 use super::plan::{LayerPlan, PlanError};
@@ -56,7 +58,9 @@ pub struct Question<'a> {
     pub spec: &'a ModelSpec,
     /// Samples in a batch.
     pub batch: usize,
-    /// How many batches are on their way at a time.
+    /// Whether replicas share a batch.
+    pub scale: Scale,
+    /// How many batches are on their way at a time, where there are several groups.
     pub in_flight: usize,
     /// How many peers there are.
     pub n_peers: usize,
@@ -134,6 +138,7 @@ impl<'a> Question<'a> {
         Ok(Self {
             spec,
             batch: job.batch,
+            scale: job.swarm.scale,
             in_flight: layers.in_flight,
             n_peers,
             speeds: layers.speeds.clone(),
@@ -164,6 +169,16 @@ impl<'a> Question<'a> {
             return problem("a peer must make some multiplications in a second".into());
         }
         Ok(())
+    }
+
+    /// How many batches are on their way in a pipeline of so many groups.
+    pub fn in_flight(&self, n_groups: usize) -> usize {
+        if n_groups > 1 { self.in_flight } else { 1 }
+    }
+
+    /// How many samples one of so many replicas trains of a batch.
+    pub fn replica_batch(&self, n_replicas: usize) -> usize {
+        self.scale.step_samples(self.batch, n_replicas).div_ceil(n_replicas.max(1))
     }
 
     /// How fast a peer is.

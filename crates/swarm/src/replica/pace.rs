@@ -5,6 +5,10 @@
 //! everyone deals alike, and who turns slow is followed within a few rounds. Most often the answer is there before the round's exchange is
 //! over, and nobody waits for it. The members of a new view tell their speeds when they agree on it; a segment that is broken off is
 //! followed by one with the speeds that were told last.
+//!
+//! A batch also takes some time however few samples it has, so who is given fewer measures a lower speed. That does not feed on itself:
+//! shares in proportion to what was measured are at rest only where all take equally long for theirs, fixed cost and all, and come back to
+//! that from anywhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -258,7 +262,47 @@ pub(super) fn compared(speeds: &[f32]) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
-    use super::compared;
+    use std::time::Duration;
+
+    use nettorrent_engine::rng::Rng;
+
+    use super::{Pace, compared};
+
+    /// Peers that take so long for a batch of no samples, counted in samples, and by so much more or less each time. In some segments of
+    /// four rounds they are given shares by what they measured, from these shares on: for how many samples' time each trains at last,
+    /// without the noise.
+    fn follow(first: &[usize], fixed: f64, noise: f64, n_segments: u64) -> Vec<f64> {
+        let n_samples: usize = first.iter().sum();
+        let mut peers: Vec<Pace> = first.iter().map(|_| Pace::default()).collect();
+        let mut shares = first.to_vec();
+        let mut rng = Rng::stream(1, "pace", n_segments);
+        for _ in 0..n_segments {
+            for (pace, &share) in peers.iter_mut().zip(&shares) {
+                for _ in 0..4 {
+                    let late = 1.0 + noise * (2.0 * f64::from(rng.uniform()) - 1.0);
+                    pace.measure(share, Duration::from_secs_f64(late * (fixed + share as f64)));
+                }
+            }
+            let told: Vec<f32> = peers.iter_mut().map(Pace::speed).collect();
+            let speeds = compared(&told);
+            let sum: f64 = speeds.iter().map(|&speed| f64::from(speed)).sum();
+            let share = |&speed: &u16| (n_samples as f64 * f64::from(speed) / sum).round() as usize;
+            shares = speeds.iter().map(share).collect();
+        }
+        shares.iter().map(|&share| fixed + share as f64).collect()
+    }
+
+    #[test]
+    fn equal_peers_stay_equal_whatever_a_batch_costs_besides_its_samples() {
+        for fixed in [0.0, 64.0, 256.0] {
+            for n_segments in 200..230 {
+                let times = follow(&[64; 4], fixed, 0.2, n_segments);
+                assert!(times.iter().all(|time| *time < 1.1 * (fixed + 64.0)), "{fixed}: {times:?}");
+            }
+            // Who was given little by mistake is given its share again.
+            assert_eq!(follow(&[4, 84, 84, 84], fixed, 0.0, 60), [fixed + 64.0; 4]);
+        }
+    }
 
     #[test]
     fn speeds_are_compared_to_the_fastest() {

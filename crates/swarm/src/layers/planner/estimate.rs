@@ -73,11 +73,18 @@ pub(super) struct Surroundings {
     pub(super) n_replicas: usize,
 }
 
+impl Surroundings {
+    /// Whether all layers are in this one group.
+    fn is_only(self) -> bool {
+        self.is_first && self.columns_above.is_none()
+    }
+}
+
 impl Load {
     pub(super) fn new(question: &Question<'_>, weight: &Weight, group: &Group, around: Surroundings) -> Self {
         let Surroundings { is_first, columns_above, n_replicas } = around;
         let Group { rows, columns, .. } = group;
-        let samples = question.batch.div_ceil(*rows) as f64;
+        let samples = question.replica_batch(n_replicas).div_ceil(*rows) as f64;
         let share = column_share(question, group);
         let n_values = weight.n_values as f64 * share;
         let output = samples * share * weight.output_len as f64;
@@ -88,7 +95,7 @@ impl Load {
         let is_alone = *rows == 1 && n_replicas == 1;
         let n_marks = if question.copies && is_alone { 2.0 } else { 1.0 };
         let kept = samples * weight.n_kept as f64 * share;
-        let in_flight = question.in_flight as f64;
+        let in_flight = question.in_flight(if around.is_only() { 1 } else { 2 }) as f64;
         Self {
             n_params: (weight.n_params as f64 * share).ceil(),
             memory: NUMBER * (n_values * (1.0 + remembered * (1.0 + n_marks)) + in_flight * (input + kept) + kept),
@@ -176,13 +183,13 @@ pub(super) fn of_plan(question: &Question<'_>, profile: &Profile, groups: &[Grou
         });
     }
     journey_s += sums_s;
-    let batch_s = batch_s.max(journey_s / question.in_flight as f64);
+    let batch_s = batch_s.max(journey_s / question.in_flight(groups.len()) as f64);
     Estimate {
         n_replicas,
         n_spare: question.n_peers - n_replicas * n_slots,
         batch_s,
         journey_s,
-        samples_per_s: (n_replicas * question.batch) as f64 / batch_s.max(1e-12),
+        samples_per_s: question.scale.step_samples(question.batch, n_replicas) as f64 / batch_s.max(1e-12),
         memory_bytes: estimates.iter().map(|group| group.memory_bytes).max().unwrap_or(0),
         groups: estimates,
     }

@@ -2,6 +2,7 @@
 
 use nettorrent_engine::job::{Groups, Job};
 use nettorrent_engine::model::{DenseSpec, LayerSpec, ModelSpec, zoo};
+use nettorrent_engine::scale::Scale;
 
 use super::{Candidate, Choice, PlanKind, Question, choose, estimate, resolve};
 use crate::layers::plan::{Group, LayerPlan, PlanError};
@@ -17,6 +18,7 @@ fn question<'a>(spec: &'a ModelSpec, n_peers: usize, link: &str) -> Question<'a>
     Question {
         spec,
         batch: 10,
+        scale: Scale::None,
         in_flight: 1,
         n_peers,
         speeds: Vec::new(),
@@ -63,7 +65,27 @@ fn on_slow_links_large_layers_stay_where_they_are() {
     // Averaging 20,000 numbers: 80,000 bytes leave each peer, in 2 s, after 0.2 s of computing.
     let parallel = choice.runners_up.iter().find(|one| one.kind == PlanKind::DataParallel).unwrap();
     assert!(near(parallel.estimate.journey_s, 2.2), "{:?}", parallel.estimate);
-    assert!(near(parallel.estimate.batch_s, 2.0), "a link cannot carry more, however many batches are on their way");
+    assert!(near(parallel.estimate.batch_s, 2.2), "with one group there is one batch on its way");
+    let one_by_one = Question { in_flight: 1, ..asked };
+    let parallel_then = choose(&one_by_one).unwrap().runners_up.into_iter().find(|one| one.kind == parallel.kind);
+    assert_eq!(parallel_then.unwrap().estimate, parallel.estimate);
+}
+
+#[test]
+fn replicas_share_a_batch_unless_each_has_its_own() {
+    let spec = dense(100, &[100, 100]);
+    let plan = LayerPlan { groups: vec![Group { layers: 0..2, rows: 1, columns: 1 }] };
+    let told = |scale, n_peers| {
+        let asked = Question { scale, ..question(&spec, n_peers, "0s") };
+        estimate(&asked, &plan).unwrap().estimate
+    };
+    // Of 10 samples one of four trains three, at three million multiplications a second.
+    let shared = told(Scale::GlobalBatch, 4);
+    assert!(near(shared.batch_s, 3.0 * 0.02) && near(shared.samples_per_s, 10.0 / 0.06), "{shared:?}");
+    assert!(shared.memory_bytes < told(Scale::None, 4).memory_bytes, "fewer samples are held");
+    // Nobody is idle where there are more replicas than samples.
+    assert!(near(told(Scale::GlobalBatch, 20).samples_per_s, 20.0 / 0.02));
+    assert_eq!(told(Scale::GlobalBatch, 1), told(Scale::None, 1));
 }
 
 #[test]

@@ -149,17 +149,18 @@ impl<'a> Table<'a> {
     }
 
     fn put(&mut self, start: usize, place: usize, new: Way) {
-        let in_flight = self.question.in_flight as f64;
         let journey = |way: &Way| way.journey + way.sums;
-        let time = |way: &Way| way.busiest.max(journey(way) / in_flight);
-        let cell = &mut self.cells[start][place];
+        let is_whole = |way: &Way| start == 0 && way.end + 1 == self.cells.len();
+        let in_flight = |way: &Way| self.question.in_flight(if is_whole(way) { 1 } else { 2 }) as f64;
+        let time = |way: &Way| way.busiest.max(journey(way) / in_flight(way));
+        let cell = &self.cells[start][place];
         // Of equals the first stays, so the result does not depend on anything but the question.
         let is_better: [bool; 3] = [
             cell[0].is_none_or(|old| (time(&new), journey(&new)) < (time(&old), journey(&old))),
             cell[1].is_none_or(|old| (new.busiest, journey(&new)) < (old.busiest, journey(&old))),
             cell[2].is_none_or(|old| (journey(&new), new.busiest) < (journey(&old), old.busiest)),
         ];
-        for (old, is_better) in cell.iter_mut().zip(is_better) {
+        for (old, is_better) in self.cells[start][place].iter_mut().zip(is_better) {
             if is_better {
                 *old = Some(new);
             }
