@@ -65,9 +65,11 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         events.write_at(Duration::ZERO, Event::Start(start))?;
+        let mut chronicle = Chronicle::new(events, material.setup.clone());
+        chronicle.share_out(Duration::ZERO, n_peers)?;
         Ok(Self {
             run,
-            chronicle: Chronicle::new(events),
+            chronicle,
             waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
             last: BTreeMap::new(),
             epochs: Epochs::default(),
@@ -99,6 +101,9 @@ impl Recorder {
                 ..Times::of(record.peer)
             };
             self.chronicle.add_times(at, &times)?;
+        }
+        if let RecordEvent::View { members, .. } = &record.event {
+            self.chronicle.share_out(at, members.len())?;
         }
         if let RecordEvent::Epoch { epoch, test_s, .. } = record.event {
             let longest = self.epochs.test_s.entry(epoch).or_default();

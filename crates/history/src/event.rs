@@ -1,6 +1,5 @@
 //! The events of a run: plain data, one line of JSON each.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::path::PathBuf;
@@ -41,6 +40,8 @@ pub enum Event {
     Note(Note),
     /// The members of a swarm have changed and agreed on whose parameters go on.
     View(ViewChange),
+    /// The split gives some samples to nobody.
+    Dropped(Dropped),
     /// Training samples are left out from here on.
     LeftOut(LeftOut),
     /// Training had diverged and goes on from an earlier state.
@@ -243,6 +244,19 @@ pub struct ViewChange {
     pub round: u32,
 }
 
+/// The split gives some samples to nobody: so many peers cannot all have as many of each class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// By what rule samples are shared out.
+    pub split: String,
+    /// Among how many peers.
+    pub n_peers: usize,
+    /// How many samples an epoch trains.
+    pub n_trained: usize,
+    /// How many nobody has.
+    pub n_dropped: usize,
+}
+
 /// Training samples are left out from here on, because they spoil the batches that they are in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
@@ -315,42 +329,6 @@ pub enum Reason {
     Interrupted,
     /// It could not go on.
     Failed(String),
-}
-
-/// So many samples are named in a line; the events have them all.
-const MOST_NAMED: usize = 5;
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_samples = self.samples.len();
-        let plural = if n_samples == 1 { "" } else { "s" };
-        let names: Vec<String> = self.samples.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-        let names = names.join("; ");
-        write!(f, "Left out {n_samples} training sample{plural} without a finite loss and gradient: {names}")?;
-        match n_samples.saturating_sub(MOST_NAMED) {
-            0 => Ok(()),
-            n_more => write!(f, "; and {n_more} more"),
-        }
-    }
-}
-
-impl fmt::Display for BadSample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sample {}", self.index)?;
-        self.origin.iter().try_for_each(|origin| write!(f, " ({origin})"))
-    }
-}
-
-impl fmt::Display for Rollback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, from_step, step, lr_factor, .. } = self;
-        write!(f, "Training diverged at step {from_step}: {why}. It goes back to step {step} and on ")?;
-        if self.is_rate_halved {
-            write!(f, "with half the learning rate ({lr_factor} of the job's).")
-        } else {
-            f.write_str("without the samples that are to blame.")
-        }
-    }
 }
 
 impl Times {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources, Rollback, Start, Stop,
+    Checkpoint, Dropped, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources, Rollback, Start, Stop,
     Times, ViewChange,
 };
 use crate::log::HistoryError;
@@ -31,6 +31,8 @@ pub struct History {
     pub views: Vec<(f64, ViewChange)>,
     /// What peers told.
     pub notes: Vec<(f64, Note)>,
+    /// Samples that the split gave to nobody, for each number of peers that there was.
+    pub dropped: Vec<(f64, Dropped)>,
     /// Training samples that were left out.
     pub left_out: Vec<(f64, LeftOut)>,
     /// How often training diverged and went back.
@@ -88,6 +90,7 @@ impl History {
             Event::Peer(address) => self.peer(address.peer).address = Some(address),
             Event::Note(note) => self.notes.push((at_s, note)),
             Event::View(view) => self.views.push((at_s, view)),
+            Event::Dropped(dropped) => self.dropped.push((at_s, dropped)),
             Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
             Event::Rollback(rollback) => {
                 self.forget_after(rollback.epoch);
@@ -166,7 +169,7 @@ mod tests {
     use super::{Follower, History};
     use nettorrent_swarm::PeerId;
 
-    use crate::event::{BadSample, Epoch, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times};
+    use crate::event::{BadSample, Dropped, Epoch, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times};
     use crate::log::{EventLog, HistoryError};
 
     fn start(epoch: u64) -> Event {
@@ -241,6 +244,13 @@ mod tests {
         }
         assert_eq!(history.epochs.iter().map(|(_, epoch)| epoch.epoch).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(history.rollbacks, [(1.0, rollback(1, true))]);
+    }
+
+    #[test]
+    fn what_nobody_trains_is_told_in_words() {
+        let dropped = Dropped { split: "equal".to_owned(), n_peers: 8, n_trained: 3760, n_dropped: 63 };
+        let text = "An epoch trains 3,760 of 3,823 samples: `equal` drops 63; `equal-spread` trains all.";
+        assert_eq!(dropped.to_string(), text);
     }
 
     #[test]

@@ -19,9 +19,10 @@ mod event;
 mod history;
 mod log;
 mod tensorboard;
+mod words;
 
 pub use event::{
-    BadSample, Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources,
+    BadSample, Checkpoint, Dropped, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources,
     Rollback, Start, Stop, Times, ViewChange, Wait,
 };
 pub use history::{Follower, History, PeerHistory};

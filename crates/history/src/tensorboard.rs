@@ -68,6 +68,7 @@ impl TensorBoard {
             Event::Replicas(_)
             | Event::Peer(_)
             | Event::Note(_)
+            | Event::Dropped(_)
             | Event::LeftOut(_)
             | Event::View(_)
             | Event::Checkpoint(_)

@@ -134,6 +134,9 @@ pub struct Measurement {
     pub n_params: usize,
     /// Training samples.
     pub n_train: usize,
+    /// How many of them the split gave to nobody.
+    #[serde(default)]
+    pub n_dropped: usize,
     /// After each epoch.
     pub epochs: Vec<EpochPoint>,
     /// The best accuracy on the test samples after any epoch.

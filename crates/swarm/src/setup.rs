@@ -110,6 +110,11 @@ impl Setup {
         }
     }
 
+    /// Among how many the samples are shared out when there are so many peers: where layers are, among pipelines.
+    pub fn n_replicas(&self, n_peers: usize) -> usize {
+        self.layers.as_ref().map_or(n_peers, |network| network.n_pipelines(n_peers))
+    }
+
     /// The strategy of the epochs before the job's own takes over, if there are any: the usual one, as it is if nothing is said.
     pub fn dense_strategy(&self) -> Option<Box<dyn Strategy>> {
         let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");

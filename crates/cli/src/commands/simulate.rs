@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::read_toml;
 use nettorrent_engine::task::Task;
-use nettorrent_history::HistoryError;
+use nettorrent_history::{Event as Happened, HistoryError, Line};
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::shape::Shape;
@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
 use crate::recorder::Recorder;
-use crate::swarm::chronicle::incident_text;
+use crate::swarm::chronicle::{dropped, incident_text};
 use crate::swarm::material::Material;
 
 /// Arguments of `simulate`.
@@ -67,6 +67,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
             scenario.link
         );
     }
+    if let Some(dropped) = dropped(setup, n_peers) {
+        if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
+    }
     let viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
     let recorder = |path: &Path| Recorder::start(path, &material, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
@@ -87,6 +90,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         bail!("{} could not go on: {}", failure.peer, failure.problem);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what is known before anything has happened.
+fn print_event(event: Happened) {
+    let line = Line { at_s: 0.0, event };
+    println!("{}", serde_json::to_string(&line).expect("events are plain data"));
 }
 
 fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {

@@ -103,7 +103,7 @@ impl Board {
             quiet,
             company,
             said: Vec::new(),
-            chronicle: Chronicle::new(events),
+            chronicle: Chronicle::new(events, material.setup.clone()),
             epochs,
             n_train,
             written: Instant::now(),
@@ -327,10 +327,20 @@ impl Board {
                     seconds: course.took.as_secs_f64(),
                 }));
             }
-            RecordEvent::View { members, .. } => self.show_members(members),
+            RecordEvent::View { members, .. } => {
+                self.show_members(members);
+                self.tell_dropped(members.len())?;
+            }
             event if is_news => incident_text(event).into_iter().for_each(|text| self.say(&text)),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Tells what nobody trains when so many peers share the samples out, unless it is told.
+    pub(crate) fn tell_dropped(&mut self, n_peers: usize) -> anyhow::Result<()> {
+        let dropped = self.chronicle.share_out(self.elapsed(), n_peers)?;
+        dropped.iter().for_each(|dropped| self.say(&dropped.to_string()));
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! What is written down of a swarm, put together from what its peers tell.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_history::{BadSample, Epoch, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange};
-use nettorrent_swarm::PeerId;
+use nettorrent_history::{
+    BadSample, Dropped, Epoch, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
+};
+use nettorrent_swarm::{PeerId, Setup};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
 
@@ -16,6 +19,9 @@ const INTERVAL_S: f64 = 1.0;
 /// The events of a swarm's run, and what is gathered for those to come.
 pub(crate) struct Chronicle {
     pub events: EventLog,
+    setup: Arc<Setup>,
+    /// Among how many peers samples are shared out, as far as it is written what that drops.
+    n_sharing: usize,
     /// What each peer did since its times were written.
     times: BTreeMap<PeerId, Times>,
     /// What replicas looked like at the ends of epochs of which not all have told.
@@ -40,9 +46,11 @@ pub(crate) struct Course {
 }
 
 impl Chronicle {
-    pub(crate) fn new(events: EventLog) -> Self {
+    pub(crate) fn new(events: EventLog, setup: Arc<Setup>) -> Self {
         Self {
             events,
+            setup,
+            n_sharing: 0,
             times: BTreeMap::new(),
             sketches: BTreeMap::new(),
             n_members: 1,
@@ -51,6 +59,16 @@ impl Chronicle {
             has_ended: false,
             left_out: BTreeSet::new(),
         }
+    }
+
+    /// Writes what the split gives to nobody, if that is news: so many peers share the samples out. It is returned, to be told.
+    pub(crate) fn share_out(&mut self, at: Duration, n_peers: usize) -> Result<Option<Dropped>, HistoryError> {
+        if std::mem::replace(&mut self.n_sharing, n_peers) == n_peers {
+            return Ok(None);
+        }
+        let dropped = dropped(&self.setup, n_peers);
+        dropped.iter().try_for_each(|dropped| self.events.write_at(at, Event::Dropped(dropped.clone())))?;
+        Ok(dropped)
     }
 
     /// Adds to where a peer's time went, and writes it about once a second.
@@ -162,6 +180,14 @@ impl Chronicle {
         let replicas = Replicas { epoch, distance: spread(&sketches), n_peers: sketches.len() };
         self.events.write_at(at, Event::Replicas(replicas))
     }
+}
+
+/// What the split gives to nobody, if anything, when so many peers share the samples out.
+pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
+    // Where so many cannot share them out by the rule, samples are dealt in turn, and none is dropped.
+    let report = setup.curriculum.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
+    let (split, n_trained, n_dropped) = (report.split.to_string(), report.n_trained, report.n_dropped);
+    Some(Dropped { split, n_peers, n_trained, n_dropped })
 }
 
 /// What people are told of what a peer records when something went wrong, or the run ends early.

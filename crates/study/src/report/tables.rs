@@ -9,9 +9,10 @@ type Quantity = (&'static str, fn(&Measurement) -> Option<f64>);
 
 /// A line a run, with all numbers that a run has one of.
 pub(crate) fn runs(results: &Results) -> Result<Vec<u8>, csv::Error> {
-    let numbers: [Quantity; 17] = [
+    let numbers: [Quantity; 18] = [
         ("n_params", |measured| Some(measured.n_params as f64)),
         ("n_train", |measured| Some(measured.n_train as f64)),
+        ("n_dropped", |measured| Some(measured.n_dropped as f64)),
         ("best_accuracy", |measured| Some(measured.best_accuracy)),
         ("final_accuracy", |measured| Some(measured.final_accuracy)),
         ("convergence_s", |measured| measured.convergence_s),
