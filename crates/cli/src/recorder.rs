@@ -41,6 +41,8 @@ struct Epochs {
     ends: BTreeMap<u64, (f64, u64, f32)>,
     /// How long the longest part of the test after it took.
     test_s: BTreeMap<u64, f64>,
+    /// By how many epochs were done, in bits: how long the longest part of a test within one took.
+    within_s: BTreeMap<u64, f64>,
 }
 
 impl Recorder {
@@ -109,6 +111,11 @@ impl Recorder {
             let longest = self.epochs.test_s.entry(epoch).or_default();
             *longest = longest.max(test_s);
         }
+        if let RecordEvent::Evaluation { epoch, test_s, .. } = record.event {
+            // The bits of numbers above 0 are in their order.
+            let longest = self.epochs.within_s.entry(epoch.to_bits()).or_default();
+            *longest = longest.max(test_s);
+        }
         self.chronicle.add_record(at, record, |epoch| self.epochs.course(epoch))?;
         Ok(())
     }
@@ -168,7 +175,9 @@ impl Epochs {
         let former = epoch - 1;
         let (former_end_s, n_before) = self.ends.get(&former).map_or((0.0, 0), |&(end_s, n, _)| (end_s, n));
         let began_s = former_end_s + self.test_s.get(&former).copied().unwrap_or(0.0);
-        let took = Duration::from_secs_f64((end_s - began_s).max(0.0));
+        let [first, last] = [former, epoch].map(|epoch| (epoch as f64).to_bits());
+        let within_s: f64 = self.within_s.range(first..last).map(|(_, test_s)| test_s).sum();
+        let took = Duration::from_secs_f64((end_s - began_s - within_s).max(0.0));
         let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
         Course { lr, samples_per_s, took }
     }

@@ -28,6 +28,8 @@ pub enum Event {
     Progress(Progress),
     /// An epoch is done and was tested.
     Epoch(Epoch),
+    /// A test within an epoch.
+    Evaluation(Evaluation),
     /// Where a peer's time went, about once a second.
     Times(Times),
     /// What a peer took of its machine, once a second.
@@ -130,6 +132,24 @@ pub struct Epoch {
     /// How long the epoch's training took, without its test.
     pub seconds: f64,
     /// How long its test took; a swarm's members each test a part, so it is how long one of them took.
+    pub test_seconds: f64,
+    /// Bytes of bodies that all peers who tell have sent since training began, or went on.
+    pub sent_bytes: u64,
+}
+
+/// A test within an epoch. When it was known is the time of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// How many epochs were done: 1.25 after a quarter of the second.
+    pub epoch: f64,
+    /// Batches that a peer had trained one after the other, since the beginning.
+    pub step: u64,
+    /// Mean loss of the test samples.
+    #[serde(deserialize_with = "number_or_none")]
+    pub test_loss: f64,
+    /// Share of them that were classified rightly.
+    pub test_accuracy: f64,
+    /// How long it took; a swarm's members each test a part, so it is how long one of them took.
     pub test_seconds: f64,
     /// Bytes of bodies that all peers who tell have sent since training began, or went on.
     pub sent_bytes: u64,
@@ -329,6 +349,14 @@ pub enum Reason {
     Interrupted,
     /// It could not go on.
     Failed(String),
+}
+
+impl From<&Epoch> for Evaluation {
+    /// The test at an epoch's end.
+    fn from(epoch: &Epoch) -> Self {
+        let Epoch { step, test_loss, test_accuracy, test_seconds, sent_bytes, .. } = *epoch;
+        Self { epoch: epoch.epoch as f64, step, test_loss, test_accuracy, test_seconds, sent_bytes }
+    }
 }
 
 impl Times {

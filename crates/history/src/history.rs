@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Dropped, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources, Rollback, Start, Stop,
-    Times, ViewChange,
+    Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources,
+    Rollback, Start, Stop, Times, ViewChange,
 };
 use crate::log::HistoryError;
 
@@ -23,6 +23,8 @@ pub struct History {
     pub progress: Vec<(f64, Progress)>,
     /// Epochs that are done.
     pub epochs: Vec<(f64, Epoch)>,
+    /// Tests within epochs.
+    pub evaluations: Vec<(f64, Evaluation)>,
     /// How far replicas were apart.
     pub replicas: Vec<(f64, Replicas)>,
     /// What is known of each peer.
@@ -77,13 +79,14 @@ impl History {
         self.last_s = self.last_s.max(at_s);
         match line.event {
             Event::Start(start) => {
-                self.forget_after(start.epoch);
+                self.forget_after(start.epoch, start.step);
                 self.former = self.peers.keys().copied().collect();
                 self.start = Some(start);
                 self.stop = None;
             }
             Event::Progress(progress) => self.progress.push((at_s, progress)),
             Event::Epoch(epoch) => self.epochs.push((at_s, epoch)),
+            Event::Evaluation(evaluation) => self.evaluations.push((at_s, evaluation)),
             Event::Times(times) => self.peer(times.peer).times.push((at_s, times)),
             Event::Resources(resources) => self.peer(resources.peer).resources.push((at_s, resources)),
             Event::Replicas(replicas) => self.replicas.push((at_s, replicas)),
@@ -93,7 +96,7 @@ impl History {
             Event::Dropped(dropped) => self.dropped.push((at_s, dropped)),
             Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
             Event::Rollback(rollback) => {
-                self.forget_after(rollback.epoch);
+                self.forget_after(rollback.epoch, rollback.step);
                 self.rollbacks.push((at_s, rollback));
             }
             Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
@@ -101,9 +104,19 @@ impl History {
         }
     }
 
-    /// What was trained after so many epochs is trained again.
-    fn forget_after(&mut self, epoch: u64) {
+    /// All tests in the order of training: those at the ends of epochs and those within.
+    pub fn tests(&self) -> Vec<(f64, Evaluation)> {
+        let of_epoch = |(at_s, epoch): &(f64, Epoch)| (*at_s, Evaluation::from(epoch));
+        let mut tests: Vec<(f64, Evaluation)> = self.epochs.iter().map(of_epoch).collect();
+        tests.extend(&self.evaluations);
+        tests.sort_by(|(_, a), (_, b)| a.epoch.total_cmp(&b.epoch));
+        tests
+    }
+
+    /// What was trained after so many epochs, or steps, is trained again.
+    fn forget_after(&mut self, epoch: u64, step: u64) {
         self.epochs.retain(|(_, done)| done.epoch <= epoch);
+        self.evaluations.retain(|(_, done)| done.step <= step);
         self.replicas.retain(|(_, replicas)| replicas.epoch <= epoch);
     }
 
@@ -169,7 +182,9 @@ mod tests {
     use super::{Follower, History};
     use nettorrent_swarm::PeerId;
 
-    use crate::event::{BadSample, Dropped, Epoch, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times};
+    use crate::event::{
+        BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times,
+    };
     use crate::log::{EventLog, HistoryError};
 
     fn start(epoch: u64) -> Event {
@@ -229,6 +244,31 @@ mod tests {
         log.write(3.0, stop(Reason::Failed("no".into()))).unwrap();
         let (at_s, ending) = History::read(&path).unwrap().stop.unwrap();
         assert_eq!((at_s, ending.reason), (8.5, Reason::Failed("no".into())));
+    }
+
+    fn evaluation(epoch: f64) -> Event {
+        let step = (epoch * 10.0) as u64;
+        Event::Evaluation(Evaluation {
+            epoch,
+            step,
+            test_loss: 1.0,
+            test_accuracy: 0.5,
+            test_seconds: 0.5,
+            sent_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn tests_within_epochs_come_in_the_order_of_training() {
+        let mut history = History::default();
+        let events = [start(0), evaluation(0.5), epoch(1), evaluation(1.5), epoch(2), evaluation(2.5)];
+        for (at_s, event) in events.into_iter().enumerate() {
+            history.add(Line { at_s: at_s as f64, event });
+        }
+        let epochs = |history: &History| history.tests().iter().map(|(_, test)| test.epoch).collect::<Vec<_>>();
+        assert_eq!(epochs(&history), [0.5, 1.0, 1.5, 2.0, 2.5]);
+        history.add(Line { at_s: 6.0, event: Event::Rollback(rollback(1, true)) });
+        assert_eq!(epochs(&history), [0.5, 1.0]);
     }
 
     fn rollback(epoch: u64, is_rate_halved: bool) -> Rollback {

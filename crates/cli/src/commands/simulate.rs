@@ -85,7 +85,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     if let Some(run) = run {
         run.finish(&material, &outcome)?;
     }
-    summarise(arguments, &outcome, began.elapsed());
+    summarise(arguments, &outcome, viewer.accuracy, began.elapsed());
     if let Some(failure) = outcome.failures.first() {
         bail!("{} could not go on: {}", failure.peer, failure.problem);
     }
@@ -142,6 +142,9 @@ struct Viewer {
     bar: ProgressBar,
     json: bool,
     epoch: u64,
+    evaluated: f64,
+    /// Of the last test at an epoch's end.
+    accuracy: Option<f64>,
     told: BTreeSet<String>,
 }
 
@@ -150,10 +153,13 @@ impl Viewer {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0, told: BTreeSet::new() }
+        Self { bar, json, epoch: 0, evaluated: 0.0, accuracy: None, told: BTreeSet::new() }
     }
 
     fn see(&mut self, record: &Record) {
+        if let Event::Epoch { test_accuracy, .. } = record.event {
+            self.accuracy = Some(test_accuracy);
+        }
         match &record.event {
             Event::Round { n_samples_all, round, loss, .. } => {
                 if *n_samples_all > self.bar.position() {
@@ -173,6 +179,17 @@ impl Viewer {
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
+            Event::Evaluation { epoch, test_loss, test_accuracy, .. } if !self.json => {
+                if *epoch > self.evaluated {
+                    self.evaluated = *epoch;
+                    let line = format!(
+                        "epoch {epoch:.2}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
+                        100.0 * test_accuracy,
+                        record.at_s
+                    );
+                    self.bar.suspend(|| println!("{line}"));
+                }
+            }
             event if !self.json => {
                 // Several peers may tell the same.
                 if let Some(text) = incident_text(event).filter(|text| self.told.insert(text.clone())) {
@@ -189,7 +206,7 @@ impl Viewer {
     }
 }
 
-fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration) {
+fn summarise(arguments: &SimulateArguments, outcome: &Outcome, accuracy: Option<f64>, took: Duration) {
     let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
     let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
     let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
@@ -197,14 +214,16 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration) {
     if arguments.json {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
+            "test_accuracy": accuracy,
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
             "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(),
         });
         println!("{summary}");
         return;
     }
+    let accuracy = accuracy.map_or(String::new(), |share| format!(", with an accuracy of {:.2} %", 100.0 * share));
     println!(
-        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds.",
+        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds{accuracy}.",
         outcome.peers.len(),
         outcome.time.as_secs_f64()
     );

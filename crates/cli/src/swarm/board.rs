@@ -16,7 +16,7 @@ use super::chronicle::{Chronicle, Course, incident_text};
 use super::material::Material;
 use super::messages::{PeerEvent, Progress};
 use crate::events::EventLog;
-use crate::progress::{EpochLine, clock, epoch_name, epoch_text};
+use crate::progress::{EpochLine, clock, epoch_name, epoch_text, evaluation_text};
 
 /// More lines than this help nobody.
 const MOST_LINES: usize = 16;
@@ -313,8 +313,7 @@ impl Board {
             {
                 if self.epoch.number == *epoch {
                     // The next one is said to have begun with the test of this one, but nobody trained before that was over.
-                    let began = self.epoch.began + Duration::from_secs_f64(*test_s);
-                    self.epoch.began = began.min(Instant::now());
+                    self.epoch.leave_out(*test_s);
                 }
                 self.say(&epoch_text(&EpochLine {
                     epoch: *epoch,
@@ -326,6 +325,10 @@ impl Board {
                     samples_per_s: course.samples_per_s,
                     seconds: course.took.as_secs_f64(),
                 }));
+            }
+            RecordEvent::Evaluation { epoch, test_loss, test_accuracy, test_s, .. } if is_news => {
+                self.epoch.leave_out(*test_s);
+                self.say(&evaluation_text(*epoch, self.epochs, *test_loss, *test_accuracy));
             }
             RecordEvent::View { members, .. } => {
                 self.show_members(members);
@@ -361,6 +364,11 @@ impl Board {
 }
 
 impl EpochSoFar {
+    /// The time of tests is none of training.
+    fn leave_out(&mut self, test_s: f64) {
+        self.began = (self.began + Duration::from_secs_f64(test_s)).min(Instant::now());
+    }
+
     fn pace(&self) -> Pace {
         Pace { n_samples: self.n_samples_all.saturating_sub(self.first_sample), took: self.began.elapsed() }
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_history::{
-    BadSample, Dropped, Epoch, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
+    BadSample, Dropped, Epoch, Evaluation, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
 };
-use nettorrent_swarm::{PeerId, Setup};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
+use nettorrent_swarm::{PeerId, Setup};
 
 use crate::events::EventLog;
 
@@ -31,6 +31,8 @@ pub(crate) struct Chronicle {
     sent_bytes: u64,
     /// The last epoch that was written.
     epoch: u64,
+    /// How many epochs were done at the last test within one that was written.
+    evaluated: f64,
     /// Whether it is written why the run ended early.
     has_ended: bool,
     /// Samples of which it is written that they were left out.
@@ -56,6 +58,7 @@ impl Chronicle {
             n_members: 1,
             sent_bytes: 0,
             epoch: 0,
+            evaluated: 0.0,
             has_ended: false,
             left_out: BTreeSet::new(),
         }
@@ -91,7 +94,7 @@ impl Chronicle {
         Ok(())
     }
 
-    /// Writes down what a peer records, but for its rounds. Of an epoch, and of why a run ends, all peers tell the same: whether
+    /// Writes down what a peer records, but for its rounds. Of a test, and of why a run ends, all peers tell the same: whether
     /// this is the first to tell of it is returned.
     pub(crate) fn add_record(
         &mut self,
@@ -127,6 +130,21 @@ impl Chronicle {
                 )?;
                 return Ok(true);
             }
+            RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, test_s, .. }
+                if *epoch > self.evaluated =>
+            {
+                self.evaluated = *epoch;
+                let evaluation = Evaluation {
+                    epoch: *epoch,
+                    step: *step,
+                    test_loss: *test_loss,
+                    test_accuracy: *test_accuracy,
+                    test_seconds: *test_s,
+                    sent_bytes: self.sent_bytes,
+                };
+                self.events.write_at(at, Event::Evaluation(evaluation))?;
+                return Ok(true);
+            }
             RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
                 let sketches = self.sketches.entry(*epoch).or_default();
                 sketches.push(sketch.clone());
@@ -142,6 +160,7 @@ impl Chronicle {
             }
             RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
                 self.epoch = self.epoch.min(*epoch);
+                self.evaluated = self.evaluated.min(*epoch as f64);
                 self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
                 return Ok(true);
             }
@@ -161,6 +180,7 @@ impl Chronicle {
                 return Ok(true);
             }
             RecordEvent::Ended { .. }
+            | RecordEvent::Evaluation { .. }
             | RecordEvent::Batch { .. }
             | RecordEvent::Round { .. }
             | RecordEvent::Replica { .. }

@@ -154,6 +154,11 @@ impl Curriculum {
         plan.samples_in(round) as f64 / step.max(1) as f64
     }
 
+    /// How many batches an epoch has, as one machine counts.
+    pub fn n_batches(&self, epoch: u64) -> usize {
+        self.order(epoch, &mut self.memory()).len()
+    }
+
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
     pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
         let trained = self.trained();

@@ -5,11 +5,13 @@
 mod case;
 mod costs;
 mod equality;
+mod evaluations;
 mod freely;
 mod hostile;
 mod learning;
 mod losses;
 mod lying;
+mod networks;
 mod pace;
 mod recovery;
 mod same_bytes;

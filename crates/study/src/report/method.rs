@@ -57,7 +57,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         say("samples of an epoch that the split drops", some(&dropped));
     }
     let text = "Each run's own folder holds its job, its events and its model. Beside this report lie runs.csv (a line a run), \
-                epochs.csv (a line an epoch), resources.csv (a line a worker and second) and results.json (everything).";
+                epochs.csv (a line a test), resources.csv (a line a worker and second) and results.json (everything).";
     let blocks = vec![
         Block::Code(results.command.clone()),
         Block::List(facts),
