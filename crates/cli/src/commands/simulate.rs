@@ -179,16 +179,14 @@ impl Viewer {
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
-            Event::Evaluation { epoch, test_loss, test_accuracy, .. } if !self.json => {
-                if *epoch > self.evaluated {
-                    self.evaluated = *epoch;
-                    let line = format!(
-                        "epoch {epoch:.2}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
-                        100.0 * test_accuracy,
-                        record.at_s
-                    );
-                    self.bar.suspend(|| println!("{line}"));
-                }
+            Event::Evaluation { epoch, test_loss, test_accuracy, .. } if *epoch > self.evaluated && !self.json => {
+                self.evaluated = *epoch;
+                let line = format!(
+                    "epoch {epoch:.2}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
+                    100.0 * test_accuracy,
+                    record.at_s
+                );
+                self.bar.suspend(|| println!("{line}"));
             }
             event if !self.json => {
                 // Several peers may tell the same.

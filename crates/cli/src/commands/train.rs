@@ -1,5 +1,7 @@
 //! `train` and `resume`: a model learns, visibly, and nothing is lost when it is stopped.
 
+mod testing;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -13,7 +15,7 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::trainer::{StepReport, TrainError, Trainer};
-use nettorrent_history::{self as history, Checkpoint, Epoch, Evaluation, Event, Reason, Start, Stop};
+use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
 use nettorrent_net::resources::Monitor;
 
 use crate::events::EventLog;
@@ -25,7 +27,7 @@ use crate::measuring::{MeasuringArguments, write_samples};
 use crate::memory::peak_rss_bytes;
 use crate::open::open_data;
 use crate::pace::Pace;
-use crate::progress::{Display, EpochLine, clock, evaluation_text};
+use crate::progress::{Display, EpochLine, clock};
 use crate::run_folder::RunFolder;
 use crate::swarm;
 use crate::swarm::run::{Fresh, LinkArguments, Stopped};
@@ -281,40 +283,10 @@ impl<'a> Session<'a> {
                     break;
                 }
                 self.show(trainer, &report)?;
-                if self.is_evaluation_due(trainer.progress().step) {
-                    self.evaluate(trainer)?;
-                }
+                self.evaluate_if_due(trainer)?;
             }
         }
         Ok(())
-    }
-
-    /// Whether it is time for a test within the epoch, after so many steps.
-    fn is_evaluation_due(&self, step: u64) -> bool {
-        let spec = &self.job.evaluate;
-        spec.last_due(step - 1, step).is_some()
-            || spec.interval().is_some_and(|interval| self.tested.elapsed() >= interval)
-    }
-
-    /// Tests within an epoch; training goes on as if nothing had happened.
-    fn evaluate(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
-        let began = Instant::now();
-        let Some(test) = self.test(trainer)? else { return Ok(()) };
-        let (epoch, step) = (trainer.epochs_done(), trainer.progress().step);
-        let (test_loss, test_accuracy, test_seconds) = (test.loss(), test.accuracy(), began.elapsed().as_secs_f64());
-        self.display.say(&evaluation_text(epoch, self.job.epochs, test_loss, test_accuracy));
-        let evaluation = Evaluation { epoch, step, test_loss, test_accuracy, test_seconds, sent_bytes: 0 };
-        Ok(self.events.write(Event::Evaluation(evaluation))?)
-    }
-
-    /// How the test samples are classified. What a part of them says is no result: there is none if Ctrl-C cut the test short.
-    fn test(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<Option<Score>> {
-        self.display.testing();
-        let interrupt = self.interrupt.clone();
-        let samples = 0..self.learning.n_test();
-        let test = self.learning.test_while(trainer.values(), samples, &mut self.room, || !interrupt.is_set())?;
-        self.tested = Instant::now();
-        Ok((test.n == self.learning.n_test()).then_some(test))
     }
 
     /// Tells what the trainer had to do besides training. If it went back, later checkpoints are of a course that is void.

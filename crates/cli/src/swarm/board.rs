@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, HumanCount, MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressStyle};
 use nettorrent_engine::model::Score;
 use nettorrent_engine::task::Task;
 use nettorrent_history::{self as history, Checkpoint, Event, HistoryError};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
-use nettorrent_swarm::{PeerId, Phase, Place};
+use nettorrent_swarm::{PeerId, Place};
 
 use super::chronicle::{Chronicle, Course, incident_text};
 use super::material::Material;
 use super::messages::{PeerEvent, Progress};
+use super::peer_line::peer_text;
 use crate::events::EventLog;
 use crate::progress::{EpochLine, clock, epoch_name, epoch_text, evaluation_text};
 
@@ -378,32 +379,4 @@ impl Pace {
     fn samples_per_s(self) -> f64 {
         self.n_samples as f64 / self.took.as_secs_f64().max(1e-9)
     }
-}
-
-/// What one peer is doing.
-fn peer_text(progress: &Progress) -> String {
-    let Progress { n_samples, times, .. } = progress;
-    let history::Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
-    let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
-    let doing = match progress.phase {
-        Phase::Agreeing => "agreeing on whose parameters go on",
-        Phase::Syncing => "bringing replicas together",
-        Phase::Testing => "testing",
-        Phase::Finished => "finished",
-        Phase::Training | Phase::Exchanging => "",
-    };
-    let waits: Vec<String> = progress.waits_for.iter().take(3).map(|peer| peer.seat().to_string()).collect();
-    let waits = if *n_samples == 0 && !waits.is_empty() {
-        format!("waits for peer {}", waits.join(", "))
-    } else {
-        String::new()
-    };
-    format!(
-        "{:<8} {:>7} samples/s  computes {:>3.0} %  waits {:>3.0} %  sends {:>10}/s  {doing}{waits}",
-        times.peer.to_string(),
-        HumanCount((*n_samples as f64 / elapsed_s.max(1e-9)) as u64).to_string(),
-        share(*compute_s),
-        share(*wait_s),
-        HumanBytes((*sent_bytes as f64 / elapsed_s.max(1e-9)) as u64).to_string(),
-    )
 }

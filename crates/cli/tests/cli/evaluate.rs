@@ -9,7 +9,9 @@ const BY_BATCHES: [&str; 2] = ["--set", "evaluate.every_batches=50"];
 const BY_TIME: [&str; 2] = ["--set", "evaluate.every_seconds=0.000001"];
 
 fn train(place: &Place, run: &str, arguments: &[&str]) -> Vec<Value> {
-    let all = [&["train", "--json", "--threads", "1", "--epochs", "2", "--run", run][..], arguments].concat();
+    let all =
+        [&["train", "--json", "--model", "mlp:8", "--threads", "1", "--epochs", "2", "--run", run][..], arguments]
+            .concat();
     place.succeed(&all).json()
 }
 
@@ -71,13 +73,13 @@ fn a_swarm_learns_the_same_with_tests_within_epochs() {
     let model = |run: &str| final_state(&place.path(run)).0;
     assert!(model("tested") == model("plain") && model("by-time") == model("plain"));
     // The simulator is asked the same and gives the same numbers.
-    let arguments = ["simulate", "--json", "--threads", "1", "--epochs", "2"];
+    let arguments = ["simulate", "--json", "--model", "mlp:8", "--threads", "1", "--epochs", "2"];
     let simulated = place.succeed(&[&arguments[..], &swarm, &BY_BATCHES].concat()).json();
     let mut tests: Vec<(String, String)> = Vec::new();
     let told = |test: &Value| (test["epoch"].to_string(), test["test_loss"].to_string());
     of(&simulated, "evaluation").into_iter().map(told).for_each(|test| {
         if !tests.contains(&test) {
-            tests.push(test)
+            tests.push(test);
         }
     });
     assert_eq!(tests, of(&tested, "evaluation").into_iter().map(told).collect::<Vec<_>>());
@@ -86,12 +88,12 @@ fn a_swarm_learns_the_same_with_tests_within_epochs() {
 #[test]
 fn layer_networks_are_tested_after_batches_and_not_by_time() {
     let place = Place::new();
-    let layers = ["--peers", "3", "--set", "layers.groups=[{layers=2,columns=2},{layers=8}]"];
+    let layers = ["--peers", "3", "--set", "layers.groups=[{layers=3,columns=2},{layers=1}]"];
     train(&place, "plain", &layers);
     let tested = train(&place, "tested", &[&layers[..], &BY_BATCHES].concat());
     assert_expected(&places(&tested));
     assert!(final_state(&place.path("tested")).0 == final_state(&place.path("plain")).0);
-    let message = place.fail(&[&["train"], &layers[..], &BY_TIME].concat());
+    let message = place.fail(&[&["train", "--model", "mlp:8"], &layers[..], &BY_TIME].concat());
     assert!(message.contains("set evaluate.every_batches"), "{message}");
 }
 
