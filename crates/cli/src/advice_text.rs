@@ -3,6 +3,7 @@
 use indicatif::{HumanBytes, HumanCount};
 
 use nettorrent_engine::job::Job;
+use nettorrent_figures::Unit;
 use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Verdict};
 use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
@@ -166,7 +167,7 @@ impl Findings<'_> {
             lines.push(vec![
                 one.strategy.clone(),
                 one.seconds.map_or_else(missing, |seconds| format!("{seconds:.2}")),
-                verdict.epochs.map_or_else(missing, |epochs| epochs.to_string()),
+                verdict.epochs.map_or_else(missing, |epochs| Unit::Count.format(epochs)),
                 match verdict.n_seeds {
                     0 => missing(),
                     n_seeds => format!("{} of {n_seeds}", verdict.n_reached),

@@ -107,6 +107,16 @@ pub(crate) fn finished_text(took: Duration, path: &Path) -> String {
 pub(crate) const GUESSING: &str = "Finished, but the model has not learnt: its accuracy is that of guessing. Another optimizer.lr may \
                                    help, or more epochs, or another model.";
 
+/// A test within an epoch in one line, below the other tests.
+pub(crate) fn evaluation_text(epoch: f64, epochs: u64, test_loss: f64, test_accuracy: f64) -> String {
+    let width = epochs.to_string().len() + 3;
+    let train = "";
+    format!(
+        "epoch {epoch:>width$.2}/{epochs}  {train:<35} test loss {test_loss:.4}  accuracy {:>6.2} %",
+        100.0 * test_accuracy
+    )
+}
+
 /// `epoch  3/10`, as wide for every epoch.
 pub(crate) fn epoch_name(epoch: u64, epochs: u64) -> String {
     let width = epochs.to_string().len();

@@ -41,6 +41,8 @@ struct Epochs {
     ends: BTreeMap<u64, (f64, u64, f32)>,
     /// How long the longest part of the test after it took.
     test_s: BTreeMap<u64, f64>,
+    /// By how many epochs were done, in bits: how long the longest part of a test within one took.
+    within_s: BTreeMap<u64, f64>,
 }
 
 impl Recorder {
@@ -65,9 +67,11 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         events.write_at(Duration::ZERO, Event::Start(start))?;
+        let mut chronicle = Chronicle::new(events, material.setup.clone());
+        chronicle.share_out(Duration::ZERO, n_peers)?;
         Ok(Self {
             run,
-            chronicle: Chronicle::new(events),
+            chronicle,
             waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
             last: BTreeMap::new(),
             epochs: Epochs::default(),
@@ -100,8 +104,16 @@ impl Recorder {
             };
             self.chronicle.add_times(at, &times)?;
         }
+        if let RecordEvent::View { members, .. } = &record.event {
+            self.chronicle.share_out(at, members.len())?;
+        }
         if let RecordEvent::Epoch { epoch, test_s, .. } = record.event {
             let longest = self.epochs.test_s.entry(epoch).or_default();
+            *longest = longest.max(test_s);
+        }
+        if let RecordEvent::Evaluation { epoch, test_s, .. } = record.event {
+            // The bits of numbers above 0 are in their order.
+            let longest = self.epochs.within_s.entry(epoch.to_bits()).or_default();
             *longest = longest.max(test_s);
         }
         self.chronicle.add_record(at, record, |epoch| self.epochs.course(epoch))?;
@@ -164,7 +176,9 @@ impl Epochs {
         let former = epoch - 1;
         let (former_end_s, n_before) = self.ends.get(&former).map_or((0.0, 0), |&(end_s, n, _)| (end_s, n));
         let began_s = former_end_s + self.test_s.get(&former).copied().unwrap_or(0.0);
-        let took = Duration::from_secs_f64((end_s - began_s).max(0.0));
+        let [first, last] = [former, epoch].map(|epoch| (epoch as f64).to_bits());
+        let within_s: f64 = self.within_s.range(first..last).map(|(_, test_s)| test_s).sum();
+        let took = Duration::from_secs_f64((end_s - began_s - within_s).max(0.0));
         let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
         Course { lr, samples_per_s, took }
     }

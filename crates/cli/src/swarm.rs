@@ -10,4 +10,5 @@ pub(crate) mod material;
 pub(crate) mod member;
 pub(crate) mod messages;
 pub(crate) mod network;
+mod peer_line;
 pub(crate) mod run;

@@ -59,12 +59,13 @@ fn what(start: &Start) -> String {
 fn numbers(history: &History) -> String {
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
-    let best = history.epochs.iter().map(|(_, epoch)| epoch.test_accuracy).fold(f64::NAN, f64::max);
+    let tests = history.tests();
+    let best = tests.iter().map(|(_, test)| test.test_accuracy).fold(f64::NAN, f64::max);
     let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
     let sent: u64 = all_times(history).map(|times| times.sent_bytes).sum();
     let cells = [
         ("epochs done", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
-        ("test accuracy", Unit::Share.format(epoch.map_or(f64::NAN, |epoch| epoch.test_accuracy))),
+        ("test accuracy", Unit::Share.format(tests.last().map_or(f64::NAN, |(_, test)| test.test_accuracy))),
         ("best so far", Unit::Share.format(best)),
         ("training loss", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.loss))),
         ("samples a second", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
@@ -116,9 +117,9 @@ fn row(id: PeerId, peer: &PeerHistory) -> String {
 /// What happened, the newest first.
 fn happened(history: &History) -> String {
     let mut lines: Vec<(f64, String)> = Vec::new();
-    for (at_s, epoch) in &history.epochs {
-        let accuracy = Unit::Share.format(epoch.test_accuracy);
-        lines.push((*at_s, format!("epoch {}: test accuracy {accuracy}, loss {:.4}", epoch.epoch, epoch.test_loss)));
+    for (at_s, test) in &history.tests() {
+        let (epoch, accuracy) = (Unit::Count.format(test.epoch), Unit::Share.format(test.test_accuracy));
+        lines.push((*at_s, format!("epoch {epoch}: test accuracy {accuracy}, loss {:.4}", test.test_loss)));
     }
     for (at_s, view) in &history.views {
         // All members tell of it; once is enough.
@@ -129,6 +130,7 @@ fn happened(history: &History) -> String {
         }
     }
     lines.extend(history.rollbacks.iter().map(|(at_s, rollback)| (*at_s, rollback.to_string())));
+    lines.extend(history.dropped.iter().map(|(at_s, dropped)| (*at_s, dropped.to_string())));
     lines.extend(history.left_out.iter().map(|(at_s, left_out)| (*at_s, left_out.to_string())));
     lines.extend(history.notes.iter().map(|(at_s, note)| (*at_s, format!("{}: {}", note.peer, note.text))));
     let kept = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();

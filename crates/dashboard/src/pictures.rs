@@ -66,13 +66,13 @@ fn series<T>(name: impl Into<String>, events: &[(f64, T)], value: impl Fn(&T) ->
 
 fn accuracy(history: &History) -> LineChart {
     let while_training = series("training samples, so far in the epoch", &history.progress, |told| told.accuracy);
-    let tested = series("test samples", &history.epochs, |epoch| epoch.test_accuracy);
+    let tested = series("test samples", &history.tests(), |test| test.test_accuracy);
     chart("Accuracy", "accuracy", Unit::Share, vec![tested, while_training])
 }
 
 fn loss(history: &History) -> LineChart {
     let while_training = series("training samples, so far in the epoch", &history.progress, |told| told.loss);
-    let tested = series("test samples", &history.epochs, |epoch| epoch.test_loss);
+    let tested = series("test samples", &history.tests(), |test| test.test_loss);
     chart("Loss", "loss", Unit::Count, vec![tested, while_training])
 }
 

@@ -18,15 +18,16 @@ pub(crate) fn text(run: &str, history: &History) -> String {
     let mut text = String::new();
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
+    let test = history.tests().last().map(|(_, test)| *test);
     let whole = [
         ("epochs_done", "counter", "Epochs that are done.", epoch.map(|epoch| epoch.epoch as f64)),
         (
             "test_accuracy",
             "gauge",
-            "Share of the test samples known after the last epoch.",
-            epoch.map(|e| e.test_accuracy),
+            "Share of the test samples known in the last test.",
+            test.map(|test| test.test_accuracy),
         ),
-        ("test_loss", "gauge", "Mean loss of the test samples after the last epoch.", epoch.map(|e| e.test_loss)),
+        ("test_loss", "gauge", "Mean loss of the test samples in the last test.", test.map(|test| test.test_loss)),
         ("training_loss", "gauge", "Mean loss of the epoch's samples so far.", progress.map(|p| p.loss)),
         ("learning_rate", "gauge", "The learning rate.", progress.map(|p| f64::from(p.lr))),
         ("samples_per_second", "gauge", "Samples trained in a second by all peers.", progress.map(|p| p.samples_per_s)),

@@ -2,6 +2,7 @@
 //!
 //! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
 
+mod evaluate;
 mod layers;
 mod read;
 mod swarm;
@@ -16,6 +17,7 @@ use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
+pub use evaluate::{EvaluateError, EvaluateSpec};
 pub use layers::{Auto, GroupSpec, Groups, LayersError, LayersSpec};
 pub use read::{ReadError, read_toml, set_field};
 pub use swarm::{SwarmError, SwarmSpec, Work};
@@ -48,6 +50,8 @@ pub struct Job {
     pub schedule: ScheduleSpec,
     /// When to save.
     pub checkpoint: CheckpointSpec,
+    /// How often to test within epochs.
+    pub evaluate: EvaluateSpec,
     /// How peers train together.
     pub swarm: SwarmSpec,
     /// Which peers hold which layers; without it, each holds all of them.
@@ -103,6 +107,7 @@ impl Default for Job {
             optimizer: OptimizerSpec::default(),
             schedule: ScheduleSpec::default(),
             checkpoint: CheckpointSpec::default(),
+            evaluate: EvaluateSpec::default(),
             swarm: SwarmSpec::default(),
             layers: None,
         }
@@ -132,6 +137,9 @@ pub enum JobError {
     /// The schedule's settings.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// When to test.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
     /// The swarm's settings.
     #[error(transparent)]
     Swarm(#[from] SwarmError),
@@ -178,6 +186,7 @@ impl Job {
         }
         self.optimizer.check()?;
         self.schedule.check()?;
+        self.evaluate.check()?;
         self.swarm.check()?;
         if let Some(layers) = &self.layers {
             layers.check()?;

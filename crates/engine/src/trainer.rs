@@ -211,8 +211,13 @@ impl<'a> Trainer<'a> {
     /// The learning rate of the next step.
     pub fn lr(&self) -> f32 {
         let step = 1.0 / self.batches.len() as f64;
-        let done = self.progress.epoch as f64 + self.progress.batch as f64 * step;
-        self.job.schedule.rate(self.job.optimizer.lr, done, step, self.job.epochs as f64) * self.lr_factor()
+        self.job.schedule.rate(self.job.optimizer.lr, self.epochs_done(), step, self.job.epochs as f64)
+            * self.lr_factor()
+    }
+
+    /// How many epochs are done, and what part of the present one.
+    pub fn epochs_done(&self) -> f64 {
+        self.progress.epoch as f64 + self.progress.batch as f64 * (1.0 / self.batches.len() as f64)
     }
 
     /// The share of the learning rate that is left after the run has diverged so often.

@@ -1,6 +1,5 @@
 //! The events of a run: plain data, one line of JSON each.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::path::PathBuf;
@@ -29,6 +28,8 @@ pub enum Event {
     Progress(Progress),
     /// An epoch is done and was tested.
     Epoch(Epoch),
+    /// A test within an epoch.
+    Evaluation(Evaluation),
     /// Where a peer's time went, about once a second.
     Times(Times),
     /// What a peer took of its machine, once a second.
@@ -41,6 +42,8 @@ pub enum Event {
     Note(Note),
     /// The members of a swarm have changed and agreed on whose parameters go on.
     View(ViewChange),
+    /// The split gives some samples to nobody.
+    Dropped(Dropped),
     /// Training samples are left out from here on.
     LeftOut(LeftOut),
     /// Training had diverged and goes on from an earlier state.
@@ -129,6 +132,24 @@ pub struct Epoch {
     /// How long the epoch's training took, without its test.
     pub seconds: f64,
     /// How long its test took; a swarm's members each test a part, so it is how long one of them took.
+    pub test_seconds: f64,
+    /// Bytes of bodies that all peers who tell have sent since training began, or went on.
+    pub sent_bytes: u64,
+}
+
+/// A test within an epoch. When it was known is the time of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// How many epochs were done: 1.25 after a quarter of the second.
+    pub epoch: f64,
+    /// Batches that a peer had trained one after the other, since the beginning.
+    pub step: u64,
+    /// Mean loss of the test samples.
+    #[serde(deserialize_with = "number_or_none")]
+    pub test_loss: f64,
+    /// Share of them that were classified rightly.
+    pub test_accuracy: f64,
+    /// How long it took; a swarm's members each test a part, so it is how long one of them took.
     pub test_seconds: f64,
     /// Bytes of bodies that all peers who tell have sent since training began, or went on.
     pub sent_bytes: u64,
@@ -243,6 +264,19 @@ pub struct ViewChange {
     pub round: u32,
 }
 
+/// The split gives some samples to nobody: so many peers cannot all have as many of each class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// By what rule samples are shared out.
+    pub split: String,
+    /// Among how many peers.
+    pub n_peers: usize,
+    /// How many samples an epoch trains.
+    pub n_trained: usize,
+    /// How many nobody has.
+    pub n_dropped: usize,
+}
+
 /// Training samples are left out from here on, because they spoil the batches that they are in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
@@ -320,39 +354,11 @@ pub enum Reason {
     Failed(String),
 }
 
-/// So many samples are named in a line; the events have them all.
-const MOST_NAMED: usize = 5;
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_samples = self.samples.len();
-        let plural = if n_samples == 1 { "" } else { "s" };
-        let names: Vec<String> = self.samples.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-        let names = names.join("; ");
-        write!(f, "Left out {n_samples} training sample{plural} without a finite loss and gradient: {names}")?;
-        match n_samples.saturating_sub(MOST_NAMED) {
-            0 => Ok(()),
-            n_more => write!(f, "; and {n_more} more"),
-        }
-    }
-}
-
-impl fmt::Display for BadSample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sample {}", self.index)?;
-        self.origin.iter().try_for_each(|origin| write!(f, " ({origin})"))
-    }
-}
-
-impl fmt::Display for Rollback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { why, from_step, step, lr_factor, .. } = self;
-        write!(f, "Training diverged at step {from_step}: {why}. It goes back to step {step} and on ")?;
-        if self.is_rate_halved {
-            write!(f, "with half the learning rate ({lr_factor} of the job's).")
-        } else {
-            f.write_str("without the samples that are to blame.")
-        }
+impl From<&Epoch> for Evaluation {
+    /// The test at an epoch's end.
+    fn from(epoch: &Epoch) -> Self {
+        let Epoch { step, test_loss, test_accuracy, test_seconds, sent_bytes, .. } = *epoch;
+        Self { epoch: epoch.epoch as f64, step, test_loss, test_accuracy, test_seconds, sent_bytes }
     }
 }
 

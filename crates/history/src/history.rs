@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources, Rollback, Start, Stop,
-    Times, ViewChange,
+    Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources,
+    Rollback, Start, Stop, Times, ViewChange,
 };
 use crate::log::HistoryError;
 
@@ -23,6 +23,8 @@ pub struct History {
     pub progress: Vec<(f64, Progress)>,
     /// Epochs that are done.
     pub epochs: Vec<(f64, Epoch)>,
+    /// Tests within epochs.
+    pub evaluations: Vec<(f64, Evaluation)>,
     /// How far replicas were apart.
     pub replicas: Vec<(f64, Replicas)>,
     /// What is known of each peer.
@@ -31,6 +33,8 @@ pub struct History {
     pub views: Vec<(f64, ViewChange)>,
     /// What peers told.
     pub notes: Vec<(f64, Note)>,
+    /// Samples that the split gave to nobody, for each number of peers that there was.
+    pub dropped: Vec<(f64, Dropped)>,
     /// Training samples that were left out.
     pub left_out: Vec<(f64, LeftOut)>,
     /// How often training diverged and went back.
@@ -75,22 +79,24 @@ impl History {
         self.last_s = self.last_s.max(at_s);
         match line.event {
             Event::Start(start) => {
-                self.forget_after(start.epoch);
+                self.forget_after(start.epoch, start.step);
                 self.former = self.peers.keys().copied().collect();
                 self.start = Some(start);
                 self.stop = None;
             }
             Event::Progress(progress) => self.progress.push((at_s, progress)),
             Event::Epoch(epoch) => self.epochs.push((at_s, epoch)),
+            Event::Evaluation(evaluation) => self.evaluations.push((at_s, evaluation)),
             Event::Times(times) => self.peer(times.peer).times.push((at_s, times)),
             Event::Resources(resources) => self.peer(resources.peer).resources.push((at_s, resources)),
             Event::Replicas(replicas) => self.replicas.push((at_s, replicas)),
             Event::Peer(address) => self.peer(address.peer).address = Some(address),
             Event::Note(note) => self.notes.push((at_s, note)),
             Event::View(view) => self.views.push((at_s, view)),
+            Event::Dropped(dropped) => self.dropped.push((at_s, dropped)),
             Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
             Event::Rollback(rollback) => {
-                self.forget_after(rollback.epoch);
+                self.forget_after(rollback.epoch, rollback.step);
                 self.rollbacks.push((at_s, rollback));
             }
             Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
@@ -98,9 +104,19 @@ impl History {
         }
     }
 
-    /// What was trained after so many epochs is trained again.
-    fn forget_after(&mut self, epoch: u64) {
+    /// All tests in the order of training: those at the ends of epochs and those within.
+    pub fn tests(&self) -> Vec<(f64, Evaluation)> {
+        let of_epoch = |(at_s, epoch): &(f64, Epoch)| (*at_s, Evaluation::from(epoch));
+        let mut tests: Vec<(f64, Evaluation)> = self.epochs.iter().map(of_epoch).collect();
+        tests.extend(&self.evaluations);
+        tests.sort_by(|(_, a), (_, b)| a.epoch.total_cmp(&b.epoch));
+        tests
+    }
+
+    /// What was trained after so many epochs, or steps, is trained again.
+    fn forget_after(&mut self, epoch: u64, step: u64) {
         self.epochs.retain(|(_, done)| done.epoch <= epoch);
+        self.evaluations.retain(|(_, done)| done.step <= step);
         self.replicas.retain(|(_, replicas)| replicas.epoch <= epoch);
     }
 
@@ -166,7 +182,9 @@ mod tests {
     use super::{Follower, History};
     use nettorrent_swarm::PeerId;
 
-    use crate::event::{BadSample, Epoch, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times};
+    use crate::event::{
+        BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times,
+    };
     use crate::log::{EventLog, HistoryError};
 
     fn start(epoch: u64) -> Event {
@@ -228,6 +246,31 @@ mod tests {
         assert_eq!((at_s, ending.reason), (8.5, Reason::Failed("no".into())));
     }
 
+    fn evaluation(epoch: f64) -> Event {
+        let step = (epoch * 10.0) as u64;
+        Event::Evaluation(Evaluation {
+            epoch,
+            step,
+            test_loss: 1.0,
+            test_accuracy: 0.5,
+            test_seconds: 0.5,
+            sent_bytes: 0,
+        })
+    }
+
+    #[test]
+    fn tests_within_epochs_come_in_the_order_of_training() {
+        let mut history = History::default();
+        let events = [start(0), evaluation(0.5), epoch(1), evaluation(1.5), epoch(2), evaluation(2.5)];
+        for (at_s, event) in events.into_iter().enumerate() {
+            history.add(Line { at_s: at_s as f64, event });
+        }
+        let epochs = |history: &History| history.tests().iter().map(|(_, test)| test.epoch).collect::<Vec<_>>();
+        assert_eq!(epochs(&history), [0.5, 1.0, 1.5, 2.0, 2.5]);
+        history.add(Line { at_s: 6.0, event: Event::Rollback(rollback(1, true)) });
+        assert_eq!(epochs(&history), [0.5, 1.0]);
+    }
+
     fn rollback(epoch: u64, is_rate_halved: bool) -> Rollback {
         let why = "the loss became NaN".to_owned();
         Rollback { why, from_step: 25, epoch, step: 10 * epoch, is_rate_halved, lr_factor: 0.5 }
@@ -241,6 +284,13 @@ mod tests {
         }
         assert_eq!(history.epochs.iter().map(|(_, epoch)| epoch.epoch).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(history.rollbacks, [(1.0, rollback(1, true))]);
+    }
+
+    #[test]
+    fn what_nobody_trains_is_told_in_words() {
+        let dropped = Dropped { split: "equal".to_owned(), n_peers: 8, n_trained: 3760, n_dropped: 63 };
+        let text = "An epoch trains 3,760 of 3,823 samples: `equal` drops 63; `equal-spread` trains all.";
+        assert_eq!(dropped.to_string(), text);
     }
 
     #[test]

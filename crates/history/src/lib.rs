@@ -20,10 +20,11 @@ mod event;
 mod history;
 mod log;
 mod tensorboard;
+mod words;
 
 pub use event::{
-    BadSample, Checkpoint, Epoch, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason, Replicas, Resources,
-    Rollback, Start, Stop, Times, ViewChange, Wait,
+    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason,
+    Replicas, Resources, Rollback, Start, Stop, Times, ViewChange, Wait,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

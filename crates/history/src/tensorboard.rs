@@ -54,9 +54,13 @@ impl TensorBoard {
                 let Epoch { step, train_loss, train_accuracy, test_loss, test_accuracy, lr, samples_per_s, .. } =
                     *epoch;
                 self.step = step;
-                let tests = [("test/loss".to_owned(), test_loss), ("test/accuracy".to_owned(), test_accuracy)];
+                let tests = test_scalars(test_loss, test_accuracy);
                 let train = train_scalars(train_loss, train_accuracy, lr, samples_per_s);
                 self.scalars(at_s, &[&tests[..], &train].concat())
+            }
+            Event::Evaluation(evaluation) => {
+                self.step = evaluation.step;
+                self.scalars(at_s, &test_scalars(evaluation.test_loss, evaluation.test_accuracy))
             }
             Event::Resources(resources) => self.scalars(at_s, &resource_scalars(resources)),
             Event::Times(times) => {
@@ -68,6 +72,7 @@ impl TensorBoard {
             Event::Replicas(_)
             | Event::Peer(_)
             | Event::Note(_)
+            | Event::Dropped(_)
             | Event::LeftOut(_)
             | Event::View(_)
             | Event::Checkpoint(_)
@@ -108,6 +113,10 @@ impl TensorBoard {
         let failed = |source| CheckpointError::Write { path: self.path.clone(), source };
         Ok(self.file.write_all(&record).map_err(failed)?)
     }
+}
+
+fn test_scalars(loss: f64, accuracy: f64) -> [(String, f64); 2] {
+    [("test/loss".to_owned(), loss), ("test/accuracy".to_owned(), accuracy)]
 }
 
 fn train_scalars(loss: f64, accuracy: f64, lr: f32, samples_per_s: f64) -> [(String, f64); 4] {
@@ -202,7 +211,7 @@ mod tests {
     use nettorrent_swarm::PeerId;
 
     use super::{TensorBoard, crc32c};
-    use crate::event::{Epoch, Event, Progress, Start, Times};
+    use crate::event::{Epoch, Evaluation, Event, Progress, Start, Times};
 
     #[derive(Debug, PartialEq)]
     enum Field<'a> {
@@ -335,7 +344,10 @@ mod tests {
         let times = Times { elapsed_s: 2.0, wait_s: 0.5, ..Times::of(PeerId::new(3, 9)) };
         let progress =
             Progress { epoch: 2, step: 310, loss: 2.0, accuracy: 0.5, lr: 0.1, samples_per_s: 9.0, seconds: 1.0 };
-        let events = [Event::Start(start), Event::Progress(progress), Event::Times(times), epoch(400)];
+        let (test_loss, test_accuracy, test_seconds, sent_bytes) = (1.75, 0.375, 0.5, 0);
+        let evaluation = Evaluation { epoch: 1.5, step: 350, test_loss, test_accuracy, test_seconds, sent_bytes };
+        let [start, progress, times] = [Event::Start(start), Event::Progress(progress), Event::Times(times)];
+        let events = [start, progress, times, epoch(400), Event::Evaluation(evaluation)];
         for (at_s, event) in events.iter().enumerate() {
             board.add(at_s as f64, event).unwrap();
         }
@@ -357,9 +369,11 @@ mod tests {
             (400, 1_000_003.0, "train/loss".to_owned(), 1.5),
             (400, 1_000_003.0, "train/lr".to_owned(), 0.125),
             (400, 1_000_003.0, "train/samples per s".to_owned(), 50.0),
+            (350, 1_000_004.0, "test/accuracy".to_owned(), 0.375),
+            (350, 1_000_004.0, "test/loss".to_owned(), 1.75),
         ] {
             assert!(scalars.contains(&expected), "{expected:?} is not among {scalars:?}");
         }
-        assert_eq!(scalars.len(), 4 + 4 + 6);
+        assert_eq!(scalars.len(), 4 + 4 + 6 + 2);
     }
 }

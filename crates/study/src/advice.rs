@@ -1,5 +1,6 @@
 //! Which strategy to take, if any is sooner at the target than one machine alone, and why.
 
+use nettorrent_figures::Unit;
 use nettorrent_swarm::strategy::Payload;
 use serde::Serialize;
 
@@ -145,6 +146,7 @@ fn than_other(best: &Judged, other: &Judged) -> String {
     if let (Some(epochs), Some(others)) = (best.verdict.epochs, other.verdict.epochs)
         && epochs != others
     {
+        let [epochs, others] = [epochs, others].map(|epochs| Unit::Count.format(epochs));
         text += &format!("; it needs {epochs} epochs where {name} needs {others}");
     }
     text

@@ -241,7 +241,7 @@ impl Question<'_> {
 }
 
 fn judged(name: &str, forecast: Forecast, verdict: Verdict, trial: Option<Trial>, payload: Option<Payload>) -> Judged {
-    let seconds = verdict.epochs.map(|epochs| epochs as f64 * forecast.epoch_s);
+    let seconds = verdict.epochs.map(|epochs| epochs * forecast.epoch_s);
     Judged { strategy: name.to_owned(), forecast, verdict, seconds, trial, payload }
 }
 
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((n_samples, alone.verdict.learning, alone.verdict.n_seeds), (400, Learning::Reached, 3));
         // 400 samples of 10 ms each.
         assert!((alone.forecast.epoch_s - 4.0).abs() < 1e-9, "{alone:?}");
-        assert_eq!(alone.seconds, alone.verdict.epochs.map(|epochs| 4.0 * epochs as f64));
+        assert_eq!(alone.seconds, alone.verdict.epochs.map(|epochs| 4.0 * epochs));
         let ring = &fast[0];
         assert!(ring.forecast.epoch_s < 0.5 * alone.forecast.epoch_s, "{ring:?}");
         let (alone, slow, _) = judge(400, "1mbit/2s", LEARNING, 3600);
@@ -322,7 +322,7 @@ mod tests {
     fn without_pilots_only_speed_is_predicted() {
         let (alone, judged, _) = judge(400, "1gbit/10us", Depth::Speed, 3600);
         for one in judged.iter().chain([&alone]) {
-            assert_eq!((one.verdict.learning, one.verdict.epochs), (Learning::Untested, Some(4)), "{one:?}");
+            assert_eq!((one.verdict.learning, one.verdict.epochs), (Learning::Untested, Some(4.0)), "{one:?}");
         }
         // A batch is shared by four, and the network takes hardly any time.
         assert!((judged[0].forecast.epoch_s - 1.0).abs() < 0.1 && judged[0].trial.is_none(), "{judged:?}");

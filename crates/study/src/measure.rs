@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use nettorrent_history::{Epoch, History, HistoryError, PeerHistory, Reason, Times};
+use nettorrent_history::{self as history, Epoch, History, HistoryError, PeerHistory, Reason, Times};
 use nettorrent_swarm::PeerId;
 use serde::Deserialize;
 
 use crate::results::{
-    EpochPoint, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint, ResourceUse, TimedAccuracy, WaitedFor,
+    EpochPoint, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint, ResourceUse, TestPoint, TimedAccuracy,
+    WaitedFor,
 };
 
 /// Why a run cannot be measured.
@@ -46,10 +47,10 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
         Reason::Interrupted => return Err(unfinished("it was interrupted".into())),
         Reason::Failed(problem) => return Err(unfinished(problem.clone())),
     }
-    let epochs = epochs(&history);
+    let (epochs, evaluations) = tests(&history);
     let last = epochs.last().ok_or_else(|| unfinished("no epoch was tested".into()))?;
     let (total_s, final_accuracy) = (last.seconds, last.test_accuracy);
-    let best_accuracy = epochs.iter().map(|epoch| epoch.test_accuracy).fold(0.0, f64::max);
+    let best_accuracy = history.tests().iter().map(|(_, test)| test.test_accuracy).fold(0.0, f64::max);
     let n_samples: f64 = history.epochs.iter().map(|(_, epoch)| epoch.samples_per_s * epoch.seconds).sum();
     let mut peers: Vec<PeerMeasurement> = history.peers.iter().map(|(&id, peer)| measure_peer(id, peer)).collect();
     if let (None, [alone]) = (&start.strategy, peers.as_mut_slice()) {
@@ -60,6 +61,7 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
     Ok(Measurement {
         n_params: start.n_params,
         n_train: start.n_train,
+        n_dropped: history.dropped.last().map_or(0, |(_, dropped)| dropped.n_dropped),
         best_accuracy,
         final_accuracy,
         total_s,
@@ -70,6 +72,7 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
         replica_distances: history.replicas.iter().map(|(_, replicas)| distance(replicas)).collect(),
         peak_rss_bytes: stop.peak_rss_bytes,
         epochs,
+        evaluations,
         peers,
         ..Measurement::default()
     })
@@ -78,11 +81,12 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
 impl Measurement {
     /// Compares it with a target, and looks how far it was at these times.
     pub fn judge(&mut self, target_accuracy: Option<f64>, at_s: &[f64]) {
-        let reached = |target: f64| self.epochs.iter().find(|epoch| epoch.test_accuracy >= target);
-        self.convergence_s = target_accuracy.and_then(reached).map(|epoch| epoch.seconds);
+        let tests = self.tests();
+        let reached = |target: f64| tests.iter().find(|test| test.test_accuracy >= target);
+        self.convergence_s = target_accuracy.and_then(reached).map(|test| test.seconds);
         let best_by = |seconds: f64| {
-            let tested = self.epochs.iter().take_while(|epoch| epoch.seconds <= seconds);
-            tested.map(|epoch| epoch.test_accuracy).reduce(f64::max)
+            let tested = tests.iter().take_while(|test| test.seconds <= seconds);
+            tested.map(|test| test.test_accuracy).reduce(f64::max)
         };
         self.accuracy_at = at_s.iter().map(|&seconds| TimedAccuracy { seconds, accuracy: best_by(seconds) }).collect();
     }
@@ -93,23 +97,30 @@ impl Measurement {
     }
 }
 
-/// The epochs in time without tests. Until the peers of a swarm have agreed on whose parameters go on, nobody trains; that time
-/// does not count either.
-fn epochs(history: &History) -> Vec<EpochPoint> {
+/// The ends of epochs, and the tests within, in time without tests. Until the peers of a swarm have agreed on whose parameters go on,
+/// nobody trains; that time does not count either.
+fn tests(history: &History) -> (Vec<EpochPoint>, Vec<TestPoint>) {
     let began_s = history.views.first().map_or(0.0, |(at_s, _)| *at_s);
     let mut testing_s = began_s;
-    let point = |(at_s, epoch): &(f64, Epoch)| {
-        testing_s += epoch.test_seconds;
-        EpochPoint {
+    let point = |(at_s, test): (f64, history::Evaluation)| {
+        testing_s += test.test_seconds;
+        let history::Evaluation { epoch, test_accuracy, test_loss, sent_bytes, .. } = test;
+        TestPoint { epoch, seconds: (at_s - testing_s).max(0.0), test_accuracy, test_loss, sent_bytes }
+    };
+    let all: Vec<TestPoint> = history.tests().into_iter().map(point).collect();
+    let of_epoch = |(_, epoch): &(f64, Epoch)| {
+        let test = all.iter().find(|test| test.epoch == epoch.epoch as f64)?;
+        Some(EpochPoint {
             epoch: epoch.epoch,
-            seconds: (at_s - testing_s).max(0.0),
+            seconds: test.seconds,
             test_accuracy: epoch.test_accuracy,
             test_loss: epoch.test_loss,
             train_loss: epoch.train_loss,
             sent_bytes: epoch.sent_bytes,
-        }
+        })
     };
-    history.epochs.iter().map(point).collect()
+    let epochs = history.epochs.iter().filter_map(of_epoch).collect();
+    (epochs, all.into_iter().filter(|test| test.epoch.fract() != 0.0).collect())
 }
 
 fn distance(replicas: &nettorrent_history::Replicas) -> ReplicaDistance {
@@ -226,6 +237,18 @@ mod tests {
         assert_eq!(accuracies, [None, Some(0.9), Some(0.9)]);
         measured.judge(Some(0.95), &[]);
         assert_eq!(measured.convergence_s, None);
+    }
+
+    #[test]
+    fn tests_within_epochs_tell_sooner_when_the_target_was_reached() {
+        let within = r#"{"at_s":3,"event":"evaluation","epoch":0.5,"step":2,"test_loss":1.1,"test_accuracy":0.87,"test_seconds":0.25,"sent_bytes":30}
+"#;
+        let mut measured = measured(&[BEGINNING, within, FINISHED]).unwrap();
+        let seconds: Vec<f64> = measured.tests().iter().map(|test| test.seconds).collect();
+        assert_eq!(seconds, [1.75, 2.25, 4.75], "no test counts as training");
+        assert_eq!((measured.epochs.len(), measured.evaluations.len(), measured.total_s), (2, 1, 4.75));
+        measured.judge(Some(0.85), &[2.0]);
+        assert_eq!((measured.convergence_s, measured.accuracy_at[0].accuracy), (Some(1.75), Some(0.87)));
     }
 
     #[test]

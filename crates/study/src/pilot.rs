@@ -28,6 +28,9 @@ pub enum Goal {
 pub struct Pilot {
     /// The epochs that were simulated, one after the other.
     pub epochs: Vec<PilotEpoch>,
+    /// The tests within them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evaluations: Vec<PilotTest>,
     /// Whether the goal was reached.
     pub is_reached: bool,
     /// Whether it was given up because it took too long.
@@ -54,10 +57,21 @@ pub struct PilotEpoch {
     pub n_rounds: u64,
 }
 
+/// A test within an epoch of a pilot.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PilotTest {
+    /// How many epochs were done.
+    pub epoch: f64,
+    /// The accuracy on the test samples.
+    pub accuracy: f64,
+}
+
 impl Pilot {
-    /// After how many epochs this accuracy was reached, if it was.
-    pub fn epochs_to(&self, accuracy: f64) -> Option<u64> {
-        self.epochs.iter().position(|epoch| epoch.accuracy >= accuracy).map(|before| before as u64 + 1)
+    /// After how many epochs a test first showed this accuracy, if one did.
+    pub fn epochs_to(&self, accuracy: f64) -> Option<f64> {
+        let whole = self.epochs.iter().position(|epoch| epoch.accuracy >= accuracy).map(|before| before as f64 + 1.0);
+        let within = self.evaluations.iter().find(|test| test.accuracy >= accuracy).map(|test| test.epoch);
+        whole.into_iter().chain(within).reduce(f64::min)
     }
 }
 
@@ -205,7 +219,8 @@ impl Watch {
         let n_rounds = spent.values().map(|spent| spent.n_rounds).max().unwrap_or(0);
         self.pilot.epochs.push(PilotEpoch { accuracy, seconds, n_rounds });
         if let Goal::Accuracy(wanted) = self.goal {
-            self.pilot.is_reached = accuracy >= wanted;
+            // Epochs are simulated to their ends, or nobody would know how long they take.
+            self.pilot.is_reached = self.pilot.epochs_to(wanted).is_some();
         }
     }
 }
@@ -245,6 +260,11 @@ impl Observer for Watch {
                     self.close(epoch, test_accuracy);
                 }
             }
+            Event::Evaluation { epoch, test_accuracy: accuracy, .. }
+                if self.pilot.evaluations.last().is_none_or(|last| last.epoch < epoch) =>
+            {
+                self.pilot.evaluations.push(PilotTest { epoch, accuracy });
+            }
             _ => {}
         }
     }
@@ -271,16 +291,31 @@ mod tests {
 
     fn pilot(n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
+        pilot_of(&job, n_peers, goal, seconds)
+    }
+
+    fn pilot_of(job: &Job, n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let until = Instant::now() + Duration::from_secs(seconds);
         let flight = Flight { n_peers, scenario: Scenario::lan(), thinks: false, goal, until };
-        fly(&job, Arc::new(Toy::new(1)), flight).unwrap()
+        fly(job, Arc::new(Toy::new(1)), flight).unwrap()
+    }
+
+    #[test]
+    fn tests_within_epochs_tell_sooner_when_the_goal_was_reached() {
+        let found = pilot(2, Goal::Accuracy(0.5), 3600);
+        let mut job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
+        job.evaluate.every_batches = 2;
+        let finer = pilot_of(&job, 2, Goal::Accuracy(0.5), 3600);
+        assert_eq!(finer.epochs, found.epochs, "they change nothing");
+        let (rough, fine) = (found.epochs_to(0.5).unwrap(), finer.epochs_to(0.5).unwrap());
+        assert!(fine < rough && fine > rough - 1.0, "{rough}, {fine}");
     }
 
     #[test]
     fn a_pilot_ends_with_its_goal_with_its_epochs_or_with_its_time() {
         let found = pilot(3, Goal::Accuracy(0.5), 3600);
         assert!(found.is_reached && !found.is_out_of_time && (1..20).contains(&found.epochs.len()), "{found:?}");
-        assert_eq!(found.epochs_to(0.5), Some(found.epochs.len() as u64));
+        assert_eq!(found.epochs_to(0.5), Some(found.epochs.len() as f64));
         for goal in [Goal::Accuracy(1.1), Goal::Epochs] {
             let found = pilot(3, goal, 3600);
             assert!(!found.is_reached && !found.is_out_of_time && found.epochs.len() == 20, "{found:?}");

@@ -134,11 +134,17 @@ pub struct Measurement {
     pub n_params: usize,
     /// Training samples.
     pub n_train: usize,
+    /// How many of them the split gave to nobody.
+    #[serde(default)]
+    pub n_dropped: usize,
     /// After each epoch.
     pub epochs: Vec<EpochPoint>,
-    /// The best accuracy on the test samples after any epoch.
+    /// What tests within epochs showed.
+    #[serde(default)]
+    pub evaluations: Vec<TestPoint>,
+    /// The best accuracy on the test samples that any test showed.
     pub best_accuracy: f64,
-    /// That after the last.
+    /// That after the last epoch.
     pub final_accuracy: f64,
     /// How long it took to the target accuracy, without the time of tests; none if it was not reached.
     pub convergence_s: Option<f64>,
@@ -184,6 +190,39 @@ pub struct EpochPoint {
     pub train_loss: f64,
     /// Bytes of bodies that all peers had sent.
     pub sent_bytes: u64,
+}
+
+/// What a test showed, at an epoch's end or within.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TestPoint {
+    /// How many epochs were done.
+    pub epoch: f64,
+    /// The time since training began, without that of tests.
+    pub seconds: f64,
+    /// Share of the test samples that were classified rightly.
+    pub test_accuracy: f64,
+    /// Mean loss of the test samples.
+    #[serde(deserialize_with = "number_or_none")]
+    pub test_loss: f64,
+    /// Bytes of bodies that all peers had sent.
+    pub sent_bytes: u64,
+}
+
+impl From<&EpochPoint> for TestPoint {
+    fn from(epoch: &EpochPoint) -> Self {
+        let EpochPoint { seconds, test_accuracy, test_loss, sent_bytes, .. } = *epoch;
+        Self { epoch: epoch.epoch as f64, seconds, test_accuracy, test_loss, sent_bytes }
+    }
+}
+
+impl Measurement {
+    /// All tests in the order of training.
+    pub fn tests(&self) -> Vec<TestPoint> {
+        let mut tests: Vec<TestPoint> = self.epochs.iter().map(TestPoint::from).collect();
+        tests.extend(&self.evaluations);
+        tests.sort_by(|a, b| a.epoch.total_cmp(&b.epoch));
+        tests
+    }
 }
 
 /// The accuracy that was reached by some time.

@@ -75,9 +75,9 @@ impl Trial {
     }
 
     /// After how many epochs it was, in the median over all seeds; none unless it was with more than half of them.
-    pub fn epochs_to(&self, accuracy: f64) -> Option<u64> {
-        let mut epochs: Vec<u64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(accuracy)).collect();
-        epochs.sort_unstable();
+    pub fn epochs_to(&self, accuracy: f64) -> Option<f64> {
+        let mut epochs: Vec<f64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(accuracy)).collect();
+        epochs.sort_unstable_by(f64::total_cmp);
         // Seeds that did not get there count as the slowest.
         epochs.get(self.n_seeds() / 2).copied()
     }
@@ -163,7 +163,7 @@ mod tests {
     fn more_than_half_of_the_seeds_have_to_get_there() {
         let mut trial =
             Trial { pilots: vec![course(&[0.5, 0.9]), course(&[0.9]), course(&[0.4, 0.5])], problems: vec![] };
-        assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2)));
+        assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2.0)));
         assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch_s()), (1, 2, Some(2.0)));
         assert!(trial.accuracy_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
         assert!(trial.accuracy_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");

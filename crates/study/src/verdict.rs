@@ -26,8 +26,8 @@ pub enum Learning {
 pub struct Verdict {
     /// What pilots say.
     pub learning: Learning,
-    /// How many epochs are needed; none if that did not come out.
-    pub epochs: Option<u64>,
+    /// How many epochs are needed, as finely as the job tests; none if that did not come out.
+    pub epochs: Option<f64>,
     /// How many epochs were simulated, with the seed that did most.
     pub n_epochs_simulated: u64,
     /// The accuracy after each seed's last one, in the mean over the seeds.
@@ -48,7 +48,7 @@ impl Verdict {
     pub fn untested(epochs: u64) -> Self {
         Self {
             learning: Learning::Untested,
-            epochs: Some(epochs),
+            epochs: Some(epochs as f64),
             n_epochs_simulated: 0,
             accuracy: None,
             accuracy_alone: None,
@@ -97,11 +97,11 @@ mod tests {
     fn learning_is_judged_by_the_target_and_beside_one_machine() {
         let alone = trial(&[0.5, 0.8, 0.97], false);
         for (accuracies, is_out_of_time, learning, epochs) in [
-            (&[0.5, 0.97][..], false, Learning::Reached, Some(2)),
-            (&[0.5, 0.97], true, Learning::Reached, Some(2)),
+            (&[0.5, 0.97][..], false, Learning::Reached, Some(2.0)),
+            (&[0.5, 0.97], true, Learning::Reached, Some(2.0)),
             (&[0.5, 0.8, 0.95], false, Learning::DoesNotLearn, None),
             (&[0.5, 0.785], true, Learning::DoesNotLearn, None),
-            (&[0.5, 0.795], true, Learning::OnCourse, Some(3)),
+            (&[0.5, 0.795], true, Learning::OnCourse, Some(3.0)),
             (&[], true, Learning::Unknown, None),
         ] {
             let verdict = Verdict::new(&trial(accuracies, is_out_of_time), &alone, Some(0.965));

@@ -113,6 +113,22 @@ pub enum Event {
         /// How long this peer's own part of the test took.
         test_s: f64,
     },
+    /// A test within an epoch is done, over all peers.
+    Evaluation {
+        /// How many epochs were done: 1.25 after a quarter of the second.
+        epoch: f64,
+        /// Batches that a peer had trained one after the other by then, since the beginning.
+        step: u64,
+        /// How the test samples were classified there.
+        #[serde(deserialize_with = "number_or_none")]
+        test_loss: f64,
+        /// See `test_loss`.
+        test_accuracy: f64,
+        /// See `test_loss`.
+        n_test: u64,
+        /// How long this peer's own part of the test took.
+        test_s: f64,
+    },
     /// An epoch's rounds are done, and replicas are about to be brought together.
     Replica {
         /// Which epoch, counted from 1.

@@ -7,6 +7,7 @@
 
 mod agreement;
 mod core;
+mod evaluations;
 mod free;
 mod pace;
 mod recovery;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agreement::Accord;
+use evaluations::Evaluations;
 use free::Ending;
 use nettorrent_engine::task::Task;
 use pace::Pace;
@@ -48,6 +50,7 @@ pub(crate) struct Replica {
     accord: Accord,
     turn: Option<TurnState>,
     tests: Tests,
+    evaluations: Evaluations,
     pace: Pace,
     /// None where others look after that.
     recovery: Option<Recovery>,
@@ -95,6 +98,7 @@ impl Replica {
             accord: Accord::Waiting,
             turn: None,
             tests,
+            evaluations: Evaluations::default(),
             pace: Pace::default(),
             recovery,
             phase: Phase::Agreeing,

@@ -6,7 +6,7 @@ use nettorrent_engine::collapse::{Collapse, size};
 use nettorrent_engine::data::curriculum::{Curriculum, CurriculumError, Rules, Warmup};
 use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::guessing::Guessing;
-use nettorrent_engine::job::{Job, SwarmSpec, Work};
+use nettorrent_engine::job::{EvaluateSpec, Job, SwarmSpec, Work};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::optimizer::OptimizerSpec;
@@ -32,6 +32,8 @@ pub struct Setup {
     pub optimizer: OptimizerSpec,
     /// The learning rate's course.
     pub schedule: ScheduleSpec,
+    /// How often to test within epochs.
+    pub evaluate: EvaluateSpec,
     /// How peers train together.
     pub swarm: SwarmSpec,
     /// Who holds which part of the network, if nobody holds it whole.
@@ -58,6 +60,11 @@ pub enum SetupError {
     /// The plan of the layers.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// When to test, where blocks cannot agree on it.
+    #[error(
+        "evaluate.every_seconds cannot be combined with layers: clocks differ from block to block; set evaluate.every_batches"
+    )]
+    Seconds,
     /// A strategy that cannot be combined with layers.
     #[error(
         "{strategy} cannot be combined with layers: it counts who answered in time, and that may differ from block to block; \
@@ -83,6 +90,7 @@ impl Setup {
             epochs: job.epochs,
             optimizer: job.optimizer.clone(),
             schedule: job.schedule.clone(),
+            evaluate: job.evaluate.clone(),
             swarm: job.swarm.clone(),
             layers: None,
             strategy,
@@ -95,6 +103,9 @@ impl Setup {
     pub fn with_layers(job: &Job, learning: Arc<Learning>, spec: &ModelSpec) -> Result<Self, SetupError> {
         let whole = Self::new(job, learning.clone())?;
         let Some(layers) = &job.layers else { return Ok(whole) };
+        if job.evaluate.interval().is_some() {
+            return Err(SetupError::Seconds);
+        }
         if !whole.strategy().settles_all() {
             return Err(SetupError::Strategy { strategy: whole.swarm.strategy });
         }
@@ -112,12 +123,18 @@ impl Setup {
             epochs: self.epochs,
             optimizer: self.optimizer.clone(),
             schedule: self.schedule.clone(),
+            evaluate: self.evaluate.clone(),
             swarm: self.swarm.clone(),
             layers: None,
             strategy: self.strategy,
             guessing: self.guessing,
             collapse: OnceLock::new(),
         }
+    }
+
+    /// Among how many the samples are shared out when there are so many peers: where layers are, among pipelines.
+    pub fn n_replicas(&self, n_peers: usize) -> usize {
+        self.layers.as_ref().map_or(n_peers, |network| network.n_pipelines(n_peers))
     }
 
     /// What guessing comes to.

@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::read_toml;
 use nettorrent_engine::task::Task;
-use nettorrent_history::HistoryError;
+use nettorrent_history::{Event as Happened, HistoryError, Line};
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::shape::Shape;
@@ -21,7 +21,7 @@ use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
 use crate::progress::GUESSING;
 use crate::recorder::Recorder;
-use crate::swarm::chronicle::incident_text;
+use crate::swarm::chronicle::{dropped, incident_text};
 use crate::swarm::material::Material;
 
 /// Arguments of `simulate`.
@@ -68,6 +68,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
             scenario.link
         );
     }
+    if let Some(dropped) = dropped(setup, n_peers) {
+        if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
+    }
     let viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
     let recorder = |path: &Path| Recorder::start(path, &material, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
@@ -83,7 +86,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     if let Some(run) = run {
         run.finish(&material, &outcome)?;
     }
-    summarise(arguments, &outcome, began.elapsed(), viewer.is_guessing);
+    summarise(arguments, &outcome, &viewer, began.elapsed());
     if let Some(failure) = outcome.failures.first() {
         bail!("{} could not go on: {}", failure.peer, failure.problem);
     }
@@ -91,6 +94,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         viewer.tell(GUESSING);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what is known before anything has happened.
+fn print_event(event: Happened) {
+    let line = Line { at_s: 0.0, event };
+    println!("{}", serde_json::to_string(&line).expect("events are plain data"));
 }
 
 fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
@@ -139,6 +148,9 @@ struct Viewer {
     epoch: u64,
     /// Whether the last test came to no more than guessing.
     is_guessing: bool,
+    evaluated: f64,
+    /// Of the last test at an epoch's end.
+    accuracy: Option<f64>,
     told: BTreeSet<String>,
 }
 
@@ -147,7 +159,7 @@ impl Viewer {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0, is_guessing: false, told: BTreeSet::new() }
+        Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, accuracy: None, told: BTreeSet::new() }
     }
 
     /// Tells people something even when another program reads standard output.
@@ -156,8 +168,9 @@ impl Viewer {
     }
 
     fn see(&mut self, record: &Record) {
-        if let Event::Epoch { is_guessing, .. } = record.event {
+        if let Event::Epoch { is_guessing, test_accuracy, .. } = record.event {
             self.is_guessing = is_guessing;
+            self.accuracy = Some(test_accuracy);
         }
         match &record.event {
             Event::Round { n_samples_all, round, loss, .. } => {
@@ -173,6 +186,15 @@ impl Viewer {
                 self.epoch = *epoch;
                 let line = format!(
                     "epoch {epoch}  train loss {train_loss:.4}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
+                    100.0 * test_accuracy,
+                    record.at_s
+                );
+                self.bar.suspend(|| println!("{line}"));
+            }
+            Event::Evaluation { epoch, test_loss, test_accuracy, .. } if *epoch > self.evaluated && !self.json => {
+                self.evaluated = *epoch;
+                let line = format!(
+                    "epoch {epoch:.2}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
                     100.0 * test_accuracy,
                     record.at_s
                 );
@@ -194,7 +216,8 @@ impl Viewer {
     }
 }
 
-fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration, is_guessing: bool) {
+fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, took: Duration) {
+    let Viewer { accuracy, is_guessing, .. } = *viewer;
     let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
     let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
     let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
@@ -202,14 +225,16 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, took: Duration, i
     if arguments.json {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
+            "test_accuracy": accuracy,
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
             "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(), "is_guessing": is_guessing,
         });
         println!("{summary}");
         return;
     }
+    let accuracy = accuracy.map_or(String::new(), |share| format!(", with an accuracy of {:.2} %", 100.0 * share));
     println!(
-        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds.",
+        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds{accuracy}.",
         outcome.peers.len(),
         outcome.time.as_secs_f64()
     );

@@ -1,6 +1,7 @@
 //! `train` and `resume`: a model learns, visibly, and nothing is lost when it is stopped.
 
 mod arguments;
+mod testing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -128,6 +129,8 @@ struct Session<'a> {
     interrupt: Interrupt,
     started: Instant,
     pace: Pace,
+    /// When the last test was over, or training began.
+    tested: Instant,
     /// Whether Ctrl-C came during a test, which then has no result.
     test_is_cut: bool,
     /// Whether the last test came to no more than guessing.
@@ -138,6 +141,9 @@ impl<'a> Session<'a> {
     fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
         let room = Workspace::new(job.threads)?;
         let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
+        let (started, pace) = (Instant::now(), Pace::new());
+        let (monitor, tested) = (None, started);
+        let (test_is_cut, is_guessing) = (false, false);
         Ok(Self {
             job,
             learning,
@@ -145,12 +151,13 @@ impl<'a> Session<'a> {
             room,
             display,
             events,
-            monitor: None,
+            monitor,
             interrupt,
-            started: Instant::now(),
-            pace: Pace::new(),
-            test_is_cut: false,
-            is_guessing: false,
+            started,
+            pace,
+            tested,
+            test_is_cut,
+            is_guessing,
         })
     }
 
@@ -250,6 +257,7 @@ impl<'a> Session<'a> {
                     break;
                 }
                 self.show(trainer, &report)?;
+                self.evaluate_if_due(trainer)?;
             }
         }
         Ok(())
@@ -314,17 +322,11 @@ impl<'a> Session<'a> {
         if trainer.is_finished() || every > 0 && epoch.is_multiple_of(every) && trainer.is_healthy() {
             self.save(trainer)?;
         }
-        self.display.testing();
         let began = Instant::now();
-        let interrupt = self.interrupt.clone();
-        let test = self
-            .learning
-            .test_while(trainer.values(), 0..self.learning.n_test(), &mut self.room, || !interrupt.is_set())?;
-        if test.n < self.learning.n_test() {
-            // Cut short by Ctrl-C: what a part of the test set says is no result.
+        let Some(test) = self.test(trainer)? else {
             self.test_is_cut = true;
             return Ok(());
-        }
+        };
         let went_back = trainer.judge_test(test.loss(), &mut self.room);
         self.tell_incidents(trainer)?;
         if went_back? {

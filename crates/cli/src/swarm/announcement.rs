@@ -67,7 +67,7 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         Company::Processes(n_peers) => Some(n_peers),
         Company::OneOfMany => None,
     };
-    Ok(board.write(Event::Start(Start {
+    board.write(Event::Start(Start {
         run: run.path().to_owned(),
         model: job.model.clone(),
         n_params,
@@ -82,7 +82,8 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         epoch,
         step,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    }))?)
+    }))?;
+    n_peers.map_or(Ok(()), |n_peers| board.tell_dropped(n_peers))
 }
 
 #[cfg(test)]

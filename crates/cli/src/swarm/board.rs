@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanBytes, HumanCount, MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressStyle};
 use nettorrent_engine::model::Score;
 use nettorrent_engine::task::Task;
 use nettorrent_history::{self as history, Checkpoint, Event, HistoryError};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
-use nettorrent_swarm::{PeerId, Phase, Place};
+use nettorrent_swarm::{PeerId, Place};
 
 use super::chronicle::{Chronicle, Course, incident_text};
 use super::material::Material;
 use super::messages::{PeerEvent, Progress};
+use super::peer_line::peer_text;
 use crate::events::EventLog;
-use crate::progress::{EpochLine, clock, epoch_name, epoch_text};
+use crate::progress::{EpochLine, clock, epoch_name, epoch_text, evaluation_text};
 
 /// More lines than this help nobody.
 const MOST_LINES: usize = 16;
@@ -103,7 +104,7 @@ impl Board {
             quiet,
             company,
             said: Vec::new(),
-            chronicle: Chronicle::new(events),
+            chronicle: Chronicle::new(events, material.setup.clone()),
             epochs,
             n_train,
             written: Instant::now(),
@@ -318,8 +319,7 @@ impl Board {
             {
                 if self.epoch.number == *epoch {
                     // The next one is said to have begun with the test of this one, but nobody trained before that was over.
-                    let began = self.epoch.began + Duration::from_secs_f64(*test_s);
-                    self.epoch.began = began.min(Instant::now());
+                    self.epoch.leave_out(*test_s);
                 }
                 self.say(&epoch_text(&EpochLine {
                     epoch: *epoch,
@@ -332,10 +332,24 @@ impl Board {
                     seconds: course.took.as_secs_f64(),
                 }));
             }
-            RecordEvent::View { members, .. } => self.show_members(members),
+            RecordEvent::Evaluation { epoch, test_loss, test_accuracy, test_s, .. } if is_news => {
+                self.epoch.leave_out(*test_s);
+                self.say(&evaluation_text(*epoch, self.epochs, *test_loss, *test_accuracy));
+            }
+            RecordEvent::View { members, .. } => {
+                self.show_members(members);
+                self.tell_dropped(members.len())?;
+            }
             event if is_news => incident_text(event).into_iter().for_each(|text| self.say(&text)),
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Tells what nobody trains when so many peers share the samples out, unless it is told.
+    pub(crate) fn tell_dropped(&mut self, n_peers: usize) -> anyhow::Result<()> {
+        let dropped = self.chronicle.share_out(self.elapsed(), n_peers)?;
+        dropped.iter().for_each(|dropped| self.say(&dropped.to_string()));
         Ok(())
     }
 
@@ -356,6 +370,11 @@ impl Board {
 }
 
 impl EpochSoFar {
+    /// The time of tests is none of training.
+    fn leave_out(&mut self, test_s: f64) {
+        self.began = (self.began + Duration::from_secs_f64(test_s)).min(Instant::now());
+    }
+
     fn pace(&self) -> Pace {
         Pace { n_samples: self.n_samples_all.saturating_sub(self.first_sample), took: self.began.elapsed() }
     }
@@ -365,32 +384,4 @@ impl Pace {
     fn samples_per_s(self) -> f64 {
         self.n_samples as f64 / self.took.as_secs_f64().max(1e-9)
     }
-}
-
-/// What one peer is doing.
-fn peer_text(progress: &Progress) -> String {
-    let Progress { n_samples, times, .. } = progress;
-    let history::Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
-    let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
-    let doing = match progress.phase {
-        Phase::Agreeing => "agreeing on whose parameters go on",
-        Phase::Syncing => "bringing replicas together",
-        Phase::Testing => "testing",
-        Phase::Finished => "finished",
-        Phase::Training | Phase::Exchanging => "",
-    };
-    let waits: Vec<String> = progress.waits_for.iter().take(3).map(|peer| peer.seat().to_string()).collect();
-    let waits = if *n_samples == 0 && !waits.is_empty() {
-        format!("waits for peer {}", waits.join(", "))
-    } else {
-        String::new()
-    };
-    format!(
-        "{:<8} {:>7} samples/s  computes {:>3.0} %  waits {:>3.0} %  sends {:>10}/s  {doing}{waits}",
-        times.peer.to_string(),
-        HumanCount((*n_samples as f64 / elapsed_s.max(1e-9)) as u64).to_string(),
-        share(*compute_s),
-        share(*wait_s),
-        HumanBytes((*sent_bytes as f64 / elapsed_s.max(1e-9)) as u64).to_string(),
-    )
 }

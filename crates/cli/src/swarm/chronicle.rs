@@ -1,12 +1,15 @@
 //! What is written down of a swarm, put together from what its peers tell.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_history::{BadSample, Epoch, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange};
-use nettorrent_swarm::PeerId;
+use nettorrent_history::{
+    BadSample, Dropped, Epoch, Evaluation, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
+};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
+use nettorrent_swarm::{PeerId, Setup};
 
 use crate::events::EventLog;
 
@@ -16,6 +19,9 @@ const INTERVAL_S: f64 = 1.0;
 /// The events of a swarm's run, and what is gathered for those to come.
 pub(crate) struct Chronicle {
     pub events: EventLog,
+    setup: Arc<Setup>,
+    /// Among how many peers samples are shared out, as far as it is written what that drops.
+    n_sharing: usize,
     /// What each peer did since its times were written.
     times: BTreeMap<PeerId, Times>,
     /// What replicas looked like at the ends of epochs of which not all have told.
@@ -26,6 +32,8 @@ pub(crate) struct Chronicle {
     /// The last epoch that was written, and whether its test came to no more than guessing.
     epoch: u64,
     pub is_guessing: bool,
+    /// How many epochs were done at the last test within one that was written.
+    evaluated: f64,
     /// Whether it is written why the run ended early.
     has_ended: bool,
     /// Samples of which it is written that they were left out.
@@ -41,18 +49,31 @@ pub(crate) struct Course {
 }
 
 impl Chronicle {
-    pub(crate) fn new(events: EventLog) -> Self {
+    pub(crate) fn new(events: EventLog, setup: Arc<Setup>) -> Self {
         Self {
             events,
+            setup,
+            n_sharing: 0,
             times: BTreeMap::new(),
             sketches: BTreeMap::new(),
             n_members: 1,
             sent_bytes: 0,
             epoch: 0,
             is_guessing: false,
+            evaluated: 0.0,
             has_ended: false,
             left_out: BTreeSet::new(),
         }
+    }
+
+    /// Writes what the split gives to nobody, if that is news: so many peers share the samples out. It is returned, to be told.
+    pub(crate) fn share_out(&mut self, at: Duration, n_peers: usize) -> Result<Option<Dropped>, HistoryError> {
+        if std::mem::replace(&mut self.n_sharing, n_peers) == n_peers {
+            return Ok(None);
+        }
+        let dropped = dropped(&self.setup, n_peers);
+        dropped.iter().try_for_each(|dropped| self.events.write_at(at, Event::Dropped(dropped.clone())))?;
+        Ok(dropped)
     }
 
     /// Adds to where a peer's time went, and writes it about once a second.
@@ -75,7 +96,7 @@ impl Chronicle {
         Ok(())
     }
 
-    /// Writes down what a peer records, but for its rounds. Of an epoch, and of why a run ends, all peers tell the same: whether
+    /// Writes down what a peer records, but for its rounds. Of a test, and of why a run ends, all peers tell the same: whether
     /// this is the first to tell of it is returned.
     pub(crate) fn add_record(
         &mut self,
@@ -119,6 +140,21 @@ impl Chronicle {
                 )?;
                 return Ok(true);
             }
+            RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, test_s, .. }
+                if *epoch > self.evaluated =>
+            {
+                self.evaluated = *epoch;
+                let evaluation = Evaluation {
+                    epoch: *epoch,
+                    step: *step,
+                    test_loss: *test_loss,
+                    test_accuracy: *test_accuracy,
+                    test_seconds: *test_s,
+                    sent_bytes: self.sent_bytes,
+                };
+                self.events.write_at(at, Event::Evaluation(evaluation))?;
+                return Ok(true);
+            }
             RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
                 let sketches = self.sketches.entry(*epoch).or_default();
                 sketches.push(sketch.clone());
@@ -134,6 +170,7 @@ impl Chronicle {
             }
             RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
                 self.epoch = self.epoch.min(*epoch);
+                self.evaluated = self.evaluated.min(*epoch as f64);
                 self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
                 return Ok(true);
             }
@@ -153,6 +190,7 @@ impl Chronicle {
                 return Ok(true);
             }
             RecordEvent::Ended { .. }
+            | RecordEvent::Evaluation { .. }
             | RecordEvent::Batch { .. }
             | RecordEvent::Round { .. }
             | RecordEvent::Replica { .. }
@@ -172,6 +210,14 @@ impl Chronicle {
         let replicas = Replicas { epoch, distance: spread(&sketches), n_peers: sketches.len() };
         self.events.write_at(at, Event::Replicas(replicas))
     }
+}
+
+/// What the split gives to nobody, if anything, when so many peers share the samples out.
+pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
+    // Where so many cannot share them out by the rule, samples are dealt in turn, and none is dropped.
+    let report = setup.curriculum.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
+    let (split, n_trained, n_dropped) = (report.split.to_string(), report.n_trained, report.n_dropped);
+    Some(Dropped { split, n_peers, n_trained, n_dropped })
 }
 
 /// What people are told of what a peer records when something went wrong, or the run ends early.

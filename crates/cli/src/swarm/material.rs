@@ -50,8 +50,7 @@ impl Material {
 
     /// Whether so many peers can do the job.
     pub(crate) fn check(&self, n_peers: usize) -> anyhow::Result<()> {
-        let n_replicas = self.setup.layers.as_ref().map_or(n_peers, |network| network.n_pipelines(n_peers));
-        self.setup.curriculum.check(n_replicas)?;
+        self.setup.curriculum.check(self.setup.n_replicas(n_peers))?;
         Ok(())
     }
 

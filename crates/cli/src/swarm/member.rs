@@ -293,6 +293,7 @@ impl Progress {
             }
             Event::View { .. }
             | Event::Epoch { .. }
+            | Event::Evaluation { .. }
             | Event::Replica { .. }
             | Event::Ended { .. }
             | Event::LeftOut { .. }

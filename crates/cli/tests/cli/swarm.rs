@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{Place, Running, json_lines, signal};
+use crate::program::{Place, Running, events, json_lines, signal};
 
 /// The event's kind.
 fn is(event: &Value, kind: &str) -> bool {
@@ -191,7 +191,8 @@ fn start(place: &Place, arguments: &[&str]) -> (Running, String) {
 fn peers_join_by_ticket_and_all_end_with_the_same_model() {
     let (first, second) = (Place::new(), Place::new());
     let listen = ["--listen", "127.0.0.1:0", "--epochs", "6", "--threads", "1"];
-    let (mut starter, ticket) = start(&first, &listen);
+    let settings = ["--set", "evaluate.every_batches=50", "--set", "swarm.split=equal"];
+    let (mut starter, ticket) = start(&first, &[&listen[..], &settings].concat());
     let mut joiner = second.start(&["join", &ticket, "--json", "--run", "run", "--threads", "1"]);
     starter.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":1"#));
     let status = first.succeed(&["status", &ticket, "--json"]);
@@ -201,6 +202,11 @@ fn peers_join_by_ticket_and_all_end_with_the_same_model() {
     joiner.wait_for_line(|line| line.contains(r#""reason":"finished""#));
     let accuracy = |place: &Place| place.succeed(&["eval", "run", "--json"]).json()[0]["loss"].clone();
     assert_eq!(accuracy(&first), accuracy(&second));
+    for place in [&first, &second] {
+        let dropped = events(&place.path("run"), "dropped");
+        assert!(dropped.iter().any(|dropped| dropped["n_peers"] == 2), "who joined is told too: {dropped:?}");
+        assert!(!events(&place.path("run"), "evaluation").is_empty(), "and of tests within epochs");
+    }
 }
 
 #[test]

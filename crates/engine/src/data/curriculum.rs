@@ -12,7 +12,7 @@ use super::ledger::{Ledger, Limits, Segment};
 use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
-use super::split::{Split, SplitError};
+use super::split::{Split, SplitError, SplitRule};
 use crate::rng::{Rng, mix};
 
 pub use super::rules::{Resplit, Rules, Warmup, WarmupRule};
@@ -50,15 +50,15 @@ pub enum CurriculumError {
     },
 }
 
-/// What the first epoch of a run looks like.
+/// What an epoch of a run makes of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// By what rule they are shared out.
+    pub split: SplitRule,
+    /// Samples that the rule shares out.
+    pub n_trained: usize,
     /// Samples that the rule gives to nobody.
     pub n_dropped: usize,
-    /// Batches of the peer that has the fewest.
-    pub fewest_batches: usize,
-    /// Batches of the peer that has the most.
-    pub most_batches: usize,
 }
 
 /// What a ledger leaves of its epoch.
@@ -159,6 +159,11 @@ impl Curriculum {
         plan.samples_in(round) as f64 / step.max(1) as f64
     }
 
+    /// How many batches an epoch has, as one machine counts.
+    pub fn n_batches(&self, epoch: u64) -> usize {
+        self.order(epoch, &mut self.memory()).len()
+    }
+
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
     pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
         // If the first epochs have a common order, it is enough that the others can be trained.
@@ -166,13 +171,14 @@ impl Curriculum {
         let labels: Vec<u32> = trained.iter().map(|&sample| self.labels[sample]).collect();
         let Split { peers, dropped } = self.rules.split.split(self.split_seed(epoch), &labels, n_peers)?;
         let n_dropped = dropped.len();
+        let report = Report { split: self.rules.split, n_trained: trained.len() - n_dropped, n_dropped };
         if self.rules.has_common_order(epoch) {
             let order = self.rules.batches.epoch_batches(&trained, &self.labels, self.rules.seed, epoch)?;
             if order.is_empty() {
                 let (n_samples, batch_size) = (trained.len(), self.rules.batches.batch_size);
                 return Err(CurriculumError::NoBatch { rank: 0, n_peers, n_samples, batch_size });
             }
-            return Ok(Report { n_dropped, fewest_batches: order.len(), most_batches: order.len() });
+            return Ok(report);
         }
         let shares: Vec<Vec<usize>> = peers.iter().map(|places| places.iter().map(|&k| trained[k]).collect()).collect();
         let n_batches = self.share_rule(&self.rules.rounds_of(epoch), epoch).check(&shares)?;
@@ -180,9 +186,7 @@ impl Curriculum {
             let (n_samples, batch_size) = (shares[rank].len(), self.rules.batches.batch_size);
             return Err(CurriculumError::NoBatch { rank, n_peers, n_samples, batch_size });
         }
-        let fewest_batches = n_batches.iter().copied().min().unwrap_or(0);
-        let most_batches = n_batches.iter().copied().max().unwrap_or(0);
-        Ok(Report { n_dropped, fewest_batches, most_batches })
+        Ok(report)
     }
 
     /// How much a ledger of a run of so many epochs and at most so many members may say.
@@ -379,7 +383,7 @@ fn dealt(n_samples: usize, n_members: usize) -> Split {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Resplit, Rules, Warmup, WarmupRule};
+    use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Report, Resplit, Rules, Warmup, WarmupRule};
     use crate::data::batches::{BatchError, BatchRule, LastBatch, Order};
     use crate::data::ledger::{Ledger, Segment};
     use crate::data::rounds::{RoundLength, RoundRule};
@@ -795,10 +799,10 @@ mod tests {
             Curriculum::new(labels.into(), Rules { rounds, ..rules }).check(n_peers)
         };
         let (shuffled, keep) = (Order::Shuffled, LastBatch::Keep);
-        let report = check(SplitRule::Equal, shuffled, keep, 2, 3).unwrap();
-        assert_eq!((report.n_dropped, report.fewest_batches, report.most_batches), (1, 2, 2));
-        let report = check(SplitRule::Class, shuffled, keep, 2, 2).unwrap();
-        assert_eq!((report.n_dropped, report.fewest_batches, report.most_batches), (0, 2, 4));
+        for (split, n_peers, n_dropped) in [(SplitRule::Equal, 3, 1), (SplitRule::Class, 2, 0)] {
+            let report = Report { split, n_trained: 10 - n_dropped, n_dropped };
+            assert_eq!(check(split, shuffled, keep, 2, n_peers), Ok(report));
+        }
         let few = SplitError::TooFewClasses { n_classes: 3, n_peers: 4 };
         assert_eq!(check(SplitRule::Class, shuffled, keep, 2, 4), Err(few.into()));
         assert_eq!(check(SplitRule::Random, shuffled, keep, 2, 0), Err(SplitError::NoPeers.into()));

@@ -138,8 +138,8 @@ impl Plan {
         self.n_until[round.min(self.n_rounds())]
     }
 
-    /// What share of the epoch is done before this round: by batches, as one machine counts, and where the order has been left, by
-    /// samples.
+    /// What share of the epoch is done before this round: by batches, as one machine counts; where the order has been left or members
+    /// own their samples, by samples.
     pub fn share_done(&self, round: usize) -> f64 {
         if let Some(Dealt { positions, early, n_batches }) = &self.dealt
             && early.is_empty()
@@ -147,8 +147,15 @@ impl Plan {
         {
             return positions[round.min(self.n_rounds())] as f64 / (*n_batches).max(1) as f64;
         }
-        let before = self.counts.n_before as f64;
-        (before + self.samples_until(round) as f64) / (before + self.counts.n_left as f64).max(1.0)
+        let Counts { n_left, n_before, .. } = self.counts;
+        let done = match self.dealt {
+            Some(_) => self.samples_until(round) as f64,
+            // Some may have the same samples, and some samples may be nobody's; but the rounds take them to the epoch's end.
+            None => {
+                n_left as f64 * self.samples_until(round) as f64 / self.samples_until(self.n_rounds()).max(1) as f64
+            }
+        };
+        (n_before as f64 + done) / (n_before + n_left).max(1) as f64
     }
 
     /// How many samples of the epoch were left to train when the segment began.

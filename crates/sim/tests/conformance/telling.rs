@@ -39,6 +39,7 @@ impl Observer for Listener {
                 told.ended_s = record.at_s;
             }
             Event::Epoch { .. }
+            | Event::Evaluation { .. }
             | Event::Replica { .. }
             | Event::Ended { .. }
             | Event::LeftOut { .. }

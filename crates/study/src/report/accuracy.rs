@@ -6,7 +6,7 @@ use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, NOTHING, Section, Table};
 use crate::report::group::{Groups, cell};
 use crate::report::panel::{MOST_PANELS, Panel, panels};
-use crate::results::{EpochPoint, Measurement, Results};
+use crate::results::{Measurement, Results, TestPoint};
 
 /// What accuracy is shown against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ impl Against {
         }
     }
 
-    fn of(self, point: &EpochPoint) -> f64 {
+    fn of(self, point: &TestPoint) -> f64 {
         match self {
             Self::Time => point.seconds,
             Self::Bytes => point.sent_bytes as f64,
-            Self::Epochs => point.epoch as f64,
+            Self::Epochs => point.epoch,
         }
     }
 
@@ -83,7 +83,9 @@ fn introduction(groups: &Groups<'_>) -> String {
     } else {
         "There was one trial of each setting, so nothing is known of how far others would lie from it."
     };
-    format!("Share of the test samples that were classified rightly, tested after each epoch. {trials}")
+    format!(
+        "Share of the test samples that were classified rightly, tested after each epoch and wherever a job tests within. {trials}"
+    )
 }
 
 fn figure(results: &Results, panel: &Panel<'_, '_>, (against, index): (Against, usize)) -> Option<Figure> {
@@ -116,16 +118,20 @@ fn without_zeros(series: Series) -> Series {
     Series { points: series.points.into_iter().filter(|point| point.x > 0.0).collect(), ..series }
 }
 
-/// The mean over trials, as far as all of them went: a mean over fewer would jump where one ends.
+/// The mean over trials, as far as all of them went: a mean over fewer would jump where one ends. Where tests went by time, trials have
+/// few places in common besides the ends of epochs.
 fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
-    let trials: Vec<&[EpochPoint]> = group.measurements.iter().map(|measured| measured.epochs.as_slice()).collect();
-    let n_epochs = trials.iter().map(|epochs| epochs.len()).min().unwrap_or(0);
-    let point = |index: usize| {
-        let x = Spread::of(trials.iter().map(|epochs| against.of(&epochs[index])))?;
-        let y = Spread::of(trials.iter().map(|epochs| epochs[index].test_accuracy))?;
+    let trials: Vec<Vec<TestPoint>> = group.measurements.iter().map(|measured| measured.tests()).collect();
+    let Some((first, others)) = trials.split_first() else { return Vec::new() };
+    let point = |test: &TestPoint| {
+        let at = |trial: &Vec<TestPoint>| trial.iter().find(|other| other.epoch == test.epoch).copied();
+        let all: Vec<TestPoint> =
+            std::iter::once(Some(*test)).chain(others.iter().map(at)).collect::<Option<Vec<TestPoint>>>()?;
+        let x = Spread::of(all.iter().map(|test| against.of(test)))?;
+        let y = Spread::of(all.iter().map(|test| test.test_accuracy))?;
         Some(Point { x: x.mean, y: y.mean, deviation: y.deviation.unwrap_or(0.0) })
     };
-    (0..n_epochs).filter_map(point).collect()
+    first.iter().filter_map(point).collect()
 }
 
 /// What had been reached at fixed times.

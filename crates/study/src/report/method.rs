@@ -1,10 +1,12 @@
 //! What went wrong, and how to repeat what went right.
 
+use std::collections::BTreeSet;
+
 use nettorrent_figures::Unit;
 
 use crate::report::document::{Block, Section, Table};
 use crate::report::group::Groups;
-use crate::results::{Host, Outcome, Results};
+use crate::results::{Host, Measurement, Outcome, Results};
 
 /// Runs that failed, with what they said; none if all went well.
 pub(crate) fn failures(results: &Results) -> Option<Section> {
@@ -50,8 +52,12 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     }
     say("models", distinct(groups, |facts| facts.model.clone()));
     say("data", distinct(groups, |facts| facts.data.clone()));
+    let dropped = distinct_measured(groups, |measured| measured.n_dropped);
+    if dropped.iter().any(|&n_dropped| n_dropped > 0) {
+        say("samples of an epoch that the split drops", some(&dropped));
+    }
     let text = "Each run's own folder holds its job, its events and its model. Beside this report lie runs.csv (a line a run), \
-                epochs.csv (a line an epoch), resources.csv (a line a worker and second) and results.json (everything).";
+                epochs.csv (a line a test), resources.csv (a line a worker and second) and results.json (everything).";
     let blocks = vec![
         Block::Code(results.command.clone()),
         Block::List(facts),
@@ -76,6 +82,11 @@ fn some(values: &[impl ToString]) -> String {
         shown.push(format!("and {} more", values.len() - MOST));
     }
     shown.join(", ")
+}
+
+fn distinct_measured(groups: &Groups<'_>, value: impl Fn(&Measurement) -> usize) -> Vec<usize> {
+    let measurements = groups.all.iter().flat_map(|group| &group.measurements);
+    measurements.map(|measured| value(measured)).collect::<BTreeSet<usize>>().into_iter().collect()
 }
 
 fn distinct(groups: &Groups<'_>, fact: impl Fn(&crate::results::Facts) -> String) -> String {

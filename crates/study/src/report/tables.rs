@@ -1,4 +1,4 @@
-//! The numbers as files that any program opens: a line a run, a line an epoch, a line a worker and second.
+//! The numbers as files that any program opens: a line a run, a line a test, a line a worker and second.
 
 use csv::Writer;
 
@@ -9,9 +9,10 @@ type Quantity = (&'static str, fn(&Measurement) -> Option<f64>);
 
 /// A line a run, with all numbers that a run has one of.
 pub(crate) fn runs(results: &Results) -> Result<Vec<u8>, csv::Error> {
-    let numbers: [Quantity; 17] = [
+    let numbers: [Quantity; 18] = [
         ("n_params", |measured| Some(measured.n_params as f64)),
         ("n_train", |measured| Some(measured.n_train as f64)),
+        ("n_dropped", |measured| Some(measured.n_dropped as f64)),
         ("best_accuracy", |measured| Some(measured.best_accuracy)),
         ("final_accuracy", |measured| Some(measured.final_accuracy)),
         ("convergence_s", |measured| measured.convergence_s),
@@ -43,22 +44,23 @@ pub(crate) fn runs(results: &Results) -> Result<Vec<u8>, csv::Error> {
     finished(table)
 }
 
-/// A line an epoch.
+/// A line a test: at the end of each epoch, and within.
 pub(crate) fn epochs(results: &Results) -> Result<Vec<u8>, csv::Error> {
     let own = ["epoch", "seconds", "test_accuracy", "test_loss", "train_loss", "sent_bytes", "replica_distance"];
     let mut table = Writer::from_writer(Vec::new());
     table.write_record(head(results, &own))?;
     for run in &results.runs {
         let Some(measured) = run.measurement() else { continue };
-        for epoch in &measured.epochs {
-            let distance = measured.replica_distances.iter().find(|distance| distance.epoch == epoch.epoch);
+        for test in measured.tests() {
+            let epoch = measured.epochs.iter().find(|epoch| epoch.epoch as f64 == test.epoch);
+            let distance = measured.replica_distances.iter().find(|distance| distance.epoch as f64 == test.epoch);
             let cells = [
-                epoch.epoch.to_string(),
-                text(epoch.seconds),
-                text(epoch.test_accuracy),
-                text(epoch.test_loss),
-                text(epoch.train_loss),
-                epoch.sent_bytes.to_string(),
+                text(test.epoch),
+                text(test.seconds),
+                text(test.test_accuracy),
+                text(test.test_loss),
+                epoch.map_or(String::new(), |epoch| text(epoch.train_loss)),
+                test.sent_bytes.to_string(),
                 distance.map_or(String::new(), |distance| text(distance.distance)),
             ];
             table.write_record(start(results, run).into_iter().chain(cells))?;

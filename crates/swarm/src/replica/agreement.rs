@@ -95,6 +95,7 @@ impl Replica {
         (core.is_computing, core.scoring) = (false, None);
         self.pace.on_view();
         self.tests.on_view();
+        self.evaluations.forget();
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.turn = None;

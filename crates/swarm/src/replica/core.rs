@@ -210,6 +210,13 @@ impl Core {
         self.segment().map_or(0, |segment| segment.done[seat] as usize)
     }
 
+    /// Which round of the segment comes next for this peer. Who came when it had begun takes part in the one that the others are in.
+    pub(super) fn own_round(&self) -> usize {
+        let present = || self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        let others = || present().map(|seat| self.rounds_done(seat)).min().unwrap_or(0);
+        self.seat_of(self.me).map_or_else(others, |seat| self.rounds_done(seat))
+    }
+
     /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
     /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
     /// turn, which may have begun when others took part.

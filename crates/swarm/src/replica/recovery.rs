@@ -177,6 +177,7 @@ impl Replica {
         self.core.reopen();
         self.ending = None;
         self.tests.forget_reports();
+        self.evaluations.forget();
         self.begin_anew();
         self.go_on(0, true, out);
     }

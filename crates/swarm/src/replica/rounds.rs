@@ -54,6 +54,7 @@ impl Replica {
             return self.finish(out);
         }
         if !self.core.segment_is_over() {
+            self.evaluate_if_due(out);
             if self.trains_freely() {
                 self.begin_free_turn_if_allowed(out);
             } else {

@@ -151,6 +151,7 @@ impl Replica {
         core.place = title.place;
         core.reopen();
         self.tests.forget_reports();
+        self.evaluations.forget();
         self.begin_anew();
         self.go_on(donor, true, out);
         Ok(())

@@ -37,7 +37,7 @@ struct Report {
 
 /// A score as it travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Part {
+pub(super) struct Part {
     loss_sum: f64,
     n_correct: u64,
     n: u64,
@@ -59,6 +59,13 @@ pub(super) struct Tests {
     took: Duration,
     /// Whether the last one shows that training has diverged: then nobody has finished.
     is_spoilt: bool,
+}
+
+impl Part {
+    /// Whether so many samples can give it.
+    pub(super) fn is_possible(&self, most: usize) -> bool {
+        self.n <= most as u64 && self.n_correct <= self.n
+    }
 }
 
 impl Tests {
@@ -105,7 +112,9 @@ impl Replica {
     }
 
     pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration, out: &mut Outbox) {
-        let Some(at) = self.tests.running.iter().position(|(work, _)| *work == id) else { return };
+        let Some(at) = self.tests.running.iter().position(|(work, _)| *work == id) else {
+            return self.on_own_evaluation(id, score, took, out);
+        };
         let (_, mut report) = self.tests.running.remove(at);
         report.test = score.into();
         self.tests.took = took;
@@ -148,23 +157,22 @@ impl Replica {
             part @ (CONCLUDED | SPOILT) if self.core.view.rank(from) == Some(0) => {
                 let report: Report = decoded(&frame.body)?;
                 // What the first member added up may hold what another one made up: that is no reason never to finish.
-                self.check(&report, self.core.view.len() as u64)?;
+                self.check(&report, self.core.view.len())?;
                 let why = "the first member found it in the test after an epoch";
                 self.conclude(&report, (part == SPOILT).then_some(why), out);
             }
-            _ => return Err(Malformed::new("it speaks of a test in a way that is not its place")),
+            _ => self.on_evaluation(from, frame, out)?,
         }
         self.finish_if_tested(out);
         Ok(())
     }
 
     /// Refuses a report that so many peers together cannot honestly give.
-    fn check(&self, report: &Report, n_peers: u64) -> Result<(), Malformed> {
+    fn check(&self, report: &Report, n_peers: usize) -> Result<(), Malformed> {
         let task = &self.core.setup.task;
-        let (n_test, n_train) = (n_peers * task.n_test() as u64, n_peers * task.labels().len() as u64);
-        let is_possible = |part: &Part, most: u64| part.n <= most && part.n_correct <= part.n;
+        let (n_test, n_train) = (n_peers * task.n_test(), n_peers * task.labels().len());
         // Samples may be trained more than once in an epoch, but not without end.
-        let is_sound = is_possible(&report.test, n_test) && is_possible(&report.train, 1000 * n_train);
+        let is_sound = report.test.is_possible(n_test) && report.train.is_possible(1000 * n_train);
         if !is_sound || report.epoch > self.core.place.ledger.epoch {
             return Err(Malformed::new(format!("its report on an epoch is impossible: {report:?}")));
         }
@@ -243,7 +251,7 @@ impl Replica {
 }
 
 /// A member's part of so many samples, in proportion to its speed.
-fn part(n_samples: usize, rank: usize, n_peers: usize, speeds: &[u16]) -> Range<usize> {
+pub(super) fn part(n_samples: usize, rank: usize, n_peers: usize, speeds: &[u16]) -> Range<usize> {
     let speed = |rank: usize| speeds.get(rank).map_or(1, |&speed| usize::from(speed));
     let until = |rank: usize| (0..rank).map(speed).sum::<usize>();
     let all = until(n_peers).max(1);

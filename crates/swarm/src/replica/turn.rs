@@ -54,10 +54,7 @@ impl Replica {
         core.delay = self.strategy.delay();
         let plan = core.plan.clone().expect("a turn begins within a segment");
         let seat = core.seat_of(core.me);
-        // Who came when the segment had begun takes part in the round that the others are in.
-        let present = core.view.members.iter().filter_map(|&member| core.seat_of(member));
-        let furthest = present.map(|seat| core.rounds_done(seat)).min().unwrap_or(0);
-        let round = seat.map_or(furthest, |seat| core.rounds_done(seat));
+        let round = core.own_round();
         let batches = seat.map_or(0..0, |seat| plan.batches_in(seat, round));
         let (first, n_mine) = (batches.start as u32, batches.len() as u32);
         let share = match core.turn.scale {

@@ -4,9 +4,16 @@
 //! thrown away, which is what this strategy costs. A peer whose numbers became infinite or none in its turn is the worst, and
 //! takes the best one's weights like all others.
 //!
-//! Messages: each peer's accuracy (f64) to all; then the best one's weights, in segments of buckets. Of equals the lowest rank
-//! is the best.
+//! With several `networks`, peers are in as many blocks of consecutive ranks, as `split = "groups"` has them, and each has a best of
+//! its own. At the end of an epoch the networks become one: the mean of what their peers hold is what all go on from, and what is
+//! tested. (Tried and not taken: the best network's weights for all. A thousand users in ten networks with 100 samples of MNIST each
+//! were at 84 % after eight epochs where the mean is at 88 %.)
+//!
+//! Messages: each peer's accuracy (f64) to all of its network; then the best one's weights, in segments of buckets. Of equals the
+//! lowest rank is the best. At an epoch's end, a ring all-reduce if there are several networks.
 //! An early form of population based training: Jaderberg et al. (2017), "Population based training of neural networks".
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use nettorrent_engine::data::rounds::RoundLength;
@@ -17,8 +24,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale,
-    Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
+    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload,
+    Reunion, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -26,12 +33,16 @@ pub(super) const SPEC: Spec = Spec {
     name: "best-peer",
     about: "After each turn the peers compare how well they do on a few samples, and all go on from the best one's weights. \
             What the others learnt is thrown away.",
-    cost: "the best peer sends (N-1)M per exchange, everybody receives M; 2 steps",
+    cost: "the best of n peers in a network sends (n-1)M per exchange, everybody receives M; 2 steps",
     paper: "Jaderberg et al. 2017",
     options: &[
         CODEC,
         OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: as many as `samples` says" },
         OptionDoc { name: "max_rounds", about: "the run ends after so many exchanges; `0`: when its epochs are done" },
+        OptionDoc {
+            name: "networks",
+            about: "in how many networks peers are, each with a best of its own; at the end of an epoch their mean goes on",
+        },
         OptionDoc {
             name: "optimizer_state",
             about: "what becomes of a peer's own momentum when it takes another's weights over: `keep` or `reset`",
@@ -42,7 +53,8 @@ pub(super) const SPEC: Spec = Spec {
         },
         OptionDoc {
             name: "stop_at",
-            about: "the run ends when the best peer's accuracy on the validation samples is this, between 0 and 1; `0`: never",
+            about: "the run ends when the best peer's accuracy on the validation samples is this, between 0 and 1; of several \
+                    networks, that of their mean at an epoch's end; `0`: never",
         },
         OptionDoc {
             name: "validation",
@@ -54,6 +66,7 @@ pub(super) const SPEC: Spec = Spec {
         let options: Options = read_options(SPEC.name, table)?;
         let problem = match options {
             Options { validation: 0, .. } => "validation = 0: must be at least 1".to_owned(),
+            Options { networks: 0, .. } => "networks = 0: must be at least 1".to_owned(),
             Options { stop_at, .. } if !(0.0..=1.0).contains(&stop_at) => {
                 format!("stop_at = {stop_at}: must be between 0 and 1")
             }
@@ -73,6 +86,7 @@ struct Options {
     codec: Codec,
     local_steps: u32,
     max_rounds: u32,
+    networks: usize,
     optimizer_state: OptimizerState,
     samples: u32,
     stop_at: f64,
@@ -85,6 +99,7 @@ impl Default for Options {
             codec: Codec::F32,
             local_steps: 0,
             max_rounds: 0,
+            networks: 1,
             optimizer_state: OptimizerState::Keep,
             samples: 100,
             stop_at: 0.0,
@@ -96,12 +111,18 @@ impl Default for Options {
 struct BestPeer {
     options: Options,
     rank: usize,
+    /// The ranks of this peer's network.
+    network: Range<usize>,
     /// This peer's weights of the turn, bucket by bucket.
     own: Vec<Vec<f32>>,
-    /// The accuracies of this round, by rank.
+    /// The accuracies of this round, by place in the network.
     scores: Vec<Option<f64>>,
     /// The best one's weights as they come: who that is as far as scores are known, and what has come.
     incoming: Option<(usize, Buckets)>,
+    /// Brings the networks together.
+    reunion: Reunion,
+    /// Whether their mean is being judged.
+    judges_mean: bool,
 }
 
 const SCORE: usize = 0;
@@ -113,7 +134,16 @@ fn accuracy_from_bytes(body: &[u8]) -> Result<f64, Malformed> {
     if (0.0..=1.0).contains(&accuracy) { Ok(accuracy) } else { Err(bad_score()) }
 }
 
-/// The rank of the best of those whose accuracies are known; of equals, the lowest.
+/// The ranks of a peer's network, if so many peers are in so many of them: blocks whose lengths differ by at most one. Where there are
+/// fewer peers, each is a network.
+fn network(rank: usize, n_peers: usize, n_networks: usize) -> Range<usize> {
+    let n_networks = n_networks.clamp(1, n_peers.max(1));
+    let start = |k: usize| (k * n_peers).div_ceil(n_networks);
+    let own = rank * n_networks / n_peers.max(1);
+    start(own)..start(own + 1)
+}
+
+/// The place of the best of those whose accuracies are known; of equals, the first.
 fn foremost(accuracies: &[Option<f64>]) -> Option<usize> {
     let mut foremost: Option<(usize, f64)> = None;
     for (rank, accuracy) in accuracies.iter().enumerate() {
@@ -131,27 +161,47 @@ fn bad_score() -> Malformed {
 
 impl BestPeer {
     fn new(options: Options) -> Self {
-        Self { options, rank: 0, own: Vec::new(), scores: Vec::new(), incoming: None }
+        Self {
+            options,
+            rank: 0,
+            network: 0..1,
+            own: Vec::new(),
+            scores: Vec::new(),
+            incoming: None,
+            reunion: Reunion::default(),
+            judges_mean: false,
+        }
     }
 
     fn begin_round(&mut self, ctx: &Ctx<'_>) {
         self.rank = ctx.rank();
+        self.network = network(self.rank, ctx.n_peers(), self.options.networks);
         if self.scores.is_empty() {
-            self.scores = vec![None; ctx.n_peers()];
+            self.scores = vec![None; self.network.len()];
         }
+    }
+
+    /// The others of this peer's network.
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let rank = self.rank;
+        self.network.clone().filter(move |&other| other != rank)
     }
 
     /// The rank of the best, when all scores are there.
     fn best(&self) -> Option<usize> {
-        if self.scores.iter().all(Option::is_some) { foremost(&self.scores) } else { None }
+        if self.scores.iter().all(Option::is_some) { self.foremost() } else { None }
+    }
+
+    /// The rank of the best as far as scores are known.
+    fn foremost(&self) -> Option<usize> {
+        foremost(&self.scores).map(|place| self.network.start + place)
     }
 
     fn tell_accuracy(&mut self, ctx: &mut Ctx<'_>, accuracy: f64) {
         self.begin_round(ctx);
-        let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
-        self.scores[rank] = Some(accuracy);
+        self.scores[self.rank - self.network.start] = Some(accuracy);
         let part = Label { bucket: 0, step: SCORE, segment: 0 }.to_part();
-        for to in (0..n_peers).filter(|&to| to != rank) {
+        for to in self.others() {
             ctx.send(to, part, Bytes::copy_from_slice(&accuracy.to_le_bytes()));
         }
         self.conclude_if_possible(ctx);
@@ -162,8 +212,8 @@ impl BestPeer {
         if best != ctx.rank() {
             return self.finish_if_complete(ctx);
         }
-        let (codec, others) = (self.options.codec, (0..ctx.n_peers()).filter(|&rank| rank != best));
-        for to in others.collect::<Vec<_>>() {
+        let codec = self.options.codec;
+        for to in self.others() {
             for (bucket, numbers) in self.own.iter().enumerate() {
                 send_segments(ctx, codec, Address { to, bucket, step: WEIGHTS }, numbers, 0..numbers.len());
             }
@@ -193,20 +243,42 @@ impl BestPeer {
     }
 
     fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, best: usize) {
-        let Options { stop_at, max_rounds, .. } = self.options;
-        let accuracy = self.scores[best].unwrap_or(0.0);
-        if stop_at > 0.0 && accuracy >= stop_at {
-            let n = ctx.held_out().len();
-            ctx.end_run(format!(
-                "the best peer classified {:.2} % of the {n} validation samples correctly, and the threshold was {:.2} %",
-                100.0 * accuracy,
-                100.0 * stop_at
-            ));
+        let Options { max_rounds, networks, .. } = self.options;
+        let accuracy = self.scores[best - self.network.start].unwrap_or(0.0);
+        // What one of several networks knows, the others do not.
+        if networks == 1 && self.is_good_enough(accuracy) {
+            self.end_run(ctx, "the best peer", accuracy);
         } else if max_rounds > 0 && ctx.round() + 1 >= max_rounds {
             ctx.end_run(format!("max_rounds = {max_rounds} exchanges are done"));
         }
         self.forget();
         ctx.finish_round(weights, Settled::All);
+    }
+
+    fn is_good_enough(&self, accuracy: f64) -> bool {
+        self.options.stop_at > 0.0 && accuracy >= self.options.stop_at
+    }
+
+    fn end_run(&self, ctx: &mut Ctx<'_>, who: &str, accuracy: f64) {
+        let n = ctx.held_out().len();
+        ctx.end_run(format!(
+            "{who} classified {:.2} % of the {n} validation samples correctly, and the threshold was {:.2} %",
+            100.0 * accuracy,
+            100.0 * self.options.stop_at
+        ));
+    }
+
+    /// The networks are one: it may be good enough.
+    fn judge_if_together(&mut self, ctx: &mut Ctx<'_>) {
+        if self.reunion.is_on() {
+            return;
+        }
+        self.judges_mean = self.options.stop_at > 0.0 && !ctx.held_out().is_empty();
+        if self.judges_mean {
+            ctx.score(ctx.held_out());
+        } else {
+            ctx.synced();
+        }
     }
 
     fn forget(&mut self) {
@@ -229,14 +301,17 @@ impl Strategy for BestPeer {
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        let (vector, others) = (vector_len(self.options.codec, question), question.n_peers as u64 - 1);
-        let scores = others * SCORE_LEN;
-        let most_received = if others > 0 { scores + vector } else { 0 };
+        let vector = vector_len(self.options.codec, question);
+        let others = |rank| network(rank, question.n_peers, self.options.networks).len() as u64 - 1;
+        let most = (0..question.n_peers).map(others).max().unwrap_or(0);
+        // In each network all but one receive a vector.
+        let scores: u64 = (0..question.n_peers).map(others).sum::<u64>() * SCORE_LEN;
+        let n_networks = self.options.networks.min(question.n_peers) as u64;
         Cost {
-            total: (others + 1) * scores + others * vector,
-            most_sent: scores + others * vector,
-            most_received,
-            n_steps: if others > 0 { 2 } else { 0 },
+            total: scores + (question.n_peers as u64 - n_networks) * vector,
+            most_sent: most * (SCORE_LEN + vector),
+            most_received: if most > 0 { most * SCORE_LEN + vector } else { 0 },
+            n_steps: if most > 0 { 2 } else { 0 },
         }
     }
 
@@ -261,23 +336,38 @@ impl Strategy for BestPeer {
     }
 
     fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
-        self.tell_accuracy(ctx, score.accuracy());
+        if !std::mem::take(&mut self.judges_mean) {
+            return self.tell_accuracy(ctx, score.accuracy());
+        }
+        if self.is_good_enough(score.accuracy()) {
+            self.end_run(ctx, "the mean of the networks", score.accuracy());
+        }
+        ctx.synced();
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        if self.reunion.is_on() {
+            self.reunion.receive(ctx, from, message)?;
+            self.judge_if_together(ctx);
+            return Ok(());
+        }
         self.begin_round(ctx);
+        if !self.network.contains(&from) {
+            return Err(Malformed::new("it belongs to another network"));
+        }
+        let place = from - self.network.start;
         let label = Label::from_part(message.part);
         match label.step {
             SCORE => {
-                if self.scores[from].is_some() {
+                if self.scores[place].is_some() {
                     return Err(Malformed::new("it scores twice in the same round"));
                 }
-                self.scores[from] = Some(accuracy_from_bytes(&message.body)?);
+                self.scores[place] = Some(accuracy_from_bytes(&message.body)?);
                 self.conclude_if_possible(ctx);
             }
             WEIGHTS => {
                 // Who sends weights knows all scores; this peer may not have heard them all yet.
-                if foremost(&self.scores) != Some(from) {
+                if self.foremost() != Some(from) {
                     return Err(Malformed::new("it sends its weights and is not the best"));
                 }
                 let incoming = self.incoming.take().filter(|(sender, _)| *sender == from);
@@ -292,24 +382,56 @@ impl Strategy for BestPeer {
 
     fn on_view(&mut self, _: &mut Ctx<'_>) {
         self.forget();
+        self.reunion.break_off();
+        self.judges_mean = false;
+    }
+
+    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+        if self.options.networks == 1 {
+            return ctx.synced();
+        }
+        let values = ctx.values().to_vec();
+        self.reunion.begin(ctx, &values, &[]);
+        self.judge_if_together(ctx);
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        let is_missing = |&rank: &usize| rank != self.rank && self.scores[rank].is_none();
-        let missing: Vec<usize> = (0..self.scores.len()).filter(is_missing).collect();
+        if self.reunion.is_on() {
+            return self.reunion.waits_for();
+        }
+        let is_missing = |rank: &usize| self.scores.get(rank - self.network.start).is_some_and(Option::is_none);
+        let missing: Vec<usize> = self.others().filter(is_missing).collect();
         if missing.is_empty() { self.best().into_iter().collect() } else { missing }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{accuracy_from_bytes, foremost};
+    use super::{accuracy_from_bytes, foremost, network};
 
     #[test]
     fn the_highest_accuracy_is_the_best_and_of_equals_the_lowest_rank() {
         assert_eq!(foremost(&[Some(0.5), Some(0.75), Some(0.75), Some(0.25)]), Some(1));
         assert_eq!(foremost(&[None, Some(0.0), Some(0.0)]), Some(1));
         assert_eq!(foremost(&[None, None]), None);
+    }
+
+    #[test]
+    fn networks_are_blocks_of_consecutive_ranks() {
+        for (n_peers, n_networks) in [(1000, 10), (10, 3), (7, 7), (3, 5), (1, 1)] {
+            let mut next = 0;
+            let mut lens = Vec::new();
+            while next < n_peers {
+                let block = network(next, n_peers, n_networks);
+                assert_eq!(block.start, next, "{n_peers} in {n_networks}");
+                assert!(block.clone().all(|rank| network(rank, n_peers, n_networks) == block), "{n_peers}: {block:?}");
+                lens.push(block.len());
+                next = block.end;
+            }
+            assert_eq!(lens.len(), n_networks.min(n_peers));
+            assert!(lens.iter().max().unwrap() - lens.iter().min().unwrap() <= 1, "{lens:?}");
+        }
+        assert_eq!(network(250, 1000, 10), 200..300, "as the split has them");
     }
 
     #[test]

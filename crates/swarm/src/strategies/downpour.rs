@@ -154,9 +154,10 @@ impl Downpour {
     }
 
     /// After the reunion all hold its result, and nothing is unsaid.
-    fn copy_if_together(&mut self, ctx: &Ctx<'_>) {
+    fn copy_if_together(&mut self, ctx: &mut Ctx<'_>) {
         if !self.reunion.is_on() {
             self.copy.start_over(&ctx.values()[..ctx.n_params()]);
+            ctx.synced();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Peers that trained freely come together at the end of a run: all end with the same bits.
+//! Peers whose replicas differ come together: all end with the same bits.
 
 use super::{Ctx, Malformed, Message};
 use crate::codec::Codec;
@@ -17,7 +17,7 @@ impl Default for Reunion {
 }
 
 impl Reunion {
-    /// Whether it is going on: what comes now is for it.
+    /// Whether it is going on: what comes now is for it. When it has begun and is not, all are together.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
@@ -57,7 +57,6 @@ impl Reunion {
         if self.is_on && self.ring.is_complete() {
             self.is_on = false;
             ctx.replace_values(self.ring.take_result());
-            ctx.synced();
         }
     }
 }

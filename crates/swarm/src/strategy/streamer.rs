@@ -190,9 +190,10 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// After the reunion everybody has everything.
-    fn forget_if_together(&mut self) {
+    fn forget_if_together(&mut self, ctx: &mut Ctx<'_>) {
         if !self.reunion.is_on() {
             self.stream.forget();
+            ctx.synced();
         }
     }
 }
@@ -257,7 +258,7 @@ impl<S: Stream> Strategy for Streamer<S> {
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         if self.reunion.is_on() {
             self.reunion.receive(ctx, from, message)?;
-            self.forget_if_together();
+            self.forget_if_together(ctx);
             return Ok(());
         }
         self.enter_segment(ctx);
@@ -338,7 +339,7 @@ impl<S: Stream> Strategy for Streamer<S> {
         let mut common = ctx.values().to_vec();
         subtract(&mut common, self.stream.unsaid());
         self.reunion.begin(ctx, &common, self.stream.unsaid());
-        self.forget_if_together();
+        self.forget_if_together(ctx);
     }
 
     fn waits_for(&self) -> Vec<usize> {

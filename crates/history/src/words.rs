@@ -1,0 +1,55 @@
+//! What people are told of some events, in words.
+
+use std::fmt;
+
+use crate::event::{BadSample, Dropped, LeftOut, Rollback};
+
+/// So many samples are named in a line; the events have them all.
+const MOST_NAMED: usize = 5;
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { split, n_trained, n_dropped, .. } = self;
+        let [n_trained, n_all] = [*n_trained, n_trained + n_dropped].map(|n| grouped(n as u64));
+        write!(f, "An epoch trains {n_trained} of {n_all} samples: `{split}` drops {}; ", grouped(*n_dropped as u64))?;
+        f.write_str("`equal-spread` trains all.")
+    }
+}
+
+/// `3823` as `3,823`.
+fn grouped(n: u64) -> String {
+    if n < 1000 { n.to_string() } else { format!("{},{:03}", grouped(n / 1000), n % 1000) }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n_samples = self.samples.len();
+        let plural = if n_samples == 1 { "" } else { "s" };
+        let names: Vec<String> = self.samples.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+        let names = names.join("; ");
+        write!(f, "Left out {n_samples} training sample{plural} without a finite loss and gradient: {names}")?;
+        match n_samples.saturating_sub(MOST_NAMED) {
+            0 => Ok(()),
+            n_more => write!(f, "; and {n_more} more"),
+        }
+    }
+}
+
+impl fmt::Display for BadSample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sample {}", self.index)?;
+        self.origin.iter().try_for_each(|origin| write!(f, " ({origin})"))
+    }
+}
+
+impl fmt::Display for Rollback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, from_step, step, lr_factor, .. } = self;
+        write!(f, "Training diverged at step {from_step}: {why}. It goes back to step {step} and on ")?;
+        if self.is_rate_halved {
+            write!(f, "with half the learning rate ({lr_factor} of the job's).")
+        } else {
+            f.write_str("without the samples that are to blame.")
+        }
+    }
+}
