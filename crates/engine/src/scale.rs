@@ -20,7 +20,12 @@ const PHASES_PER_EPOCH: usize = 32;
 /// Two peers may take about so many steps by themselves, four peers 1/√2 as many, and so on.
 const MOST_LOCAL_STEPS: f64 = 75.0;
 /// After so many steps by itself about half of a peer's noise is its own, and not yet averaged out.
-const NOISY_STEPS: f64 = 50.0;
+const NOISY_STEPS: f64 = 40.0;
+/// Plain gradient descent whose rate divided by the batch is far above this is as noisy as it can be and still learn well; far below it,
+/// even the noise of a few samples does no harm.
+const NOISY_RATE: f64 = 0.006;
+/// Steps of plain gradient descent that are far longer than this lead astray if they come late.
+const LONG_STEP: f64 = 0.1;
 
 /// How the updates of several peers are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,12 +102,14 @@ impl Scale {
 
     /// By what the rate is multiplied where each of `n_peers` takes so many steps by itself before they are averaged: until then it has
     /// the noise of its own few samples.
-    pub fn local_gain(self, n_peers: usize, n_steps: f64) -> f32 {
+    ///
+    /// How much that matters is a share that [`noise`] knows.
+    pub fn local_gain(self, n_peers: usize, n_steps: f64, noise: f64) -> f32 {
         if !self.shares_batch() || n_steps <= 1.0 {
             return 1.0;
         }
         let others = n_peers.saturating_sub(1) as f64;
-        (1.0 / (1.0 + others * (n_steps - 1.0) / (n_steps + NOISY_STEPS))) as f32
+        (1.0 / (1.0 + noise * others * (n_steps - 1.0) / (n_steps + NOISY_STEPS))) as f32
     }
 
     /// By what the rate is multiplied where nobody averages the updates of `n_peers`: each has the noise of its own few samples, which
@@ -112,16 +119,37 @@ impl Scale {
     }
 
     /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
-    /// of each step is.
-    pub fn delayed(self, rate: f32, n_peers: usize, delay: f64) -> f32 {
-        let late = delay * (1.0 - 1.0 / n_peers.max(1) as f64);
+    /// of each step is. Short steps may be late.
+    pub fn delayed(self, rate: f32, n_peers: usize, delay: f64, optimizer: &OptimizerSpec) -> f32 {
+        let late = delay * (1.0 - 1.0 / n_peers.max(1) as f64) * beyond(whole_step(optimizer, rate), LONG_STEP);
         if self.shares_batch() { (f64::from(rate) / (1.0 + late)) as f32 } else { rate }
     }
 }
 
+/// How noisy the steps of one peer with the whole batch are, from 0 to 1.
+///
+/// The noise of gradient descent grows with its rate, with what momentum makes of it, and shrinks with the batch.
+pub fn noise(optimizer: &OptimizerSpec, rate: f32, batch: usize) -> f64 {
+    beyond(whole_step(optimizer, rate) / batch.max(1) as f64, NOISY_RATE)
+}
+
+/// What a gradient is multiplied with until momentum has made all of it that it does. The steps of adaptive optimizers do not grow with
+/// the gradient: theirs count as long.
+fn whole_step(optimizer: &OptimizerSpec, rate: f32) -> f64 {
+    match optimizer.kind {
+        OptimizerKind::Sgd => f64::from(rate) / f64::from(1.0 - optimizer.momentum).max(f64::EPSILON),
+        _ => f64::INFINITY,
+    }
+}
+
+/// From 0, far below a bound, over a half at it, to 1.
+fn beyond(number: f64, bound: f64) -> f64 {
+    1.0 / (1.0 + (bound / number).powi(2))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Scale;
+    use super::{Scale, noise};
     use crate::optimizer::{OptimizerKind, OptimizerSpec};
 
     #[test]
@@ -143,9 +171,23 @@ mod tests {
         for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
             assert_eq!(scale.step_samples(32, 1), 32);
             assert_eq!((scale.own_optimizer_gain(&adam, 1), scale.own_noise_gain(1)), (1.0, 1.0));
-            assert_eq!((scale.delayed(0.1, 1, 7.0), scale.local_gain(1, 50.0)), (0.1, 1.0));
-            assert_eq!(scale.local_gain(8, 1.0), 1.0);
+            assert_eq!((scale.delayed(0.1, 1, 7.0, &adam), scale.local_gain(1, 50.0, 1.0)), (0.1, 1.0));
+            assert_eq!((scale.local_gain(8, 1.0, 1.0), scale.local_gain(8, 50.0, 0.0)), (1.0, 1.0));
         }
+    }
+
+    #[test]
+    fn steps_are_noisy_where_the_rate_is_high_for_the_batch() {
+        let sgd = OptimizerSpec { momentum: 0.9, ..OptimizerSpec::default() };
+        let adam = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
+        assert!(noise(&sgd, 0.05, 32) > 0.8);
+        assert!(noise(&OptimizerSpec { momentum: 0.5, ..sgd.clone() }, 0.01, 64) < 0.01);
+        assert_eq!((noise(&sgd, 0.0, 32), noise(&adam, 0.001, 32)), (0.0, 1.0));
+        let (short, long) =
+            (Scale::GlobalBatch.delayed(0.001, 4, 4.0, &sgd), Scale::GlobalBatch.delayed(0.1, 4, 4.0, &sgd));
+        assert!(short > 0.0009 && long < 0.03, "{short}, {long}");
+        let gains = [0.0, 0.1, 0.5, 1.0].map(|noise| Scale::GlobalBatch.local_gain(8, 20.0, noise));
+        assert!(gains.is_sorted_by(|a, b| a > b), "{gains:?}");
     }
 
     #[test]

@@ -260,10 +260,12 @@ impl Observer for Watch {
                     self.close(epoch, test_accuracy);
                 }
             }
-            Event::Evaluation { epoch, test_accuracy: accuracy, .. }
-                if self.pilot.evaluations.last().is_none_or(|last| last.epoch < epoch) =>
-            {
-                self.pilot.evaluations.push(PilotTest { epoch, accuracy });
+            Event::Evaluation { epoch, test_accuracy: accuracy, test_s, .. } => {
+                // An epoch's time is that of its training.
+                self.begun.entry(record.peer).and_modify(|begun| *begun += test_s);
+                if self.pilot.evaluations.last().is_none_or(|last| last.epoch < epoch) {
+                    self.pilot.evaluations.push(PilotTest { epoch, accuracy });
+                }
             }
             _ => {}
         }
@@ -306,7 +308,9 @@ mod tests {
         let mut job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
         job.evaluate.every_batches = 2;
         let finer = pilot_of(&job, 2, Goal::Accuracy(0.5), 3600);
-        assert_eq!(finer.epochs, found.epochs, "they change nothing");
+        let learned =
+            |pilot: &Pilot| pilot.epochs.iter().map(|epoch| (epoch.accuracy, epoch.n_rounds)).collect::<Vec<_>>();
+        assert_eq!(learned(&finer), learned(&found), "they change nothing");
         let (rough, fine) = (found.epochs_to(0.5).unwrap(), finer.epochs_to(0.5).unwrap());
         assert!(fine < rough && fine > rough - 1.0, "{rough}, {fine}");
     }

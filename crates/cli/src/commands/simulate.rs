@@ -201,6 +201,10 @@ impl Viewer {
                 self.bar.suspend(|| println!("{line}"));
             }
             event if !self.json => {
+                if let Event::RolledBack { epoch, .. } = event {
+                    self.epoch = self.epoch.min(*epoch);
+                    self.evaluated = self.evaluated.min(*epoch as f64);
+                }
                 // Several peers may tell the same.
                 if let Some(text) = incident_text(event).filter(|text| self.told.insert(text.clone())) {
                     self.bar.suspend(|| println!("{text}"));

@@ -98,7 +98,7 @@ const FIELDS: [(&str, &[&str]); 5] = [
             "disk_written_bytes",
         ],
     ),
-    ("stop", &["reason", "epoch", "step", "seconds", "peak_rss_bytes"]),
+    ("stop", &["reason", "epoch", "step", "seconds", "peak_rss_bytes", "is_guessing"]),
 ];
 
 #[test]

@@ -159,6 +159,11 @@ impl Curriculum {
         plan.samples_in(round) as f64 / step.max(1) as f64
     }
 
+    /// How many samples a batch of the job has.
+    pub fn batch_size(&self) -> usize {
+        self.rules.batches.batch_size
+    }
+
     /// How many batches an epoch has, as one machine counts.
     pub fn n_batches(&self, epoch: u64) -> usize {
         self.order(epoch, &mut self.memory()).len()

@@ -9,6 +9,7 @@ use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
+use nettorrent_engine::scale;
 
 use super::TimerToken;
 use super::turn::TurnState;
@@ -309,22 +310,24 @@ impl Core {
         match self.turn.payload {
             Payload::Gradients => rate,
             Payload::Weights => {
-                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * self.mixing_gain(round, n_peers)
+                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * self.mixing_gain(round, n_peers, rate)
             }
             Payload::Updates => {
-                swarm.scale.delayed(rate, n_peers, self.delay) * swarm.scale.own_optimizer_gain(optimizer, n_peers)
+                swarm.scale.delayed(rate, n_peers, self.delay, optimizer)
+                    * swarm.scale.own_optimizer_gain(optimizer, n_peers)
             }
         }
     }
 
     /// By what the rate is multiplied because each of `n_peers` takes steps by itself until its weights are mixed with the others'.
-    fn mixing_gain(&self, round: usize, n_peers: usize) -> f32 {
-        let scale = self.setup.swarm.scale;
+    fn mixing_gain(&self, round: usize, n_peers: usize, rate: f32) -> f32 {
+        let rule = self.setup.swarm.scale;
         let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.setup.curriculum.local_steps(plan, round));
+        let noise = scale::noise(&self.setup.optimizer, rate, self.setup.curriculum.batch_size());
         match self.turn.mixing {
-            Mixing::Full => scale.local_gain(n_peers, n_steps),
-            Mixing::Partial => scale.local_gain(n_peers, n_steps * (n_peers as f64).log2()),
-            Mixing::None => scale.own_noise_gain(n_peers),
+            Mixing::Full => rule.local_gain(n_peers, n_steps, noise),
+            Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
+            Mixing::None => rule.own_noise_gain(n_peers),
         }
     }
 

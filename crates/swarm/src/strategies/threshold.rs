@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn one_step_up_or_down_is_told_of_each_number_beyond_the_threshold() {
-        let mut stream = Thresholds::new(Options { tau: 0.5, ..Options::default() });
+        let mut stream = Thresholds::new(Options { clip: 0.0, tau: 0.5, ..Options::default() });
         stream.prepare(std::slice::from_ref(&(0..5)), 2);
         let mut values = vec![10.0; 5];
         // The third is beyond two steps, and still takes one; what is just at the threshold waits.
