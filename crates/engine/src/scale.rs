@@ -101,7 +101,7 @@ impl Scale {
     }
 
     /// By what the rate is multiplied where each of `n_peers` takes so many steps by itself before they are averaged: until then it has
-    /// the noise of its own few samples.
+    /// the noise of its own few samples. Where they never are, that is without end.
     ///
     /// How much that matters is a share that [`noise`] knows.
     pub fn local_gain(self, n_peers: usize, n_steps: f64, noise: f64) -> f32 {
@@ -109,13 +109,8 @@ impl Scale {
             return 1.0;
         }
         let others = n_peers.saturating_sub(1) as f64;
-        (1.0 / (1.0 + noise * others * (n_steps - 1.0) / (n_steps + NOISY_STEPS))) as f32
-    }
-
-    /// By what the rate is multiplied where nobody averages the updates of `n_peers`: each has the noise of its own few samples, which
-    /// grows with the square root of their number.
-    pub fn own_noise_gain(self, n_peers: usize) -> f32 {
-        if self.shares_batch() { 1.0 / (n_peers.max(1) as f32).sqrt() } else { 1.0 }
+        let own = 1.0 - (1.0 + NOISY_STEPS) / (n_steps + NOISY_STEPS);
+        (1.0 / (1.0 + noise * others * own)) as f32
     }
 
     /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
@@ -170,7 +165,7 @@ mod tests {
         let adam = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
         for scale in [Scale::GlobalBatch, Scale::Linear, Scale::None] {
             assert_eq!(scale.step_samples(32, 1), 32);
-            assert_eq!((scale.own_optimizer_gain(&adam, 1), scale.own_noise_gain(1)), (1.0, 1.0));
+            assert_eq!(scale.own_optimizer_gain(&adam, 1), 1.0);
             assert_eq!((scale.delayed(0.1, 1, 7.0, &adam), scale.local_gain(1, 50.0, 1.0)), (0.1, 1.0));
             assert_eq!((scale.local_gain(8, 1.0, 1.0), scale.local_gain(8, 50.0, 0.0)), (1.0, 1.0));
         }
@@ -188,6 +183,7 @@ mod tests {
         assert!(short > 0.0009 && long < 0.03, "{short}, {long}");
         let gains = [0.0, 0.1, 0.5, 1.0].map(|noise| Scale::GlobalBatch.local_gain(8, 20.0, noise));
         assert!(gains.is_sorted_by(|a, b| a > b), "{gains:?}");
+        assert_eq!(Scale::GlobalBatch.local_gain(8, f64::INFINITY, 1.0), 0.125, "where nothing is averaged");
     }
 
     #[test]

@@ -37,7 +37,15 @@ impl Place {
     }
 }
 
+/// Further than this apart peers never are: the first round after going back is so many after the last.
+pub(crate) const ROUNDS_APART: u32 = 1 << 20;
+
 impl Place {
+    /// How many rounds were made, those among them that were taken back.
+    pub fn n_rounds(&self) -> u32 {
+        self.standing.round.saturating_sub(self.n_rollbacks.saturating_mul(ROUNDS_APART))
+    }
+
     /// The share of the job's learning rate that is left: it is halved when training has diverged.
     pub fn lr_factor(&self) -> f32 {
         0.5_f32.powi(self.n_rollbacks.min(32) as i32)

@@ -225,7 +225,7 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, 
     let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
     let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
     let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
-    let rounds = outcome.peers.iter().map(|peer| peer.place.standing.round).max().unwrap_or(0);
+    let rounds = outcome.peers.iter().map(|peer| peer.place.n_rounds()).max().unwrap_or(0);
     if arguments.json {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,

@@ -327,7 +327,7 @@ impl Core {
         match self.turn.mixing {
             Mixing::Full => rule.local_gain(n_peers, n_steps, noise),
             Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
-            Mixing::None => rule.own_noise_gain(n_peers),
+            Mixing::None => rule.local_gain(n_peers, f64::INFINITY, noise),
         }
     }
 

@@ -11,15 +11,13 @@ use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
 use super::{Outbox, Phase, Replica};
-use crate::place::State;
+use crate::place::{ROUNDS_APART, State};
 use crate::record::Event;
 use crate::strategy::{Malformed, Past};
 use crate::wire::{Frame, Kind};
 
 /// How often a run may go back.
 const MOST_ROLLBACKS: u32 = 4;
-/// Further than this apart peers never are: the first round after going back is so many after the last.
-const ROUNDS_APART: u32 = 1 << 20;
 /// The first members keep what to go back to: one, and another in case it is lost.
 const N_KEEPERS: usize = 2;
 /// Batches of a swarm are small, and a few samples' loss may be anything: it is looked at when it is the mean of so many.
