@@ -12,6 +12,8 @@ class Row:
     # At most so many points of test accuracy below ring-all-reduce; at least so many times fewer bytes.
     most_points_below: float | None = None
     least_saving: float | None = None
+    # It sends all parameters after every batch, or a part of them without encoding: on a slow link that wants large batches.
+    is_dense: bool = False
 
     def arguments(self):
         """How `nettorrent` is told."""
@@ -23,21 +25,21 @@ RING = "ring-all-reduce"
 
 # Only what differs from a strategy's defaults is said. Learning rate, momentum and batch are the same for all.
 TABLE = [
-    Row(RING, RING),
+    Row(RING, RING, is_dense=True),
     Row("threshold 0.1 %", "threshold", {"density": 0.001}, 0.5, 100),
     Row("threshold 0.5 %", "threshold", {"density": 0.005}, 0.5, 100),
     Row("threshold 1 %", "threshold", {"density": 0.01}, 0.5, 100),
-    Row("partial-gradient 1/4", "partial-gradient", {"partitions": 4}, 0.5),
-    Row("partial-gradient 1/10", "partial-gradient", {"partitions": 10}, 0.5),
-    Row("diloco", "diloco", {"bits": 8}, 0.5, 50),
-    Row("local-sgd", "local-sgd", {"bits": 8}),
-    Row("gossip", "gossip"),
-    Row("downpour", "downpour"),
-    Row("step-wise", "step-wise"),
-    Row("manager-worker", "manager-worker"),
+    Row("partial-gradient 1/4", "partial-gradient", {"partitions": 4}, 0.5, is_dense=True),
+    Row("partial-gradient 1/10", "partial-gradient", {"partitions": 10}, 0.5, is_dense=True),
+    Row("diloco", "diloco", {"bits": 8, "local_steps": 50}, 0.5, 50),
+    Row("local-sgd", "local-sgd", {"bits": 8, "local_steps": 50}),
+    Row("gossip", "gossip", is_dense=True),
+    Row("downpour", "downpour", is_dense=True),
+    Row("step-wise", "step-wise", is_dense=True),
+    Row("manager-worker", "manager-worker", {"local_steps": 50}),
     Row("best-peer", "best-peer"),
-    Row("parameter-server", "parameter-server", {"shards": 0}),
-    Row("ring-reduce", "ring-reduce"),
+    Row("parameter-server", "parameter-server", {"shards": 0}, is_dense=True),
+    Row("ring-reduce", "ring-reduce", is_dense=True),
 ]
 
 

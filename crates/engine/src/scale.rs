@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::optimizer::{OptimizerKind, OptimizerSpec};
 
+/// How many steps a peer takes by itself, unless something is said or speaks against it.
+const LOCAL_STEPS: usize = 50;
 /// A local phase is at most this part of an epoch.
 const PHASES_PER_EPOCH: usize = 32;
 /// Two peers may take about so many steps by themselves, four peers 1/√2 as many, and so on.
@@ -62,14 +64,14 @@ impl Scale {
         }
     }
 
-    /// How many steps each of `n_peers` takes by itself before an exchange, if it wants so many and an epoch has this many.
-    pub fn local_steps(self, wanted: usize, per_epoch: usize, n_peers: usize) -> usize {
+    /// How many steps each of `n_peers` takes by itself before an exchange, unless the job says it, in an epoch of so many.
+    pub fn local_steps(self, per_epoch: usize, n_peers: usize) -> usize {
         match self {
             Self::GlobalBatch => {
                 let most = MOST_LOCAL_STEPS / (n_peers.max(1) as f64).sqrt();
-                wanted.min(per_epoch / PHASES_PER_EPOCH).min(most as usize).max(1)
+                LOCAL_STEPS.min(per_epoch / PHASES_PER_EPOCH).min(most as usize).max(1)
             }
-            Self::Linear | Self::None => wanted.max(1),
+            Self::Linear | Self::None => LOCAL_STEPS,
         }
     }
 
@@ -188,10 +190,10 @@ mod tests {
 
     #[test]
     fn local_phases_are_short_parts_of_an_epoch() {
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000, 2), 50);
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 10_000, 9), 25);
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 320, 2), 10);
-        assert_eq!(Scale::GlobalBatch.local_steps(50, 3, 2), 1);
-        assert_eq!(Scale::None.local_steps(50, 3, 9), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(10_000, 2), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(10_000, 9), 25);
+        assert_eq!(Scale::GlobalBatch.local_steps(320, 2), 10);
+        assert_eq!(Scale::GlobalBatch.local_steps(3, 2), 1);
+        assert_eq!(Scale::None.local_steps(3, 9), 50);
     }
 }

@@ -278,6 +278,7 @@ fn node(
         membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },
         address,
         threads: 1,
+        speed: None,
         host: String::new(),
         measures_waits: true,
     };

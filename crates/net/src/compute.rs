@@ -10,6 +10,8 @@ use nettorrent_engine::task::Task;
 use nettorrent_swarm::{Done, Work, Workbench};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::emulated_speed::EmulatedSpeed;
+
 /// A thread that does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
 pub(crate) struct Compute {
     work: mpsc::Sender<Work>,
@@ -19,19 +21,32 @@ pub(crate) struct Compute {
 pub(crate) type Finding = (Done, Duration);
 
 impl Compute {
-    /// Starts the thread. What it finds goes to `findings`.
+    /// Starts the thread. What it finds goes to `findings`, as late as if the machine had that speed.
     pub(crate) fn start(
         task: Arc<dyn Task>,
         room: Workspace,
+        speed: Option<EmulatedSpeed>,
         findings: UnboundedSender<Finding>,
     ) -> std::io::Result<Self> {
         let (work, orders) = mpsc::channel::<Work>();
         thread::Builder::new().name("compute".into()).spawn(move || {
             let mut bench = Workbench::new(room);
+            let mut first = None;
             for work in orders {
                 let began = Instant::now();
+                let since_first = began - *first.get_or_insert(began);
+                let lasts = speed.as_ref().map(|speed| speed.duration(work.worth(), since_first));
                 // If nobody listens any more, the peer is gone, and so are we in a moment.
-                work.run(task.as_ref(), &mut bench, &mut |done| drop(findings.send((done, began.elapsed()))));
+                let tell = |done| drop(findings.send((done, began.elapsed())));
+                match lasts {
+                    None => work.run(task.as_ref(), &mut bench, &mut |done| tell(done)),
+                    Some(lasts) => {
+                        let mut found = Vec::new();
+                        work.run(task.as_ref(), &mut bench, &mut |done| found.push(done));
+                        thread::sleep(lasts.saturating_sub(began.elapsed()));
+                        found.into_iter().for_each(tell);
+                    }
+                }
             }
         })?;
         Ok(Self { work })

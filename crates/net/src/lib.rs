@@ -54,6 +54,7 @@ pub mod ask;
 pub mod close_reason;
 pub mod connection;
 pub mod discovery;
+pub mod emulated_speed;
 pub mod endpoint;
 pub mod fingerprint;
 pub mod frames;

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
+use crate::emulated_speed::EmulatedSpeed;
 use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
@@ -40,6 +41,8 @@ pub struct NodeSettings {
     pub address: SocketAddr,
     /// Threads that share a batch.
     pub threads: usize,
+    /// How fast this machine is to seem, if it is to be slower than it is.
+    pub speed: Option<EmulatedSpeed>,
     /// What the machine is called.
     pub host: String,
     /// Whether to find out for whom the peer waits.
@@ -94,7 +97,7 @@ impl Node {
     ) -> std::io::Result<Self> {
         let (sender, findings) = mpsc::unbounded_channel();
         let room = Workspace::new(settings.threads).map_err(std::io::Error::other)?;
-        let compute = Compute::start(setup.task.clone(), room, sender)?;
+        let compute = Compute::start(setup.task.clone(), room, settings.speed.clone(), sender)?;
         let id = endpoint.identity().peer;
         let me = Member { id, generation: 0, address: settings.address };
         let membership = Membership::new(me, &settings.membership, id.0);

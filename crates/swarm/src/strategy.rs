@@ -7,6 +7,7 @@ mod aggregation;
 mod averager;
 mod averaging;
 mod ctx;
+mod local_steps;
 mod one_peer;
 mod optimizer_state;
 mod options;
@@ -25,8 +26,9 @@ use serde::{Deserialize, Serialize};
 
 pub use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, Contribution, Rule, TRIM};
 pub use averager::Averager;
-pub use averaging::{Averaging, CODEC, LOCAL_STEPS, PAYLOAD};
+pub use averaging::{Averaging, CODEC, PAYLOAD};
 pub use ctx::{Ctx, Past, Settled};
+pub use local_steps::{LOCAL_STEPS, LocalSteps};
 pub(crate) use one_peer::OnePeer;
 pub(crate) use optimizer_state::held_at;
 pub use optimizer_state::{OPTIMIZER_STATE, OptimizerState};

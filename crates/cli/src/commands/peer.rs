@@ -90,6 +90,7 @@ async fn take_part(
         address,
         introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
         measures: orders.measures,
+        speed: None,
     };
     let ending = part.take((endpoint, arrivals), commands, &mut tell).await?;
     Ok(match ending {

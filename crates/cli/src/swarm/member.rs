@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nettorrent_history::{Times, Wait};
+use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Node, NodeSettings};
@@ -43,6 +44,8 @@ pub(crate) struct Part<'a> {
     pub introducers: Vec<(PeerId, SocketAddr)>,
     /// Whether to measure what this process takes and for whom it waits.
     pub measures: bool,
+    /// How fast this machine is to seem, if it is to be slower than it is.
+    pub speed: Option<EmulatedSpeed>,
 }
 
 impl Part<'_> {
@@ -53,7 +56,7 @@ impl Part<'_> {
         commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<EndingKind> {
-        let Self { material, start, keeper, keep, wait_for, address, introducers, measures } = self;
+        let Self { material, start, keeper, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
         let epoch = start.place().ledger.epoch;
         let peer = start.into_peer(id, material);
@@ -63,6 +66,7 @@ impl Part<'_> {
             membership: Config { deadline, wait_for },
             address,
             threads: material.job.threads,
+            speed,
             host: host_name(),
             measures_waits: measures,
         };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use nettorrent_history::{Event, Reason, Stop};
+use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
@@ -47,6 +48,10 @@ pub(crate) struct NetworkArguments {
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
     pub link: Option<Shape>,
+    /// Compute as slowly as a machine that trains so many samples a second, for experiments: `500`, or `500,50@30s` for one that
+    /// turns slow after 30 seconds.
+    #[arg(long, value_name = "SAMPLES/S")]
+    pub speed: Option<EmulatedSpeed>,
     /// A directory for large payloads to peers that have the same one (each gives its own path to it): only names travel.
     #[arg(long, value_name = "PATH")]
     pub shared_dir: Option<PathBuf>,
@@ -139,6 +144,7 @@ pub(crate) async fn train(
         address,
         introducers: members,
         measures,
+        speed: arguments.speed.clone(),
     };
     let mut peak = None;
     let ending = part

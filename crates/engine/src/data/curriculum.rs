@@ -213,7 +213,7 @@ impl Curriculum {
             // As long as nobody knows how fast the others are, little is dealt out.
             (_, true) => 1,
             (RoundLength::Batches(1), false) => rule.redeal,
-            (RoundLength::Batches(_) | RoundLength::Samples(_), false) => 1,
+            (RoundLength::Auto | RoundLength::Batches(_) | RoundLength::Samples(_), false) => 1,
         };
         Segment { speeds, ..segment }
     }
@@ -624,7 +624,7 @@ mod tests {
             assert_eq!(plan.samples_in(round), 31);
         }
         // In a long phase it takes more steps, not longer ones.
-        let rounds = RoundRule { length: RoundLength::Batches(50), ..rounds };
+        let rounds = RoundRule { length: RoundLength::Auto, ..rounds };
         let rules = Rules { rounds, ..curriculum.rules.clone() };
         let curriculum = Curriculum::new([0; 3100].into(), rules);
         let plan = curriculum.plan(&Ledger::of_segment(0, curriculum.segment(0, members(4), vec![10, 10, 1, 10])));

@@ -6,6 +6,8 @@ use crate::scale::Scale;
 /// How much a peer trains before an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundLength {
+    /// As many batches as peers may train by themselves without learning worse.
+    Auto,
     /// This many batches.
     Batches(u32),
     /// All that it has to train in an epoch.
@@ -39,8 +41,8 @@ impl RoundRule {
         match self.length {
             RoundLength::Samples(n) => ((f64::from(n) / own_samples).round() as usize).clamp(1, per_epoch),
             RoundLength::Epoch => per_epoch,
-            RoundLength::Batches(1) => 1,
-            RoundLength::Batches(n) => self.scale.local_steps(n as usize, per_epoch, n_members).min(per_epoch),
+            RoundLength::Batches(n) => (n as usize).clamp(1, per_epoch),
+            RoundLength::Auto => self.scale.local_steps(per_epoch, n_members).min(per_epoch),
         }
     }
 

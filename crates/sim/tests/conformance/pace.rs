@@ -1,10 +1,11 @@
-//! Nobody runs away from a slow peer: what comes before its time has to be kept, and there is no end to it otherwise.
+//! A slow peer: nobody runs away from it, for what comes before its time has to be kept, and there is no end to it otherwise; and it
+//! does not slow the rest, for it is given less to do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nettorrent_engine::job::Job;
-use nettorrent_sim::{Observer, Scenario, Simulation, Stragglers, Toy, ToySize};
+use nettorrent_sim::{Observer, Scenario, Simulation, Slow, Stragglers, Toy, ToySize};
 use nettorrent_swarm::{Peer, PeerId};
 
 use crate::case;
@@ -37,5 +38,21 @@ fn nobody_is_many_rounds_ahead() {
             Simulation::new(setup, n_peers, scenario).unwrap().run_with(&mut lead).unwrap();
             assert!(lead.most <= 12, "{}with {n_peers} peers: {} rounds ahead", case.name(), lead.most);
         }
+    }
+}
+
+#[test]
+fn a_slow_peer_does_not_slow_the_rest() {
+    let size = ToySize { n_train: 4000, ..ToySize::default() };
+    for case in case::defaults() {
+        let time = |slow: Vec<Slow>| {
+            let setup = case.setup_for(Toy::with_size(size, 1), Job { epochs: 1, batch: 32, ..case::job() });
+            Simulation::new(setup, 4, Scenario { slow, ..Scenario::lan() }).unwrap().run().unwrap().time
+        };
+        let (from, until) = (Duration::ZERO, Duration::MAX);
+        let (even, uneven) = (time(Vec::new()), time(vec![Slow { peer: 1, factor: 10.0, from, until }]));
+        // Of four times the work of one, 3.1 times is done in the same time.
+        let ratio = uneven.as_secs_f64() / even.as_secs_f64() * 3.1 / 4.0;
+        assert!(ratio < 1.25, "{}: {ratio:.2} times as long as it need take", case.name());
     }
 }

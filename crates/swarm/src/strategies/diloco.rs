@@ -10,14 +10,13 @@
 //! the contributor and at the keeper; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
 //! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
 
-use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError,
-    Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
+    Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState,
+    OptionDoc, OptionError, Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -51,10 +50,6 @@ pub(super) const BITS: OptionDoc = OptionDoc {
     about: "how differences travel: `32` as they are; `8` or `4` rounded, and what that takes away is added to the next",
 };
 
-/// What `local_steps` does.
-pub(super) const LOCAL_STEPS: OptionDoc =
-    OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before each exchange" };
-
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
@@ -75,13 +70,13 @@ impl Default for Options {
 #[serde(default)]
 pub(super) struct Local {
     bits: u32,
-    local_steps: u32,
+    local_steps: LocalSteps,
     optimizer_state: OptimizerState,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Self { bits: 32, local_steps: 50, optimizer_state: OptimizerState::Keep }
+        Self { bits: 32, local_steps: LocalSteps::Auto, optimizer_state: OptimizerState::Keep }
     }
 }
 
@@ -108,9 +103,6 @@ impl Local {
     /// The strategy with these options and this outer step, if they make sense.
     pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<Box<dyn Strategy>, OptionError> {
         let refuse = |problem: String| Err(OptionError::Option { strategy, problem });
-        if self.local_steps == 0 {
-            return refuse("local_steps = 0: must be at least 1".to_owned());
-        }
         if ![32, 8, 4].contains(&self.bits) {
             return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
         }
@@ -197,7 +189,7 @@ impl Diloco {
 
 impl Strategy for Diloco {
     fn turn(&self) -> Turn {
-        let length = RoundLength::Batches(self.local.local_steps);
+        let length = self.local.local_steps.into();
         let optimizer_state = self.local.optimizer_state;
         Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }

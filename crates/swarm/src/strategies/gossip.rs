@@ -12,7 +12,6 @@
 //! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning".
 
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -21,8 +20,8 @@ use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc,
-    OptionError, Payload, Scale, Spec, Turn, default_options, read_options,
+    Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
+    OptimizerState, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -32,19 +31,11 @@ pub(super) const SPEC: Spec = Spec {
             peer holds up few; replicas drift apart, and are equal after each epoch.",
     cost: "each peer sends M and receives M, in 1 step",
     paper: "Boyd et al. 2006, Blot et al. 2016",
-    options: &[
-        CODEC,
-        OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before it meets another" },
-        OPTIMIZER_STATE,
-    ],
+    options: &[CODEC, LOCAL_STEPS, OPTIMIZER_STATE],
     defaults: default_options::<Options>,
     build: |table| {
         let Options { codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
-        if local_steps == 0 {
-            let problem = "local_steps = 0: must be at least 1".to_owned();
-            return Err(OptionError::Option { strategy: SPEC.name, problem });
-        }
-        let length = RoundLength::Batches(local_steps);
+        let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, scale) = (Payload::Weights, Scale::Plain);
         let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
@@ -57,13 +48,13 @@ pub(super) const SPEC: Spec = Spec {
 #[serde(default)]
 struct Options {
     codec: Codec,
-    local_steps: u32,
+    local_steps: LocalSteps,
     optimizer_state: OptimizerState,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, local_steps: 1, optimizer_state: OptimizerState::Keep }
+        Self { codec: Codec::F32, local_steps: LocalSteps::Batches(1), optimizer_state: OptimizerState::Keep }
     }
 }
 

@@ -5,8 +5,8 @@
 //! Messages and bytes: those of `diloco`, of which this is the form whose outer step is the mean itself.
 //! Stich (2019), "Local SGD converges fast and communicates little".
 
-use super::diloco::{BITS, LOCAL_STEPS, Local, Outer};
-use crate::strategy::{OPTIMIZER_STATE, Spec, default_options, read_options};
+use super::diloco::{BITS, Local, Outer};
+use crate::strategy::{LOCAL_STEPS, OPTIMIZER_STATE, Spec, default_options, read_options};
 
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {

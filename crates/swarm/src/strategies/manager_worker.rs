@@ -12,16 +12,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, Malformed, Message, Mixing,
-    OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Settled, Spec, Strategy, TRIM,
-    Trained, Turn, default_options, read_options,
+    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps,
+    Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Settled,
+    Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -35,7 +34,7 @@ pub(super) const SPEC: Spec = Spec {
         AGGREGATION,
         BAD_PEERS,
         CODEC,
-        OptionDoc { name: "local_steps", about: "batches between exchanges; `0`: the whole share of the epoch" },
+        LOCAL_STEPS,
         OPTIMIZER_STATE,
         OptionDoc {
             name: "patience",
@@ -62,7 +61,7 @@ struct Options {
     #[serde(flatten)]
     rule: Rule,
     codec: Codec,
-    local_steps: u32,
+    local_steps: LocalSteps,
     optimizer_state: OptimizerState,
     patience: f64,
 }
@@ -70,7 +69,13 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         let rule = Rule { aggregation: Aggregation::Samples, ..Rule::default() };
-        Self { rule, codec: Codec::F32, local_steps: 50, optimizer_state: OptimizerState::Keep, patience: 0.0 }
+        Self {
+            rule,
+            codec: Codec::F32,
+            local_steps: LocalSteps::Auto,
+            optimizer_state: OptimizerState::Keep,
+            patience: 0.0,
+        }
     }
 }
 
@@ -281,10 +286,7 @@ impl ManagerWorker {
 
 impl Strategy for ManagerWorker {
     fn turn(&self) -> Turn {
-        let length = match self.options.local_steps {
-            0 => RoundLength::Epoch,
-            n => RoundLength::Batches(n),
-        };
+        let length = self.options.local_steps.into();
         let optimizer_state = self.options.optimizer_state;
         Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }

@@ -10,7 +10,6 @@
 //! it has come to the round.
 
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -18,8 +17,8 @@ use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segment
 use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc,
-    OptionError, Payload, Scale, Spec, Turn, default_options, read_options,
+    Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
+    OptimizerState, OptionDoc, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -36,17 +35,13 @@ pub(super) const SPEC: Spec = Spec {
             about: "`rotating`: the first peer changes from round to round; `fixed`: it is always the same, which biases \
                     the result to it; `chunked`: every chunk of the vector begins at another peer",
         },
-        OptionDoc { name: "local_steps", about: "how many batches each peer trains by itself before each exchange" },
+        LOCAL_STEPS,
         OPTIMIZER_STATE,
     ],
     defaults: default_options::<Options>,
     build: |table| {
         let Options { codec, form, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
-        if local_steps == 0 {
-            let problem = "local_steps = 0: must be at least 1".to_owned();
-            return Err(OptionError::Option { strategy: SPEC.name, problem });
-        }
-        let length = RoundLength::Batches(local_steps);
+        let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, scale) = (Payload::Weights, Scale::Plain);
         let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
@@ -64,13 +59,18 @@ pub(super) const SPEC: Spec = Spec {
 struct Options {
     codec: Codec,
     form: Form,
-    local_steps: u32,
+    local_steps: LocalSteps,
     optimizer_state: OptimizerState,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, form: Form::Rotating, local_steps: 1, optimizer_state: OptimizerState::Keep }
+        Self {
+            codec: Codec::F32,
+            form: Form::Rotating,
+            local_steps: LocalSteps::Batches(1),
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! The options that all strategies share which average the peers' vectors in every round.
 
-use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
-use super::{Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Turn};
+use super::{LocalSteps, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Turn};
 use crate::codec::Codec;
 
 /// What is averaged, and how often.
@@ -11,14 +10,19 @@ use crate::codec::Codec;
 #[serde(default)]
 pub struct Averaging {
     payload: Payload,
-    local_steps: u32,
+    local_steps: LocalSteps,
     codec: Codec,
     optimizer_state: OptimizerState,
 }
 
 impl Default for Averaging {
     fn default() -> Self {
-        Self { payload: Payload::Gradients, local_steps: 1, codec: Codec::F32, optimizer_state: OptimizerState::Keep }
+        Self {
+            payload: Payload::Gradients,
+            local_steps: LocalSteps::Batches(1),
+            codec: Codec::F32,
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 }
 
@@ -26,12 +30,6 @@ impl Default for Averaging {
 pub const CODEC: OptionDoc = OptionDoc {
     name: "codec",
     about: "how numbers travel: `f32` as they are, `f16` or `bf16` in half the bytes, `int8` in a quarter",
-};
-
-/// What `local_steps` does.
-pub const LOCAL_STEPS: OptionDoc = OptionDoc {
-    name: "local_steps",
-    about: "with weights: how many batches each peer trains by itself before they are averaged",
 };
 
 /// What `payload` does.
@@ -45,16 +43,15 @@ impl Averaging {
     pub fn check(self, strategy: &'static str) -> Result<(Turn, Codec), OptionError> {
         let Self { payload, local_steps, codec, optimizer_state } = self;
         let problem = match (payload, local_steps) {
-            (_, 0) => "local_steps = 0: must be at least 1",
-            (Payload::Gradients, 2..) => {
+            (Payload::Gradients, steps) if steps != LocalSteps::Batches(1) => {
                 "local_steps is for payload = \"weights\": gradients are averaged after every batch"
             }
             (Payload::Gradients, _) if optimizer_state != OptimizerState::Keep => {
                 "optimizer_state is for payload = \"weights\": with gradients all optimizers take the same steps and stay equal"
             }
-            (_, n) => {
+            (_, steps) => {
                 let optimizer_state = optimizer_state.check(strategy, codec)?;
-                let (length, scale) = (RoundLength::Batches(n), Scale::Share);
+                let (length, scale) = (steps.into(), Scale::Share);
                 return Ok((Turn { payload, length, scale, mixing: Mixing::Full, optimizer_state }, codec));
             }
         };

@@ -76,14 +76,16 @@ pub fn read_options<T: DeserializeOwned + Default + Serialize>(
     strategy: &'static str,
     table: &Table,
 ) -> Result<T, OptionError> {
-    let known = default_options::<T>();
-    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+    let mut options = default_options::<T>();
+    let known: Vec<&str> = options.keys().map(String::as_str).collect();
     let error = |problem: String| OptionError::Option { strategy, problem };
     if let Some(name) = table.keys().find(|name| !known.contains(&name.as_str())) {
         let list = if known.is_empty() { "it has none".to_owned() } else { format!("there are {}", known.join(", ")) };
         return Err(error(format!("there is no option `{name}`; {list}{}", meant(nearest(name, &known)))));
     }
-    table.clone().try_into().map_err(|e: toml::de::Error| error(e.message().to_owned()))
+    // A group of options that several strategies share has defaults of its own, which are not those of every strategy.
+    options.extend(table.clone());
+    options.try_into().map_err(|e: toml::de::Error| error(e.message().to_owned()))
 }
 
 /// A strategy's options as they are if nothing is said.

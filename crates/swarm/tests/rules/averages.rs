@@ -42,7 +42,7 @@ fn a_manager_weighs_results_as_it_is_told() {
         ("weighted", [4.0, 1.0, 2.0]),
         ("weighted-minmax", [1.0, 0.0, 1.0 / 3.0]),
     ] {
-        let mut options = toml! { local_steps = 0 };
+        let mut options = toml! { local_steps = "epoch" };
         options.insert("aggregation".to_owned(), aggregation.into());
         let mut job = Job { batch: 6, ..job("manager-worker", options) };
         (job.swarm.split, job.swarm.resplit) = (SplitRule::Class, Resplit::Run);
