@@ -84,6 +84,8 @@ pub struct Node {
     out: Outbox,
     member_out: membership::Outbox,
     failure: Option<String>,
+    /// The lowest seat that nobody was invited to take.
+    next_seat: u32,
     next_tick: Duration,
 }
 
@@ -126,6 +128,7 @@ impl Node {
             out: Outbox::default(),
             member_out: membership::Outbox::default(),
             failure: None,
+            next_seat: 1,
             next_tick: TICK,
             settings,
         })
@@ -381,9 +384,12 @@ impl Node {
         self.membership.members().map(|member| (member.id, member.address)).collect()
     }
 
-    fn invitation(&self) -> Invitation {
+    fn invitation(&mut self) -> Invitation {
         let members = self.members();
-        let seat = members.iter().map(|(peer, _)| peer.seat() + 1).max().unwrap_or(1);
+        // Who has just been let in is not among the members yet.
+        let free = members.iter().map(|(peer, _)| peer.seat() + 1).max().unwrap_or(1);
+        let seat = free.max(self.next_seat);
+        self.next_seat = seat.saturating_add(1);
         Invitation { package: self.settings.package.clone(), seat, members }
     }
 
