@@ -22,6 +22,7 @@ def arguments():
     p.add_argument("--device", required=True, help="the network device to speak over")
     p.add_argument("--data", required=True, metavar="FOLDER", help="what to train on")
     p.add_argument("--test", required=True, metavar="FOLDER", help="what to test with")
+    p.add_argument("--model", default="mnist-cnn", metavar="NAME", help="mnist-cnn or mlp:WIDTH,WIDTH,...")
     p.add_argument("--epochs", type=int, default=10)
     p.add_argument("--batch", type=int, default=64)
     p.add_argument("--lr", type=float, default=0.01)
@@ -89,14 +90,15 @@ def main():
     a = arguments()
     import torch
     import torch.distributed as dist
-    from torch_models import mnist_cnn
+    from torch_models import mlp, mnist_cnn
 
     torch.set_num_threads(1)
     address, port = a.master.rsplit(":", 1)
     os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, GLOO_SOCKET_IFNAME=a.device)
     dist.init_process_group("gloo", rank=a.rank, world_size=a.peers)
     torch.manual_seed(a.seed)
-    net = mnist_cnn()
+    name, _, widths = a.model.partition(":")
+    net = mlp([784, *map(int, widths.split(",")), 10]) if name == "mlp" else mnist_cnn()
     # Dropout differs between workers.
     torch.manual_seed(a.seed + 1 + a.rank)
     kept = train(torch.nn.parallel.DistributedDataParallel(net), a)

@@ -1,5 +1,6 @@
 //! What happened in a run: in the run's folder for later, on standard output for other programs.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,8 +51,9 @@ impl EventLog {
             tensorboard.add(at.as_secs_f64(), &event)?;
         }
         let line = self.file.write(at.as_secs_f64(), event)?;
-        if self.to_stdout {
-            print!("{line}");
+        // Who read the events may have seen enough; the run goes on, and its folder holds them all.
+        if self.to_stdout && io::stdout().write_all(line.as_bytes()).is_err() {
+            self.to_stdout = false;
         }
         Ok(())
     }

@@ -37,6 +37,11 @@ pub(crate) struct JobArguments {
 }
 
 impl JobArguments {
+    /// Whether they name a strategy.
+    pub(crate) fn names_strategy(&self) -> bool {
+        self.strategy.is_some()
+    }
+
     /// What is to be different in a job that is there already.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = self.settings.clone();

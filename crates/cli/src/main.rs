@@ -131,6 +131,9 @@ fn explain(error: &anyhow::Error) -> String {
     text
 }
 
+/// What a shell says of a program that wrote to a closed pipe.
+const BROKEN_PIPE: i32 = 128 + 13;
+
 /// Writing to a closed pipe ends the program quietly, as it does other command-line tools.
 fn reset_broken_pipe() {
     let default = std::panic::take_hook();
@@ -138,7 +141,7 @@ fn reset_broken_pipe() {
         // What `print!` panics with is always a `String`.
         let message = info.payload().downcast_ref::<String>();
         if message.is_some_and(|message| message.contains("Broken pipe")) {
-            std::process::exit(0);
+            std::process::exit(BROKEN_PIPE);
         }
         default(info);
     }));

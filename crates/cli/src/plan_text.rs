@@ -101,7 +101,7 @@ impl Planned<'_> {
         };
         let mut text = format!(
             "{} with {} parameters in batches of {batch}{}; {n_peers} peer{} over {link}\n\
-             A peer makes {:.1} thousand million multiplications a second ({source}).\n",
+             A peer computes {:.1} GMAC/s ({source}).\n",
             self.job.model,
             HumanCount(self.n_params as u64),
             self.of_batches(),

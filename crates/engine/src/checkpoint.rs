@@ -115,8 +115,16 @@ pub enum CheckpointError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// Writing failed; what was there before is still there.
+    /// Writing a checkpoint failed; those before it are still there.
     #[error("cannot write {}: {source}; earlier checkpoints are untouched{}", path.display(), advice(source))]
+    Save {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Writing another file failed.
+    #[error("cannot write {}: {source}{}", path.display(), advice(source))]
     Write {
         /// Which file.
         path: PathBuf,

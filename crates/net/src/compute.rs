@@ -1,5 +1,7 @@
 //! The thread that computes while the network is served by another.
 
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -38,7 +40,7 @@ impl Compute {
                 let lasts = speed.as_ref().map(|speed| speed.duration(work.worth(), since_first));
                 // If nobody listens any more, the peer is gone, and so are we in a moment.
                 let tell = |done| drop(findings.send((done, began.elapsed())));
-                match lasts {
+                let computed = panic::catch_unwind(AssertUnwindSafe(|| match lasts {
                     None => work.run(task.as_ref(), &mut bench, &mut |done| tell(done)),
                     Some(lasts) => {
                         let mut found = Vec::new();
@@ -46,6 +48,10 @@ impl Compute {
                         thread::sleep(lasts.saturating_sub(began.elapsed()));
                         found.into_iter().for_each(tell);
                     }
+                }));
+                if let Err(payload) = computed {
+                    tell(Done::Failed { problem: format!("computing panicked: {}", panic_text(payload.as_ref())) });
+                    return;
                 }
             }
         })?;
@@ -54,7 +60,12 @@ impl Compute {
 
     /// Has something computed.
     pub(crate) fn order(&self, work: Work) {
-        // The thread ends only by a panic, which its findings' end makes known.
+        // The thread ends only by a panic, and has told of it.
         let _ = self.work.send(work);
     }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it does not say why")
 }

@@ -40,7 +40,7 @@ pub(crate) struct PlanArguments {
     /// How much memory each peer may take for the network, for example 2GB; larger plans are left out.
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// How many thousand million multiplications a peer makes in a second [default: measured here, on as many threads as the job says].
+    /// How many thousand million multiply-adds a peer makes in a second (GMAC/s) [default: measured here, on as many threads as the job says].
     #[arg(long, value_name = "GMAC/S")]
     speed: Option<f64>,
     /// Also draw the plan in this file (SVG).
@@ -125,7 +125,7 @@ fn describe(job: &Job) -> anyhow::Result<(ModelSpec, Option<String>)> {
 fn speed(arguments: &PlanArguments, job: &Job, spec: &ModelSpec, network: &Network) -> anyhow::Result<(f64, Speed)> {
     if let Some(speed) = arguments.speed {
         if !(speed > 0.0 && speed.is_finite()) {
-            bail!("--speed {speed}: must be a number above 0, in thousand million multiplications a second");
+            bail!("--speed {speed}: must be a number above 0, in GMAC/s");
         }
         return Ok((1e9 * speed, Speed::Given));
     }

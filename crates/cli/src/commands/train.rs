@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
 use nettorrent_engine::data::Part;
 use nettorrent_engine::guessing::Guessing;
@@ -44,6 +45,9 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
         let TrainArguments { run, weights, json, links, measuring, .. } = arguments;
         let fresh = Fresh { run: run.as_deref(), weights: weights.as_deref(), json: *json, measuring };
         return swarm::run::train(job, &fresh, links);
+    }
+    if let Some(name) = arguments.job.names_strategy().then_some("--strategy").or(arguments.links.any()) {
+        bail!("{name} is for several peers, and this job has one: say how many with --peers N");
     }
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;

@@ -36,6 +36,15 @@ pub(crate) struct LinkArguments {
     shared_dir: Option<PathBuf>,
 }
 
+impl LinkArguments {
+    /// One of them that was given.
+    pub(crate) fn any(&self) -> Option<&'static str> {
+        let given =
+            [("--link", self.link.is_some()), ("--plain", self.plain), ("--shared-dir", self.shared_dir.is_some())];
+        given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
+    }
+}
+
 /// A run that is to begin.
 pub(crate) struct Fresh<'a> {
     /// Its folder, if it is not to be named by model and time.

@@ -108,6 +108,7 @@ fn text_error(name: &str, text: &str, error: &toml::de::Error) -> ReadError {
 fn helped(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match quoted.split_first() {
+        _ if message.contains("Did you mean") => message.to_owned(),
         Some((unknown, known)) if message.starts_with("unknown") => match nearest(unknown, known) {
             Some(near) => format!("{message}. Did you mean `{near}`?"),
             None => message.to_owned(),

@@ -1,0 +1,98 @@
+//! A node with its peer and its thread that computes.
+
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::task::Task;
+use nettorrent_engine::trainer::TrainError;
+use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::membership::Config;
+use nettorrent_net::node::{Node, NodeSettings};
+use nettorrent_net::report::Ending;
+use nettorrent_net::service::JobPackage;
+use nettorrent_net::ticket::Secret;
+use nettorrent_net::{Load, block_on};
+use nettorrent_swarm::{Peer, Setup, State};
+
+/// A task that panics when it is to compute a gradient.
+struct Panicking;
+
+impl Task for Panicking {
+    fn n_params(&self) -> usize {
+        1
+    }
+
+    fn n_values(&self) -> usize {
+        1
+    }
+
+    fn init(&self, _: u64) -> Vec<f32> {
+        vec![0.0]
+    }
+
+    fn labels(&self) -> &[u32] {
+        &[0; 64]
+    }
+
+    fn n_test(&self) -> usize {
+        0
+    }
+
+    fn buckets(&self) -> &[Range<usize>] {
+        const WHOLE: &[Range<usize>] = &[0..1];
+        WHOLE
+    }
+
+    fn gradient(
+        &self,
+        _: &[f32],
+        _: &[usize],
+        _: u64,
+        _: &mut [f32],
+        _: &mut Workspace,
+        _: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        panic!("no gradient of this")
+    }
+
+    fn score(&self, _: &[f32], _: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+        Ok(Score::default())
+    }
+
+    fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+        Ok(Score::default())
+    }
+}
+
+#[test]
+fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
+    let identity = Identity::new(&Secret::random(), 0).unwrap();
+    let id = identity.peer;
+    let run = async {
+        let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] };
+        let settings = Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Settings::new(identity, purpose) };
+        let (endpoint, arrivals) = Endpoint::bind(settings).await.unwrap();
+        let settings = NodeSettings {
+            package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
+            membership: Config { wait_for: 1, deadline: Duration::from_secs(1) },
+            address: endpoint.local_address(),
+            threads: 1,
+            speed: None,
+            host: String::new(),
+            measures_waits: false,
+        };
+        let setup = Arc::new(Setup::new(&Job::default(), Arc::new(Panicking)).unwrap());
+        let peer = Peer::new(id, setup.clone(), State::fresh(&setup));
+        let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
+        let (_commands, orders) = tokio::sync::mpsc::channel(1);
+        node.run(Vec::new(), orders, |_, _| {}).await
+    };
+    let ending = block_on(Load { n_processes: 1, n_bytes: 4 }, run).unwrap();
+    assert!(matches!(&ending, Ending::Failed(problem) if problem.contains("no gradient of this")), "{ending:?}");
+}
