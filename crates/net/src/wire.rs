@@ -40,7 +40,7 @@ pub(crate) struct WireCount {
 
 /// How many bytes may wait in the system to be sent, about.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const MOST_UNSENT: u32 = 256 << 10;
+const MOST_UNSENT: u32 = 64 << 10;
 
 impl WireCount {
     fn add_sent(&self, n_bytes: usize) {

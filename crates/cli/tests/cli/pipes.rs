@@ -19,7 +19,8 @@ fn a_reader_that_has_seen_enough_ends_the_program_without_a_complaint() {
     for arguments in ["model describe resnet50", "model describe resnet50 --toml", "data info digits"] {
         let outcome = before_head(&place, arguments);
         assert_eq!(outcome.stdout.lines().count(), 1);
-        assert_eq!(outcome.stderr, "code 141\n", "{arguments}");
+        // What is short is written before the reader is gone.
+        assert!(["code 141\n", "code 0\n"].contains(&outcome.stderr.as_str()), "{arguments}: {}", outcome.stderr);
     }
 }
 

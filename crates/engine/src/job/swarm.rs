@@ -57,7 +57,7 @@ impl Default for SwarmSpec {
             split: SplitRule::default(),
             resplit: Resplit::default(),
             work: Work::default(),
-            deadline: 5.0,
+            deadline: 15.0,
             scale: Scale::default(),
             scale_warmup: 1.0,
             warmup: Warmup::default(),

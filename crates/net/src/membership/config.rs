@@ -68,7 +68,7 @@ impl Timing {
             suspicion: deadline * 2 / 5,
             gossip: deadline / 50,
             grace: deadline / 50,
-            calm: (deadline / 20).max(Duration::from_millis(20)),
+            calm: (deadline / 20).clamp(Duration::from_millis(20), Duration::from_millis(250)),
             resend: deadline / 10,
             status: deadline,
             seek: deadline * 2,
