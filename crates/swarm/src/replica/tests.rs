@@ -153,12 +153,18 @@ impl Replica {
             REPORT => {
                 let report: Report = decoded(&frame.body)?;
                 self.check(&report, 1)?;
-                self.hear(from, report, out);
+                if report.epoch <= self.core.place.ledger.epoch {
+                    self.hear(from, report, out);
+                }
             }
             part @ (CONCLUDED | SPOILT) if self.core.view.rank(from) == Some(0) => {
                 let report: Report = decoded(&frame.body)?;
                 // What the first member added up may hold what another one made up: that is no reason never to finish.
                 self.check(&report, self.core.view.len())?;
+                if report.epoch > self.core.place.ledger.epoch {
+                    // This peer has gone back meanwhile.
+                    return Ok(());
+                }
                 let why = "the first member found it in the test after an epoch";
                 self.conclude(&report, (part == SPOILT).then_some(why), out);
             }
@@ -174,7 +180,7 @@ impl Replica {
         let (n_test, n_train) = (n_peers * task.n_test(), n_peers * task.labels().len());
         // Samples may be trained more than once in an epoch, but not without end.
         let is_sound = report.test.is_possible(n_test) && report.train.is_possible(1000 * n_train);
-        if !is_sound || report.epoch > self.core.place.ledger.epoch {
+        if !is_sound || report.epoch > self.core.setup.epochs {
             return Err(Malformed::new(format!("its report on an epoch is impossible: {report:?}")));
         }
         Ok(())
