@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ def check(script):
         sys.exit("this needs `ip` and `tc`: install iproute2 (Linux only)")
     if os.geteuid() != 0:
         sys.exit(f"this makes network namespaces, which needs root: sudo {script} --engine BINARY ...")
+    # Who is asked to end first ends its peers and removes its hosts, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
 class Hosts:
