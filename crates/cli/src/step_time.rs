@@ -10,6 +10,8 @@ use nettorrent_study::StepTime;
 
 /// Steps before a measurement, so that memory is there and caches are warm.
 const WARM_UP: usize = 3;
+/// How many batches of one size are trained in a row.
+const REPEATS: usize = 4;
 
 /// Takes steps for so long, at least one, after a few that do not count; how many, and how many seconds they took.
 pub(crate) fn timed<E>(duration: Duration, mut step: impl FnMut() -> Result<(), E>) -> Result<(u64, f64), E> {
@@ -36,11 +38,16 @@ pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for:
     let mut next = 0;
     timed(measure_for, || {
         for (n_samples, times) in [few, many].into_iter().zip(&mut times[..2]) {
-            let indices: Vec<usize> = (0..n_samples).map(|k| (next + k) % n_train).collect();
-            next += n_samples;
-            let began = Instant::now();
-            task.gradient(&values, &indices, next as u64, &mut gradient, &mut room, &mut |_, _| {})?;
-            times.push(began.elapsed().as_secs_f64());
+            for repeat in 0..REPEATS {
+                let indices: Vec<usize> = (0..n_samples).map(|k| (next + k) % n_train).collect();
+                next += n_samples;
+                let began = Instant::now();
+                task.gradient(&values, &indices, next as u64, &mut gradient, &mut room, &mut |_, _| {})?;
+                // The first of another size finds neither memory nor caches as it needs them.
+                if repeat > 0 {
+                    times.push(began.elapsed().as_secs_f64());
+                }
+            }
         }
         let began = Instant::now();
         optimizer.step(job.optimizer.lr, &mut values, &gradient, &room);

@@ -9,7 +9,8 @@
 //! An adaptive optimizer that sees only a share of the batch sees more noise, and divides by it: its steps shrink with the square
 //! root of the number of peers, where noise prevails. That is given back to those who have an optimizer each.
 //!
-//! Updates that reach the others late are steps from where nobody is any more: the rate shrinks with the delay.
+//! Updates that reach the others late are steps from where nobody is any more: the rate shrinks with the delay, and the delay is kept short
+//! where it can be chosen.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,10 @@ const NOISY_STEPS: f64 = 40.0;
 const NOISY_RATE: f64 = 0.006;
 /// Steps of plain gradient descent that are far longer than this lead astray if they come late.
 const LONG_STEP: f64 = 0.1;
+/// The rate may shrink by this share of itself because updates are late, where that can be chosen.
+const MOST_LATE: f64 = 0.3;
+/// A local phase is at most this part of all steps that were taken before: early on, while everything changes fast, it is short.
+const PHASES_SO_FAR: usize = 128;
 
 /// How the updates of several peers are scaled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +69,14 @@ impl Scale {
         }
     }
 
-    /// How many steps each of `n_peers` takes by itself before an exchange, unless the job says it, in an epoch of so many.
-    pub fn local_steps(self, per_epoch: usize, n_peers: usize) -> usize {
+    /// How many steps each of `n_peers` takes by itself before an exchange, unless the job says it, in an epoch of so many, when so
+    /// many have been taken since the run began.
+    pub fn local_steps(self, per_epoch: usize, n_done: usize, n_peers: usize) -> usize {
         match self {
             Self::GlobalBatch => {
                 let most = MOST_LOCAL_STEPS / (n_peers.max(1) as f64).sqrt();
-                LOCAL_STEPS.min(per_epoch / PHASES_PER_EPOCH).min(most as usize).max(1)
+                let so_far = n_done / PHASES_SO_FAR;
+                LOCAL_STEPS.min(per_epoch / PHASES_PER_EPOCH).min(most as usize).min(so_far).max(1)
             }
             Self::Linear | Self::None => LOCAL_STEPS,
         }
@@ -118,9 +125,19 @@ impl Scale {
     /// The rate of peers whose updates reach the others `delay` rounds late: alone nobody is late, and the more there are, the more
     /// of each step is. Short steps may be late.
     pub fn delayed(self, rate: f32, n_peers: usize, delay: f64, optimizer: &OptimizerSpec) -> f32 {
-        let late = delay * (1.0 - 1.0 / n_peers.max(1) as f64) * beyond(whole_step(optimizer, rate), LONG_STEP);
+        let late = delay * harm_of_delay(rate, n_peers, optimizer);
         if self.shares_batch() { (f64::from(rate) / (1.0 + late)) as f32 } else { rate }
     }
+
+    /// How many rounds late the updates of peers may be at this rate, where that can be chosen.
+    pub fn most_delay(self, rate: f32, n_peers: usize, optimizer: &OptimizerSpec) -> f64 {
+        if self.shares_batch() { MOST_LATE / harm_of_delay(rate, n_peers, optimizer) } else { f64::INFINITY }
+    }
+}
+
+/// How much of a round's delay matters: nothing alone, and nothing where steps are short.
+fn harm_of_delay(rate: f32, n_peers: usize, optimizer: &OptimizerSpec) -> f64 {
+    (1.0 - 1.0 / n_peers.max(1) as f64) * beyond(whole_step(optimizer, rate), LONG_STEP)
 }
 
 /// How noisy the steps of one peer with the whole batch are, from 0 to 1.
@@ -183,6 +200,8 @@ mod tests {
         let (short, long) =
             (Scale::GlobalBatch.delayed(0.001, 4, 4.0, &sgd), Scale::GlobalBatch.delayed(0.1, 4, 4.0, &sgd));
         assert!(short > 0.0009 && long < 0.03, "{short}, {long}");
+        let most_delay = |rate| Scale::GlobalBatch.most_delay(rate, 4, &sgd);
+        assert!(most_delay(0.001) > 40.0 && most_delay(0.1) < 0.5, "{}, {}", most_delay(0.001), most_delay(0.1));
         let gains = [0.0, 0.1, 0.5, 1.0].map(|noise| Scale::GlobalBatch.local_gain(8, 20.0, noise));
         assert!(gains.is_sorted_by(|a, b| a > b), "{gains:?}");
         assert_eq!(Scale::GlobalBatch.local_gain(8, f64::INFINITY, 1.0), 0.125, "where nothing is averaged");
@@ -190,10 +209,12 @@ mod tests {
 
     #[test]
     fn local_phases_are_short_parts_of_an_epoch() {
-        assert_eq!(Scale::GlobalBatch.local_steps(10_000, 2), 50);
-        assert_eq!(Scale::GlobalBatch.local_steps(10_000, 9), 25);
-        assert_eq!(Scale::GlobalBatch.local_steps(320, 2), 10);
-        assert_eq!(Scale::GlobalBatch.local_steps(3, 2), 1);
-        assert_eq!(Scale::None.local_steps(3, 9), 50);
+        let late = usize::MAX;
+        assert_eq!(Scale::GlobalBatch.local_steps(10_000, late, 2), 50);
+        assert_eq!(Scale::GlobalBatch.local_steps(10_000, late, 9), 25);
+        assert_eq!(Scale::GlobalBatch.local_steps(320, late, 2), 10);
+        assert_eq!(Scale::GlobalBatch.local_steps(3, late, 2), 1);
+        assert_eq!([0, 127, 256, 1280].map(|n_done| Scale::GlobalBatch.local_steps(10_000, n_done, 2)), [1, 1, 2, 10]);
+        assert_eq!(Scale::None.local_steps(3, 0, 9), 50);
     }
 }

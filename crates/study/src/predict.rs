@@ -126,11 +126,11 @@ pub(crate) struct Steps {
 }
 
 impl Situation<'_> {
-    /// The steps of an epoch that is cut into rounds by this rule.
+    /// The steps of an epoch that is cut into rounds by this rule, when those are as long as they become.
     pub(crate) fn steps(&self, rule: RoundRule) -> Steps {
         let step = rule.scale.step_samples(self.batch.max(1), self.n_peers.max(1));
         let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
-        let per_round = rule.steps(per_epoch, own_samples, self.n_peers);
+        let per_round = rule.steps(per_epoch, usize::MAX, own_samples, self.n_peers);
         Steps { per_epoch: per_epoch as u64, per_round: per_round as u64, own_samples }
     }
 }

@@ -62,7 +62,7 @@ pub struct Report {
 }
 
 /// What a ledger leaves of its epoch.
-pub(super) enum Left {
+enum Left {
     /// Nothing.
     Nothing,
     /// All of the common order from this batch on, and nothing before it.
@@ -83,7 +83,7 @@ pub(super) enum Left {
 /// let mut ledger = Ledger::new(vec![7, 8]); // two peers share 20 samples in batches of 4, so each has 2 of every batch,
 /// assert_eq!(curriculum.plan(&ledger).n_rounds(), 5);
 /// ledger.segments[0].done = vec![3, 3]; // train three rounds,
-/// let ledger = ledger.next_segment(&curriculum, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
+/// let ledger = curriculum.next_segment(&ledger, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
 /// assert_eq!((ledger.epoch, curriculum.plan(&ledger).n_samples_left()), (0, 8));
 /// ```
 pub struct Curriculum {
@@ -253,8 +253,30 @@ impl Curriculum {
         plan
     }
 
+    /// The ledger that follows on another from the moment on from which these are the members, or are this fast.
+    ///
+    /// If samples of the epoch are left, they share these in another segment; else another epoch begins. Segments of which nothing is
+    /// left are forgotten, and so is a last one in which nothing was trained: the ledger does not grow while all goes well.
+    #[must_use]
+    pub fn next_segment(&self, ledger: &Ledger, members: Vec<u64>, speeds: Vec<u16>) -> Ledger {
+        let segment = |epoch| self.segment(epoch, members, speeds);
+        match self.left(ledger) {
+            Left::Nothing => {
+                let epoch = ledger.epoch.saturating_add(1);
+                Ledger::of_segment(epoch, segment(epoch))
+            }
+            Left::From(start) => Ledger { epoch: ledger.epoch, start, segments: vec![segment(ledger.epoch)] },
+            Left::Some => {
+                let before = &ledger.segments;
+                let n_kept = before.len() - usize::from(before.last().is_some_and(Segment::is_untouched));
+                let segments = before[..n_kept].iter().cloned().chain([segment(ledger.epoch)]).collect();
+                Ledger { segments, ..*ledger }
+            }
+        }
+    }
+
     /// What a ledger leaves of its epoch to be trained.
-    pub(super) fn left(&self, ledger: &Ledger) -> Left {
+    fn left(&self, ledger: &Ledger) -> Left {
         let plan = self.plan(ledger);
         let Some(last) = ledger.segments.last() else { return Left::Nothing };
         if !self.rules.has_common_order(ledger.epoch) {
@@ -326,6 +348,7 @@ impl Curriculum {
         let n_left = rest.early.len() + order[rest.from..].iter().map(Vec::len).sum::<usize>();
         let n_members = segment.members.len();
         let deal = Deal {
+            epoch,
             order: &order,
             batches: &self.rules.batches,
             rule: &self.rules.rounds_of(epoch),
@@ -526,7 +549,7 @@ mod tests {
                 tally.n_dropped += if done.iter().any(|&done| done > 0) { plan.n_dropped() } else { 0 };
                 ledger.segments[last].done = done;
                 let n_members = rng.below(12) + 1;
-                let next = ledger.next_segment(&curriculum, members(n_members), random_speeds(&mut rng, n_members));
+                let next = curriculum.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
                 n_changes += usize::from(next.epoch == ledger.epoch);
                 if next.epoch != ledger.epoch {
                     assert_eq!((next.epoch, next.start, next.segments.len()), (ledger.epoch + 1, 0, 1), "{hint}");
@@ -572,7 +595,7 @@ mod tests {
             }
             let last = ledger.segments.last_mut().unwrap();
             last.done.fill(n_rounds as u32);
-            ledger = ledger.next_segment(&curriculum, members(n_members), speeds);
+            ledger = curriculum.next_segment(&ledger, members(n_members), speeds);
             assert_eq!(ledger.segments.len(), 1, "what is over is forgotten");
         }
     }
@@ -608,7 +631,7 @@ mod tests {
             assert_eq!((plan.n_members(), plan.n_rounds()), (3, 1));
             assert_eq!((batches(&plan, 0), plan.n_batches(1), plan.n_batches(2)), (alone.clone(), 0, 0));
             // The one that trains is lost: another begins anew.
-            let next = ledger.next_segment(&curriculum, members(2), Vec::new());
+            let next = curriculum.next_segment(&ledger, members(2), Vec::new());
             assert_eq!(batches(&curriculum.plan(&next), 0), alone);
         }
     }
@@ -627,7 +650,11 @@ mod tests {
         let rounds = RoundRule { length: RoundLength::Auto, ..rounds };
         let rules = Rules { rounds, ..curriculum.rules.clone() };
         let curriculum = Curriculum::new([0; 3100].into(), rules);
-        let plan = curriculum.plan(&Ledger::of_segment(0, curriculum.segment(0, members(4), vec![10, 10, 1, 10])));
+        let plan_of = |epoch| {
+            curriculum.plan(&Ledger::of_segment(epoch, curriculum.segment(epoch, members(4), vec![10, 10, 1, 10])))
+        };
+        assert_eq!(plan_of(0).samples_in(0), 31, "early phases are short");
+        let plan = plan_of(4);
         assert_eq!(plan.n_rounds(), 1);
         assert_eq!([0, 2].map(|rank| plan.batches_in(rank, 0).len()), [4, 1], "of the 12 that all take together");
     }
@@ -649,7 +676,7 @@ mod tests {
                     "what is done of it is not part of the question"
                 );
                 let n_members = rng.below(9) + 1;
-                ledger = ledger.next_segment(&curriculum, members(n_members), random_speeds(&mut rng, n_members));
+                ledger = curriculum.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
             }
             rng.shuffle(&mut asked);
             let other = Curriculum::new(labels.into(), curriculum.rules.clone());
@@ -786,12 +813,12 @@ mod tests {
         let curriculum = plain(20, 2);
         let mut ledger = Ledger::new(members(1));
         for n in 2..50 {
-            ledger = ledger.next_segment(&curriculum, members(n), Vec::new());
+            ledger = curriculum.next_segment(&ledger, members(n), Vec::new());
         }
         assert_eq!(ledger, Ledger::new(members(49)));
         ledger.segments[0].done[3] = 1;
-        let ledger = ledger.next_segment(&curriculum, members(2), Vec::new());
-        let ledger = ledger.next_segment(&curriculum, members(3), Vec::new());
+        let ledger = curriculum.next_segment(&ledger, members(2), Vec::new());
+        let ledger = curriculum.next_segment(&ledger, members(3), Vec::new());
         assert_eq!(ledger.segments.len(), 2);
     }
 
@@ -834,7 +861,7 @@ mod tests {
                 let ledger = Ledger { epoch: u64::MAX, start: 9, segments };
                 assert!(ledger.check(&curriculum.limits(10, 5)).is_err());
                 curriculum.plan(&ledger);
-                assert!(!ledger.next_segment(&curriculum, members(2), vec![1]).segments.is_empty());
+                assert!(!curriculum.next_segment(&ledger, members(2), vec![1]).segments.is_empty());
             }
         }
     }

@@ -9,6 +9,7 @@ use super::rounds::{RoundLength, RoundRule};
 
 /// What is dealt out, and to whom.
 pub(super) struct Deal<'a> {
+    pub epoch: u64,
     /// The epoch's batches, as one peer alone would train them.
     pub order: &'a [Vec<usize>],
     pub batches: &'a BatchRule,
@@ -28,13 +29,14 @@ impl Deal<'_> {
         let step = rule.scale.step_samples(batches.batch_size, n_members.max(1));
         // How many of the order's batches make a step of all members together.
         let per_step = step.div_ceil(batches.batch_size.max(1)).max(1);
-        let n_steps = self.steps(order.len().div_ceil(per_step));
+        let per_epoch = order.len().div_ceil(per_step);
         let mut members = vec![MemberPlan::default(); n_members];
         let mut shares = Shares::new(self.speeds, n_members, rule.overhead as f64);
         let Rest { mut from, mut early } = left;
         let (mut n_rounds, mut positions) = (0, vec![from]);
         let may_go_on = |n_rounds: u32| self.most_rounds == 0 || n_rounds < self.most_rounds;
         while n_members > 0 && may_go_on(n_rounds) && (!early.is_empty() || from < order.len()) {
+            let n_steps = self.steps(per_epoch, from / per_step);
             if early.is_empty() {
                 let until = order.len().min(from + n_steps * per_step);
                 match &mut members[..] {
@@ -53,14 +55,15 @@ impl Deal<'_> {
         (members, Dealt { positions, early, n_batches: order.len() })
     }
 
-    /// How many steps a round has. As long as nobody knows how fast the members are, rounds are short.
-    fn steps(&self, per_epoch: usize) -> usize {
+    /// How many steps a round has after so many of the epoch. As long as nobody knows how fast the members are, rounds are short.
+    fn steps(&self, per_epoch: usize, n_done: usize) -> usize {
         let is_trial = self.most_rounds > 0 && self.speeds.is_empty();
         let own = self.rule.own_samples(self.batches, self.n_members);
         if is_trial && self.rule.length != RoundLength::Epoch {
             1
         } else {
-            self.rule.steps(per_epoch, own, self.n_members)
+            let n_done = (self.epoch as usize).saturating_mul(per_epoch).saturating_add(n_done);
+            self.rule.steps(per_epoch, n_done, own, self.n_members)
         }
     }
 

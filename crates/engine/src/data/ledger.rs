@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::curriculum::{Curriculum, Left};
-
 /// The state of an epoch. It travels between peers: whoever holds the same ledger (and the same job) knows the same plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +31,7 @@ pub struct Segment {
     pub done: Vec<u32>,
 }
 
-/// How much a ledger may say. See [`Curriculum::limits`].
+/// How much a ledger may say. See [`super::curriculum::Curriculum::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How many epochs the run has.
@@ -129,7 +127,7 @@ impl Segment {
         Self { done: vec![0; members.len()], members, speeds: Vec::new(), rounds: 0 }
     }
 
-    fn is_untouched(&self) -> bool {
+    pub(super) fn is_untouched(&self) -> bool {
         self.done.iter().all(|&done| done == 0)
     }
 }
@@ -143,27 +141,6 @@ impl Ledger {
     /// The beginning of an epoch.
     pub fn of_segment(epoch: u64, segment: Segment) -> Self {
         Self { epoch, start: 0, segments: vec![segment] }
-    }
-
-    /// The ledger from the moment on from which these are the members, or are this fast.
-    ///
-    /// If samples of the epoch are left, they share these in another segment; else another epoch begins. Segments of which nothing is
-    /// left are forgotten, and so is a last one in which nothing was trained: the ledger does not grow while all goes well.
-    #[must_use]
-    pub fn next_segment(&self, curriculum: &Curriculum, members: Vec<u64>, speeds: Vec<u16>) -> Self {
-        let segment = |epoch| curriculum.segment(epoch, members, speeds);
-        match curriculum.left(self) {
-            Left::Nothing => {
-                let epoch = self.epoch.saturating_add(1);
-                Self::of_segment(epoch, segment(epoch))
-            }
-            Left::From(start) => Self { epoch: self.epoch, start, segments: vec![segment(self.epoch)] },
-            Left::Some => {
-                let n_kept = self.segments.len() - usize::from(self.segments.last().is_some_and(Segment::is_untouched));
-                let segments = self.segments[..n_kept].iter().cloned().chain([segment(self.epoch)]).collect();
-                Self { segments, ..*self }
-            }
-        }
     }
 
     /// Refuses what no honest peer would say, before anything is computed from it.

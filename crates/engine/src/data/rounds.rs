@@ -35,14 +35,15 @@ impl RoundRule {
         Self { length: RoundLength::Batches(1), scale: Scale::default(), redeal: 0, overhead: 0 }
     }
 
-    /// How many steps each of `n_members` takes in a round of an epoch that has `per_epoch` of them, with so many samples each.
-    pub fn steps(&self, per_epoch: usize, own_samples: f64, n_members: usize) -> usize {
+    /// How many steps each of `n_members` takes in a round of an epoch that has `per_epoch` of them, with so many samples each, when
+    /// so many have been taken since the run began.
+    pub fn steps(&self, per_epoch: usize, n_done: usize, own_samples: f64, n_members: usize) -> usize {
         let per_epoch = per_epoch.max(1);
         match self.length {
             RoundLength::Samples(n) => ((f64::from(n) / own_samples).round() as usize).clamp(1, per_epoch),
             RoundLength::Epoch => per_epoch,
             RoundLength::Batches(n) => (n as usize).clamp(1, per_epoch),
-            RoundLength::Auto => self.scale.local_steps(per_epoch, n_members).min(per_epoch),
+            RoundLength::Auto => self.scale.local_steps(per_epoch, n_done, n_members).min(per_epoch),
         }
     }
 

@@ -28,8 +28,20 @@ impl ShareRule<'_> {
         let batches: Vec<Vec<Vec<usize>>> = batches.collect();
         let n_steps = batches.iter().map(Vec::len).max().unwrap_or(0);
         let own = sizes.iter().sum::<usize>() as f64 / sizes.len().max(1) as f64;
-        let per_round = self.rule.steps(n_steps, own, sizes.len());
-        shares.into_iter().zip(batches).map(|(share, batches)| spread(share, batches, n_steps, per_round)).collect()
+        let ends = self.round_ends(n_steps, own, sizes.len());
+        shares.into_iter().zip(batches).map(|(share, batches)| spread(share, batches, &ends)).collect()
+    }
+
+    /// After how many steps of the epoch each round ends.
+    fn round_ends(&self, n_steps: usize, own: f64, n_members: usize) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let mut end = 0;
+        while end < n_steps {
+            let n_done = (self.epoch as usize).saturating_mul(n_steps).saturating_add(end);
+            end = n_steps.min(end + self.rule.steps(n_steps, n_done, own, n_members));
+            ends.push(end);
+        }
+        ends
     }
 
     /// How many batches each share has, or why it cannot be cut into any.
@@ -69,17 +81,16 @@ impl ShareRule<'_> {
     }
 }
 
-/// A member's batches over all steps of the epoch, as evenly as can be, and the steps in rounds.
-fn spread(share: Vec<usize>, batches: Vec<Vec<usize>>, n_steps: usize, per_round: usize) -> MemberPlan {
+/// A member's batches over all steps of the epoch, as evenly as can be, in rounds that end after so many steps.
+fn spread(share: Vec<usize>, batches: Vec<Vec<usize>>, ends: &[usize]) -> MemberPlan {
     let mut batched = batches.concat();
     batched.sort_unstable();
     let mut left_out = share;
     left_out.retain(|sample| batched.binary_search(sample).is_err());
     let mut member = MemberPlan { left_out, ..MemberPlan::default() };
-    let n_batches = batches.len();
+    let (n_batches, n_steps) = (batches.len(), ends.last().copied().unwrap_or(0));
     let mut batches = batches.into_iter().enumerate().peekable();
-    for round in 0..n_steps.div_ceil(per_round.max(1)) {
-        let end = ((round + 1) * per_round).min(n_steps);
+    for &end in ends {
         let mut of_round = Vec::new();
         while let Some((_, batch)) = batches.next_if(|(k, _)| k * n_steps / n_batches.max(1) < end) {
             of_round.push(batch);
@@ -96,7 +107,7 @@ mod tests {
     #[test]
     fn few_batches_are_spread_over_all_rounds() {
         let batches: Vec<Vec<usize>> = (0..3).map(|k| vec![k]).collect();
-        let member = spread(vec![0, 1, 2, 9], batches, 12, 2);
+        let member = spread(vec![0, 1, 2, 9], batches, &[2, 4, 6, 8, 10, 12]);
         assert_eq!(member.until, [1, 1, 2, 2, 3, 3]);
         assert_eq!(member.left_out, [9]);
     }

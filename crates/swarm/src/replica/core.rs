@@ -263,7 +263,7 @@ impl Core {
             // Nothing of this epoch is trained yet.
             return Ledger::of_segment(ledger.epoch, curriculum.segment(ledger.epoch, members, speeds));
         }
-        ledger.next_segment(curriculum, members, speeds)
+        curriculum.next_segment(ledger, members, speeds)
     }
 
     /// Begins a segment.

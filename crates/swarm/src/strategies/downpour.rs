@@ -246,7 +246,7 @@ impl Strategy for Downpour {
 
     fn delay(&self) -> f64 {
         let Options { n_fetch, n_push, staleness, .. } = self.options;
-        f64::from(staleness + n_fetch.max(n_push))
+        f64::from(staleness + n_fetch.max(n_push) - 1)
     }
 
     fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
@@ -305,7 +305,9 @@ impl Strategy for Downpour {
 
     fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
         self.enter_segment(ctx);
-        self.copy.lag(ctx) <= self.options.staleness + self.options.n_fetch + self.options.n_push
+        let Options { n_fetch, n_push, staleness, .. } = self.options;
+        // Not more than that is ever missing between two fetches: whoever waits here waits for one.
+        self.copy.lag(ctx) <= staleness + n_fetch + n_push - 2
     }
 
     fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {

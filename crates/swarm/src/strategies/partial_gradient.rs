@@ -2,7 +2,8 @@
 //!
 //! A peer's own change goes into its own parameters in full, and into a store of what it has not told. Round by round one
 //! of p parts of the store is told and emptied, so every number reaches everybody exactly once, at most p−1 batches late.
-//! The number of parts follows the links: as many as are needed for the traffic to fit beside the computing.
+//! The number of parts follows the links: as many as are needed for the traffic to fit beside the computing, but no more than the
+//! learning rate allows; where that is too few, the links set the pace.
 //!
 //! Messages: where in the vector the numbers begin and how many there are (u32 each), then the numbers; a long part is several
 //! messages.
@@ -31,7 +32,8 @@ pub(super) const SPEC: Spec = Spec {
         CODEC,
         OptionDoc {
             name: "partitions",
-            about: "into how many parts the vector is cut; `0`: as many as the links need, at most `most_partitions`",
+            about: "into how many parts the vector is cut; `0`: as many as the links need, but not so many that what is told late \
+                    would be learnt worse, and at most `most_partitions`",
         },
         OptionDoc { name: "most_partitions", about: "the most parts that are chosen where the links are slow" },
         STALENESS,
@@ -102,9 +104,14 @@ impl Parts {
         let n_parts = (n_bytes / (bytes_per_s * batch_s)).ceil();
         // What is no number, or nothing, becomes 1.
         let n_parts = if n_parts >= 1.0 { n_parts.min(f64::from(u32::MAX)) as u32 } else { 1 };
-        self.n_parts = n_parts.min(self.options.most_partitions);
+        self.n_parts = n_parts.min(self.options.most_partitions).min(most_parts(step.most_delay));
         self.n_told = 0;
     }
+}
+
+/// Of `n` parts each is told (n−1)/2 batches late, in the mean.
+fn most_parts(most_delay: f64) -> u32 {
+    (1.0 + 2.0 * most_delay).min(f64::from(u32::MAX)) as u32
 }
 
 impl Stream for Parts {
@@ -201,7 +208,7 @@ mod tests {
     use crate::strategy::{Step, Stream};
 
     fn step(round: u32) -> Step {
-        Step { round, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None }
+        Step { round, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None, most_delay: f64::INFINITY }
     }
 
     #[test]

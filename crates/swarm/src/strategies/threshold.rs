@@ -321,7 +321,7 @@ mod tests {
     use super::{Options, Thresholds};
     use crate::strategy::{Step, Stream};
 
-    const STEP: Step = Step { round: 0, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None };
+    const STEP: Step = Step { round: 0, epochs_done: 0.0, compute_s: 0.0, bytes_per_s: None, most_delay: 0.0 };
 
     /// Numbers with few bits, whose sums are exact.
     fn update(rng: &mut Rng, n: usize) -> Vec<f32> {

@@ -100,6 +100,12 @@ impl<'a> Ctx<'a> {
         self.core.setup.swarm.scale
     }
 
+    /// By how many rounds this peer's updates may reach the others late without learning worse.
+    pub fn most_delay(&self) -> f64 {
+        let optimizer = &self.core.setup.optimizer;
+        self.scale().most_delay(optimizer.lr, self.n_peers(), optimizer)
+    }
+
     /// The number of the round, the same for all.
     pub fn round(&self) -> u32 {
         self.core.place.standing.round

@@ -87,6 +87,8 @@ pub struct Step {
     pub compute_s: f64,
     /// How many bytes a second this peer's links carry, if it is known.
     pub bytes_per_s: Option<f64>,
+    /// By how many batches, in the mean, what is said may be late without learning worse.
+    pub most_delay: f64,
 }
 
 /// The strategy of all who stream.
@@ -241,6 +243,7 @@ impl<S: Stream> Strategy for Streamer<S> {
             epochs_done: ctx.epochs_done(),
             compute_s: trained.compute.as_secs_f64(),
             bytes_per_s: ctx.uplink(),
+            most_delay: ctx.most_delay(),
         };
         let parts = self.stream.say(&step, ctx.values_mut());
         let (rank, n_peers) = (ctx.rank(), ctx.n_peers());
