@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
 use crate::command_line::command_line;
-use crate::commands::advise::order;
 use crate::link_survey::Surveyed;
 
 /// What forecasts rest on.
@@ -259,4 +258,9 @@ fn exchanges(one: &Judged) -> String {
         _ if rounds_per_epoch == 1 => "once an epoch".to_owned(),
         _ => format!("every {batches_per_round} batches"),
     }
+}
+
+/// By their time; those who do not get there come last, by their speed.
+pub(crate) fn order(judged: &Judged) -> f64 {
+    judged.seconds.unwrap_or(1e12 + judged.forecast.epoch_s)
 }

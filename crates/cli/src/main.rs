@@ -16,6 +16,7 @@ mod open;
 mod pace;
 mod plan_picture;
 mod plan_text;
+mod planned;
 mod progress;
 mod recorder;
 mod run_folder;

@@ -5,7 +5,7 @@ use nettorrent_figures::{PeerGrid, PeerGrids};
 use nettorrent_swarm::layers::plan::Group;
 use nettorrent_swarm::layers::planner::{Candidate, GroupEstimate};
 
-use crate::plan_text::{Planned, bytes};
+use crate::planned::{Planned, bytes};
 
 /// More than so many columns, or twice as many rows, are left out in the middle.
 const MOST_SHOWN: usize = 12;

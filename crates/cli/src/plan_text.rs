@@ -1,16 +1,12 @@
 //! What `plan` has found out, for people and for programs.
 
 use indicatif::HumanCount;
-use nettorrent_engine::job::Job;
-use nettorrent_engine::model::LayerSpec;
-use nettorrent_figures::Unit;
-use nettorrent_swarm::layers::plan::Group;
 use nettorrent_swarm::layers::planner::{Candidate, Choice, GroupEstimate, PlanKind, Question};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
 use crate::plan_picture::picture;
+use crate::planned::{Planned, Speed, bytes};
 
 /// What estimates rest on.
 pub(crate) const ASSUMPTIONS: &str = "\
@@ -24,30 +20,6 @@ batch in flight (layers.in_flight) each waits for the one before; with many, the
 group, one is in flight whatever the job says. Plans are compared
 by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
 in flight, but neither the data nor the program. With batch norm, a group's peers see whole batches, so it has one row.";
-
-/// Where a peer's speed is known from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Speed {
-    Given,
-    Measured,
-    Usual,
-}
-
-/// What was found out.
-pub(crate) struct Planned<'a> {
-    pub job: &'a Job,
-    pub n_params: usize,
-    pub question: &'a Question<'a>,
-    pub choice: &'a Choice,
-    /// One peer by itself, if it has the memory.
-    pub alone: Option<Candidate>,
-    pub speed: Speed,
-    /// Whether the job gives the groups itself.
-    pub is_given: bool,
-    /// Why there are no data, if there are none.
-    pub without_data: Option<String>,
-}
 
 /// The widest a name of layers is.
 const WIDEST_LAYERS: usize = 22;
@@ -119,24 +91,6 @@ impl Planned<'_> {
         text
     }
 
-    /// How many batches are on their way at a time.
-    fn in_flight(&self) -> usize {
-        self.question.in_flight(self.choice.best.plan.groups.len())
-    }
-
-    /// How batches are trained: how many at a time, and whether replicas share them.
-    pub(crate) fn of_batches(&self) -> String {
-        let mut text = match self.in_flight() {
-            1 => String::new(),
-            n => format!(", {n} in flight"),
-        };
-        let own = self.question.replica_batch(self.choice.best.estimate.n_replicas);
-        if own < self.question.batch {
-            text += &format!(", of each {own} samples for a replica");
-        }
-        text
-    }
-
     /// A line for each group.
     fn group_lines(&self) -> Vec<Vec<String>> {
         let head = ["group", "layers", "grid", "parameters", "memory", "up", "down", "sums", "compute", "exchange"];
@@ -158,17 +112,6 @@ impl Planned<'_> {
             ]);
         }
         lines
-    }
-
-    /// The names of a group's first and last layer.
-    pub(crate) fn layers_of(&self, group: &Group) -> String {
-        let layers = &self.question.spec.layers;
-        let name = |index: usize| match layers[index].name() {
-            Some(name) => name.to_owned(),
-            None => format!("{index} {}", LayerSpec::kind(&layers[index])),
-        };
-        let (first, last) = (group.layers.start, group.layers.end - 1);
-        if first == last { name(first) } else { format!("{} – {}", name(first), name(last)) }
     }
 
     fn totals(&self) -> String {
@@ -265,11 +208,6 @@ fn shortened(text: &str) -> String {
     }
     let start: String = text.chars().take(WIDEST_LAYERS - 1).collect();
     format!("{}…", start.trim_end())
-}
-
-/// Bytes in a unit that fits.
-pub(crate) fn bytes(n: u64) -> String {
-    if n == 0 { "-".to_owned() } else { Unit::Bytes.format(n as f64) }
 }
 
 fn milliseconds(seconds: f64) -> String {

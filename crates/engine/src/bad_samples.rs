@@ -3,7 +3,7 @@
 use crate::kernel::is_finite;
 use crate::model::Workspace;
 use crate::task::Task;
-use crate::trainer::TrainError;
+use crate::train_error::TrainError;
 
 /// A sample whose loss is so many times that of the others is to blame for what became of the batch.
 const ENORMOUS: f64 = 1000.0;

@@ -24,6 +24,7 @@ pub mod ledger;
 pub mod mfcc;
 mod names;
 mod origins;
+mod picture;
 pub mod plan;
 pub mod rounds;
 mod rules;

@@ -17,12 +17,4 @@ pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed
 pub use finite::is_finite;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
-
-/// Runs `pass` compiled for the widest vectors of this processor; for simple loops that the compiler can vectorise itself.
-///
-/// A pass that is more than one loop needs `#[inline(always)]`: else the compiler may leave it a function of its own, which is
-/// compiled for the narrowest vectors.
-#[inline(always)]
-pub fn vectorised<R>(pass: impl FnOnce() -> R) -> R {
-    pulp::Arch::new().dispatch(pass)
-}
+pub use vectors::vectorised;

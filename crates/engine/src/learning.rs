@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use crate::data::augment::{Flip, crop_flip};
 use crate::data::{Batch, Dataset};
+use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
 use crate::model::{Handover, Network, Score, Workspace};
 use crate::rng::Rng;
 use crate::task::Task;
-use crate::trainer::{TrainError, check_fit, evaluate};
+use crate::train_error::TrainError;
 
 /// How many numbers a bucket has at least: 1 MiB of them. Sending that much takes far longer than starting to, and a model of
 /// a few MiB is still cut into pieces that can travel while the rest is computed.
@@ -165,7 +166,8 @@ mod tests {
     use crate::optimizer::Optimizer;
     use crate::rng::mix;
     use crate::task::Task;
-    use crate::trainer::{TrainError, Trainer};
+    use crate::train_error::TrainError;
+    use crate::trainer::Trainer;
 
     fn job(settings: &[&str]) -> Job {
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();

@@ -7,12 +7,14 @@ mod builder;
 mod columns;
 mod cut;
 mod description;
+mod graph;
 mod handover;
 mod layer;
 pub mod layers;
 mod loss;
 mod network;
 mod part;
+mod part_spec;
 mod pass;
 mod place;
 mod plan;
@@ -27,10 +29,12 @@ pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
 };
+pub use graph::{ModelError, NamedTensor};
 pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use loss::{Score, best_class};
-pub use network::{LayerSummary, ModelError, NamedTensor, Network};
-pub use part::{Part, PartSpec, Rows, Stretch, loss_gradient};
+pub use network::{LayerSummary, Network};
+pub use part::{Part, Rows, loss_gradient};
+pub use part_spec::{PartSpec, Stretch};
 pub use pass::Pass;
 pub use workspace::{Phase, Probe, Workspace};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::model::{Score, Workspace};
-use crate::trainer::TrainError;
+use crate::train_error::TrainError;
 
 /// A model with its data, as a function of the parameters. It keeps nothing from call to call, so that peers of one process
 /// may ask at the same time, each with parameters and a [`Workspace`] of its own.

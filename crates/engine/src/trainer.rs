@@ -5,72 +5,24 @@
 
 mod recovery;
 
+use std::collections::BTreeSet;
+
+use crate::bad_samples::find_bad_samples;
 use crate::checkpoint::Progress;
 use crate::collapse::{Collapse, size};
 use crate::data::batches::BatchError;
-use crate::data::{Batch, DataError, Dataset};
 use crate::guard::{Divergence, LossGuard};
 use crate::guessing::Guessing;
 use crate::job::Job;
 use crate::learning::Learning;
-use crate::model::{Network, Score, Workspace};
+use crate::model::{Score, Workspace};
 use crate::optimizer::Optimizer;
 use crate::rng::mix;
 use crate::task::Task;
-use recovery::{GoodState, Setback};
+use crate::train_error::TrainError;
+use recovery::{FEWEST_OTHERS, GoodState, KEEP_EVERY, Setback};
 
 pub use recovery::{Incident, MOST_ROLLBACKS};
-
-/// What ends a run.
-#[derive(Debug, thiserror::Error)]
-pub enum TrainError {
-    /// A sample could not be read.
-    #[error(transparent)]
-    Data(#[from] DataError),
-    /// The batches cannot be made.
-    #[error(transparent)]
-    Batches(#[from] BatchError),
-    /// The data do not fit the model.
-    #[error("{0}")]
-    Mismatch(String),
-    /// The run has diverged, and going back has not helped.
-    #[error(
-        "training diverged: {why} at step {step} (epoch {epoch}, learning rate {lr:?}), although it had gone back \
-         {n_rollbacks} times and halved the learning rate each time; checkpoints from before are untouched. Lower \
-         optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and go on from the last \
-         good checkpoint or start anew"
-    )]
-    Diverged {
-        /// What showed it.
-        why: Divergence,
-        /// How often the run went back before.
-        n_rollbacks: u32,
-        /// The step that was to be taken.
-        step: u64,
-        /// The epoch it is in, counted from 1.
-        epoch: u64,
-        /// The rate it was to be taken with.
-        lr: f32,
-    },
-    /// The loss, or a parameter, is no number any more.
-    #[error(
-        "{what} became {value} at step {step} (epoch {epoch}, learning rate {lr:?}); checkpoints from before are untouched. \
-         Lower optimizer.lr (a tenth is a good try), add schedule.warmup, or look for broken samples, and go on from the \
-         last good checkpoint or start anew"
-    )]
-    NotFinite {
-        /// The loss, or a parameter.
-        what: &'static str,
-        /// NaN or infinite.
-        value: f64,
-        /// The step that would have been taken.
-        step: u64,
-        /// The epoch it is in, counted from 1.
-        epoch: u64,
-        /// The rate it would have been taken with.
-        lr: f32,
-    },
-}
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -303,52 +255,116 @@ impl<'a> Trainer<'a> {
         self.progress.strike_out(&mut batches);
         Ok(batches)
     }
-}
 
-/// Scores a network on some samples of a data set. After each batch `watch` is shown the batch, the outputs and the score so far; it
-/// ends the evaluation with `false`.
-pub fn evaluate(
-    network: &Network,
-    values: &[f32],
-    data: &dyn Dataset,
-    samples: impl IntoIterator<Item = usize>,
-    batch_size: usize,
-    room: &mut Workspace,
-    mut watch: impl FnMut(&Batch, &[f32], Score) -> bool,
-) -> Result<Score, TrainError> {
-    check_fit(network, data)?;
-    let mut total = Score::default();
-    let samples: Vec<usize> = samples.into_iter().collect();
-    for indices in samples.chunks(batch_size.max(1)) {
-        let batch = room.install(|| data.batch(indices))?;
-        let (logits, score) = network.predict(values, &batch, room);
-        total += score;
-        if !watch(&batch, &logits, total) {
-            break;
+    /// What it had to do besides training since it was asked last.
+    pub fn take_incidents(&mut self) -> Vec<Incident> {
+        std::mem::take(&mut self.incidents)
+    }
+
+    /// Whether the latest losses speak for the present state, so that it is worth a checkpoint.
+    pub fn is_healthy(&self) -> bool {
+        self.guard.is_healthy()
+    }
+
+    /// Steps done in the last state that is known to be good: where it would go back to.
+    pub fn good_step(&self) -> u64 {
+        self.good.progress.step
+    }
+
+    /// Looks at the loss of a test after an epoch; if it shows that the run has diverged, the run goes back. Whether it did.
+    pub fn judge_test(&mut self, loss: f64, room: &mut Workspace) -> Result<bool, TrainError> {
+        match self.guard.judge_test(loss) {
+            Ok(()) => Ok(false),
+            Err(why) => self.go_back(why, room).map(|()| true),
         }
     }
-    Ok(total)
-}
 
-/// Whether a network can take a data set's samples.
-pub fn check_fit(network: &Network, data: &dyn Dataset) -> Result<(), TrainError> {
-    if network.input() != data.shape() {
-        return Err(TrainError::Mismatch(format!(
-            "the model takes samples of shape {:?} and the data have {:?}; use another model, or set data.size or \
-             data.frames so that they agree",
-            network.input(),
-            data.shape()
-        )));
+    /// Keeps the present state when it is time to and it is a good one. The loss of the present batch must be known: it is
+    /// what speaks for the parameters, which no later step has changed yet.
+    fn look_after(&mut self, batch: usize) {
+        if self.guard.is_healthy() {
+            self.exploding_batch.clear();
+            let params = &self.values[..self.learning.n_params()];
+            if batch.is_multiple_of(KEEP_EVERY) && self.collapse.is_worth_keeping(&self.guard, params) {
+                self.good = GoodState::new(&self.values, &self.optimizer, &self.progress, &self.guard);
+            }
+        } else if self.exploding_batch.is_empty() {
+            self.exploding_batch.clone_from(&self.batches[batch]);
+        }
     }
-    if data.is_empty() {
-        return Err(TrainError::Mismatch("the data set has no samples".into()));
+
+    /// Leaves samples of the present batch out if they are to blame for its loss or gradient. Whether there are any.
+    fn leave_out_bad_samples(&mut self, room: &mut Workspace) -> Result<bool, TrainError> {
+        if !self.guard.is_healthy() {
+            // These parameters would make good samples look bad.
+            return Ok(false);
+        }
+        let batch = &self.batches[self.progress.batch];
+        let bad = self.find_bad(&self.values, batch.clone(), room)?;
+        if !bad.iter().any(|index| batch.contains(index)) {
+            return Ok(false);
+        }
+        self.leave_out(bad)?;
+        Ok(true)
     }
-    if network.n_classes() < data.classes().len() {
-        return Err(TrainError::Mismatch(format!(
-            "the model tells {} classes apart and the data have {}; give the model's last layer as many outputs",
-            network.n_classes(),
-            data.classes().len()
-        )));
+
+    /// Goes back to the last good state, and on from there: without the samples that are to blame, or with half the learning
+    /// rate if there are none.
+    fn go_back(&mut self, why: Divergence, room: &mut Workspace) -> Result<(), TrainError> {
+        let Progress { step: from_step, epoch, mut n_rollbacks, .. } = self.progress;
+        let mut suspects = self.batches[self.progress.batch].clone();
+        suspects.extend(&self.last_batch);
+        suspects.extend(&self.exploding_batch);
+        let bad = self.find_bad(&self.good.values, suspects, room)?;
+        let is_rate_halved = bad.is_empty();
+        if is_rate_halved {
+            recovery::check("a parameter", &self.good.values).or_else(|_| self.check_finite())?;
+            if n_rollbacks >= MOST_ROLLBACKS {
+                let (step, epoch, lr) = (from_step, epoch + 1, self.lr());
+                return Err(TrainError::Diverged { why, n_rollbacks, step, epoch, lr });
+            }
+            n_rollbacks += 1;
+        }
+        self.values.clone_from(&self.good.values);
+        self.optimizer.clone_from(&self.good.optimizer);
+        self.guard.clone_from(&self.good.guard);
+        self.guard.go_on_after(&why);
+        let left_out = std::mem::take(&mut self.progress.left_out);
+        self.progress = Progress { n_rollbacks, left_out, ..self.good.progress.clone() };
+        self.batches = self.epoch_batches()?;
+        self.last_batch.clear();
+        self.exploding_batch.clear();
+        let Progress { epoch, step, .. } = self.progress;
+        self.incidents.push(Incident::WentBack { why, from_step, epoch, step, is_rate_halved, n_rollbacks });
+        if is_rate_halved { Ok(()) } else { self.leave_out(bad) }
     }
-    Ok(())
+
+    /// The bad ones among suspected samples, and among some others that they are compared with.
+    fn find_bad(&self, values: &[f32], suspects: Vec<usize>, room: &mut Workspace) -> Result<Vec<usize>, TrainError> {
+        let is_left_out = |index: &usize| self.progress.left_out.binary_search(index).is_ok();
+        let mut examined: BTreeSet<usize> = suspects.into_iter().filter(|index| !is_left_out(index)).collect();
+        let n_wanted = examined.len() + examined.len().max(FEWEST_OTHERS);
+        let (before, after) = self.batches.split_at(self.progress.batch);
+        for &index in after.iter().chain(before).flatten() {
+            if examined.len() >= n_wanted {
+                break;
+            }
+            examined.insert(index);
+        }
+        let examined: Vec<usize> = examined.into_iter().collect();
+        find_bad_samples(self.learning, values, &examined, self.guard.start(), room)
+    }
+
+    fn leave_out(&mut self, samples: Vec<usize>) -> Result<(), TrainError> {
+        let left_out = &mut self.progress.left_out;
+        left_out.extend(&samples);
+        left_out.sort_unstable();
+        self.progress.strike_out(&mut self.batches);
+        self.incidents.push(Incident::LeftOut { samples, step: self.progress.step });
+        if self.batches.iter().all(Vec::is_empty) {
+            let problem = "no training sample is left: all of them give losses or gradients that are not finite";
+            return Err(TrainError::Mismatch(problem.into()));
+        }
+        Ok(())
+    }
 }

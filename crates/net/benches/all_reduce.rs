@@ -16,7 +16,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;

@@ -30,6 +30,8 @@ use crate::shared_folder::SharedFolder;
 use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
 use crate::wire::{BoxRead, BoxWrite, Wire, bid_farewell};
+
+pub use crate::secure::Role;
 use nettorrent_swarm::view::PeerId;
 
 /// Whether links are encrypted. All of a swarm must hold it alike.
@@ -41,15 +43,6 @@ pub enum Encryption {
     /// Nothing: for a network that one trusts, where every bit of the processor counts. Who holds no secret is still kept
     /// out, but whoever can change packets on their way can change what peers say.
     Off,
-}
-
-/// Which side of a connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The one who called.
-    Dialler,
-    /// The one who was called.
-    Listener,
 }
 
 /// What this side says in a handshake, and what it insists on.

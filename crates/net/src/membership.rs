@@ -33,6 +33,7 @@ mod number;
 mod packets;
 mod reminders;
 mod routine;
+mod waking;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

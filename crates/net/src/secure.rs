@@ -9,12 +9,20 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, UnbufferedConnectionCommon, UnbufferedStatus};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::handshake::Role;
 use crate::hello::looks_like_hello;
 use crate::identity::{Identity, SERVER_NAME, fingerprint_of_certificate};
 use crate::records::{HEADER_LEN, Key, RECORDS_PER_KEY, RecordReader, RecordWriter, Rekeying};
 use crate::refusal::HandshakeError;
 use crate::wire::{BoxRead, BoxWrite, Wire, bid_farewell};
+
+/// Which side of a connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one who called.
+    Dialler,
+    /// The one who was called.
+    Listener,
+}
 
 // What the other side may send before it has proven anything; an honest side sends about 1.5 KiB.
 const MAX_INCOMING: usize = 16 << 10;
@@ -225,8 +233,7 @@ fn step<S: TlsSide>(side: &mut S, incoming: &mut [u8], outgoing: &mut Vec<u8>) -
 
 #[cfg(test)]
 mod tests {
-    use super::{agree, end_of_record, secure};
-    use crate::handshake::Role;
+    use super::{Role, agree, end_of_record, secure};
     use crate::identity::{Identity, SERVER_NAME, fingerprint};
     use crate::ticket::Secret;
     use crate::wire::Wire;

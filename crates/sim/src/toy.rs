@@ -6,7 +6,7 @@ use nettorrent_engine::data::DataError;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 
 /// How large a toy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

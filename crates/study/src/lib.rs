@@ -27,6 +27,7 @@ mod process;
 mod ready;
 mod results;
 mod runner;
+mod runner_error;
 mod sampled;
 mod study;
 mod time_left;
@@ -49,7 +50,8 @@ pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,
     ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy, WaitedFor,
 };
-pub use runner::{Progress, Runner, RunnerEnd, RunnerError};
+pub use runner::{Progress, Runner, RunnerEnd};
+pub use runner_error::RunnerError;
 pub use sampled::Sampled;
 pub use study::{Form, Study, StudyError};
 pub use trial::{Budget, Trial, try_out};

@@ -9,7 +9,7 @@ use crate::measure::{Evaluation, measure};
 use crate::plan::RunSpec;
 use crate::process::{self, Ended, Ending, Wish};
 use crate::results::{Measurement, Outcome};
-use crate::runner::RunnerError;
+use crate::runner_error::RunnerError;
 
 /// What runs are made with.
 pub(crate) struct Making<'a> {

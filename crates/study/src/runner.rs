@@ -1,15 +1,16 @@
 //! Makes the runs of a plan, one after the other or side by side, and writes down what came of each.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::cores::{Cores, Share};
-use crate::folder::{Finished, FolderError, StudyFolder, within_study};
+use crate::folder::{Finished, StudyFolder, within_study};
 use crate::making::Making;
 use crate::plan::{Plan, RunSpec};
 use crate::results::{Outcome, RunResult};
+use crate::runner_error::RunnerError;
 use crate::time_left::{Ahead, Usual, time_left};
 
 /// How often it is told how far a study is.
@@ -52,25 +53,6 @@ pub struct Progress<'a> {
     pub result: Option<&'a RunResult>,
     /// How much longer the study will take, by how long runs took so far.
     pub left: Option<Duration>,
-}
-
-/// Why runs cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum RunnerError {
-    /// The study's folder cannot be used.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
-    /// The program cannot be started.
-    #[error("cannot start {}: {source}", program.display())]
-    Start {
-        /// Which.
-        program: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The system refuses to give a run its own processors.
-    #[error("cannot choose the processors of a run: {0}; leave out --side-by-side")]
-    Cores(std::io::Error),
 }
 
 impl Runner<'_> {
@@ -212,6 +194,7 @@ fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
         folder: within_study(run),
     }
 }
+
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 
 /// A task with fewer samples, drawn at random. The test samples are the first ones.
 pub struct Sampled {

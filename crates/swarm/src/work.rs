@@ -11,7 +11,7 @@ use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::kernel::{is_finite, vectorised};
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 
 use crate::layers::{PartDone, PartWork};
 

@@ -13,13 +13,13 @@ use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::message_cost::{MessageCost, measure_message_cost};
 use nettorrent_net::ticket::Ticket;
-use nettorrent_study::{ALONE, Depth, Judge, Judged, MessageTime, Question, Situation, message_rate};
+use nettorrent_study::{ALONE, Depth, Judge, MessageTime, Question, Situation, message_rate};
 use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
 use toml::Table;
 
-use crate::advice_text::{self, Findings};
+use crate::advice_text::{self, Findings, order};
 use crate::job_arguments::JobArguments;
 use crate::link_survey::{Surveyed, survey, worst};
 use crate::step_time::step_time;
@@ -182,11 +182,6 @@ fn message_time(n_values: usize, encryption: Encryption, cores: Cores) -> anyhow
 fn n_peers(arguments: &AdviseArguments, surveyed: &[Surveyed]) -> usize {
     let there = (surveyed.len() >= 2).then_some(surveyed.len());
     arguments.peers.map(|n| n as usize).or(there).unwrap_or(USUAL_PEERS as usize)
-}
-
-/// By their time; those who do not get there come last, by their speed.
-pub(crate) fn order(judged: &Judged) -> f64 {
-    judged.seconds.unwrap_or(1e12 + judged.forecast.epoch_s)
 }
 
 fn progress(quiet: bool) -> ProgressBar {

@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::data::Part;
+use nettorrent_engine::evaluation::evaluate;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::{Network, Workspace, best_class};
-use nettorrent_engine::trainer::evaluate;
 use serde::Serialize;
 
 use crate::open::{data_spec, n_threads, open_data};

@@ -19,7 +19,8 @@ use nettorrent_swarm::shape::Shape;
 use crate::job_arguments::JobArguments;
 use crate::open::open_data;
 use crate::plan_picture::figure;
-use crate::plan_text::{self, Planned, Speed};
+use crate::plan_text;
+use crate::planned::{Planned, Speed};
 use crate::step_time::timed;
 
 /// Arguments of `plan`.

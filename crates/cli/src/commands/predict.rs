@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use nettorrent_engine::data::{Batch, Part, Tone};
-use nettorrent_engine::trainer::check_fit;
+use nettorrent_engine::evaluation::check_fit;
 use serde::Serialize;
 
 use super::eval::{Trained, TrainedArguments};

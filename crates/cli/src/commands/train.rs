@@ -16,7 +16,8 @@ use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::{StepReport, TrainError, Trainer};
+use nettorrent_engine::train_error::TrainError;
+use nettorrent_engine::trainer::{StepReport, Trainer};
 use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
 use nettorrent_net::resources::Monitor;
 

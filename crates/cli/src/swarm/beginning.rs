@@ -12,7 +12,6 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_swarm::{Origin, Peer, PeerId, Place, State};
 
-use super::keeper;
 use super::material::Material;
 use crate::run_folder::RunFolder;
 
@@ -45,7 +44,7 @@ impl Start {
     /// From a checkpoint.
     pub(crate) fn from_checkpoint(run: &RunFolder, checkpoint: &Path, material: &Material) -> anyhow::Result<Self> {
         let Some(network) = &material.setup.layers else {
-            return Ok(Self::Whole(keeper::load(run, checkpoint, material)?));
+            return Ok(Self::Whole(load(run, checkpoint, material)?));
         };
         // The first block tells how far it is; who needs another reads that one.
         let place = read_block(checkpoint, &material.learning, &material.job, network.part(0))?.place;
@@ -84,8 +83,17 @@ fn read_block(checkpoint: &Path, learning: &Learning, job: &Job, part: &Part) ->
     Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
 }
 
+/// Reads a state back from a checkpoint.
+fn load(run: &RunFolder, checkpoint: &Path, material: &Material) -> anyhow::Result<State> {
+    let Material { job, learning, .. } = material;
+    let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
+    let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+    let place = place_of(&progress, learning.labels().len() as u64)?;
+    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
+}
+
 /// How far a checkpoint is.
-pub(super) fn place_of(progress: &Progress, n_samples: u64) -> anyhow::Result<Place> {
+fn place_of(progress: &Progress, n_samples: u64) -> anyhow::Result<Place> {
     match &progress.swarm {
         Some(place) => {
             serde_json::from_value(place.clone()).context("the checkpoint does not say how far the swarm was")

@@ -8,12 +8,9 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow};
 use nettorrent_engine::checkpoint::{PieceWriter, Progress};
 use nettorrent_engine::learning::Learning;
-use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_swarm::{Place, SavedBlock, State};
-use std::sync::Arc;
 
-use super::beginning::place_of;
 use super::material::Material;
 use crate::run_folder::RunFolder;
 
@@ -156,13 +153,4 @@ fn write(run: &RunFolder, learning: &Learning, seed: u64, state: &State, keep: u
     let progress = progress(seed, place, memories.clone())?;
     let path = run.save(learning.network(), values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
-}
-
-/// Reads a state back from a checkpoint.
-pub(crate) fn load(run: &RunFolder, checkpoint: &std::path::Path, material: &Material) -> anyhow::Result<State> {
-    let Material { job, learning, .. } = material;
-    let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
-    let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
-    let place = place_of(&progress, learning.labels().len() as u64)?;
-    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
 }

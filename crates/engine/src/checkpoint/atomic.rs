@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::CheckpointError;
+use super::error::CheckpointError;
 
 /// Writes a file under another name, syncs it and renames it into place; what was there before is replaced at once.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {

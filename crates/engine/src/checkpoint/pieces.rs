@@ -7,12 +7,19 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::atomic::PartialFolder;
+use super::error::CheckpointError;
 use super::layout::Layout;
+use super::progress::Progress;
 use super::share::Share;
 use super::state::Vectors;
-use super::{CheckpointError, MODEL_FILE, Progress, STATE_FILE, weights};
+use super::weights;
 use crate::model::{NamedTensor, Network, Part};
 use crate::optimizer::{Optimizer, OptimizerSpec};
+
+/// The model's file in a checkpoint.
+pub const MODEL_FILE: &str = "model.safetensors";
+/// Beside it, what is needed to go on.
+pub(super) const STATE_FILE: &str = "state.safetensors";
 
 /// A checkpoint of a whole network that is being written. It appears when it is finished; dropped before, it leaves nothing
 /// behind.

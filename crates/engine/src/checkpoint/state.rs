@@ -12,9 +12,11 @@ use safetensors::SafeTensorError;
 use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
+use super::error::CheckpointError;
 use super::layout::{Layout, TensorPlace};
+use super::progress::Progress;
+use super::runs;
 use super::share::Share;
-use super::{CheckpointError, Progress, runs};
 use crate::model::{Init, Tensor};
 use crate::optimizer::{Optimizer, OptimizerSpec};
 

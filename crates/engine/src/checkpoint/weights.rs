@@ -6,9 +6,11 @@ use std::path::Path;
 
 use safetensors::SafeTensorError;
 
+use super::atomic::write_file;
+use super::error::CheckpointError;
 use super::layout::Layout;
+use super::runs;
 use super::share::Share;
-use super::{CheckpointError, runs, write_file};
 use crate::model::{NamedTensor, Network};
 use crate::nearest::nearest;
 

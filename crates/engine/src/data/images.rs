@@ -4,22 +4,16 @@
 //! a file decide how it is decoded, not its name.
 
 use std::ffi::OsStr;
-use std::io::Cursor;
 use std::path::Path;
 
 use image::imageops::{self, FilterType};
-use image::{DynamicImage, GenericImageView, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, GenericImageView};
 use rayon::prelude::*;
 
 use super::folders::{self, Layout, Listing};
 use super::in_memory::{ByteTable, Normalisation};
+use super::picture::{MAX_SIDE, N_CHANNELS, decode, toned};
 use super::{Batch, DataError, Dataset, Part, Tone, check_indices, files};
-
-const N_CHANNELS: usize = 3;
-
-/// Pictures beyond this are refused before they are decoded: a small file can claim a picture that fills the memory.
-const MAX_SIDE: u32 = 1 << 15;
-const MAX_DECODED_BYTES: u64 = 1 << 29;
 
 /// Files that lie beside pictures and are none. Anything else in a class folder is taken for a picture, and named when
 /// it turns out not to be one.
@@ -112,34 +106,6 @@ pub(crate) fn has_image_name(path: &Path) -> bool {
     ["jpeg", "jpg", "png"].contains(&extension.as_str())
 }
 
-/// Decodes a file by its content.
-fn decode(path: &Path, bytes: &[u8]) -> Result<DynamicImage, DataError> {
-    let format = match image::guess_format(bytes) {
-        Ok(format @ (ImageFormat::Jpeg | ImageFormat::Png)) => format,
-        Ok(other) => {
-            let problem = format!("is a {other:?} picture; only JPEG and PNG are understood: convert it");
-            return Err(DataError::malformed(path, problem));
-        }
-        Err(_) => {
-            let problem = "is no JPEG or PNG picture, going by its first bytes; remove it from the class folder";
-            return Err(DataError::malformed(path, problem));
-        }
-    };
-    let mut limits = Limits::default();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_DECODED_BYTES);
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    reader.limits(limits);
-    let decoded = reader.decode().map_err(|error| {
-        DataError::malformed(path, format!("cannot be decoded ({error}); fetch it again or remove it"))
-    })?;
-    match decoded.dimensions() {
-        (0, _) | (_, 0) => Err(DataError::malformed(path, "is a picture without pixels; remove it")),
-        _ => Ok(decoded),
-    }
-}
-
 /// The middle of a picture at the wanted size, three bytes a pixel.
 ///
 /// The middle is cut out before resizing, not after: the result is the same but for rounding, it is less work, and a
@@ -153,25 +119,6 @@ fn frame(picture: &DynamicImage, Framing { resize, size }: Framing) -> Vec<u8> {
         return middle.into_raw();
     }
     imageops::resize(&middle, size as u32, size as u32, FilterType::Triangle).into_raw()
-}
-
-/// One picture at exactly this size: in colour with three channels, in grey with one.
-pub(crate) fn read_at(path: &Path, [height, width, channels]: [usize; 3], tone: Tone) -> Result<Vec<u8>, DataError> {
-    let picture = decode(path, &files::read(path)?)?;
-    let (width, height) = (width as u32, height as u32);
-    let resized = picture.resize_exact(width, height, FilterType::Triangle);
-    match channels {
-        1 => Ok(toned(resized.into_luma8().into_raw(), tone)),
-        N_CHANNELS => Ok(toned(resized.into_rgb8().into_raw(), tone)),
-        _ => Err(DataError::malformed(path, format!("has no {channels} channels, as the samples of this set have"))),
-    }
-}
-
-fn toned(mut pixels: Vec<u8>, tone: Tone) -> Vec<u8> {
-    if tone == Tone::Inverted {
-        pixels.iter_mut().for_each(|pixel| *pixel = 255 - *pixel);
-    }
-    pixels
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::origins::Origins;
-use super::{Batch, DataError, Dataset, Tone, check_indices, images};
+use super::{Batch, DataError, Dataset, Tone, check_indices, picture};
 
 /// How raw values become the values that are trained on: `(raw / scale - mean) / deviation`, per channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -283,8 +283,10 @@ impl Dataset for InMemory {
         };
         // A set whose brightest value is 16 wants pictures in the same range.
         let range = self.normalisation.scale / 255.0;
-        let raw: Vec<u8> =
-            images::read_at(path, shape, tone)?.iter().map(|&pixel| (f32::from(pixel) * range).round() as u8).collect();
+        let raw: Vec<u8> = picture::read_at(path, shape, tone)?
+            .iter()
+            .map(|&pixel| (f32::from(pixel) * range).round() as u8)
+            .collect();
         let mut values = Vec::with_capacity(raw.len());
         self.table.extend(&mut values, &raw);
         Ok(values)

@@ -2,8 +2,7 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::vectorised;
-use super::vectors::{load, store};
+use super::vectors::{load, store, vectorised};
 
 /// `sums += the sum of (a - its shift)` and `products += the sum of (a - its shift) * (b - its shift)`, column by column, for
 /// two pairs of rows and shift.

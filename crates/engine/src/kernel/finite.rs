@@ -1,6 +1,6 @@
 //! Whether all of some numbers are numbers.
 
-use super::vectorised;
+use super::vectors::vectorised;
 
 /// Whether no number is infinite or none (NaN). It looks at every one, for that is quicker than to stop at the first.
 pub fn is_finite(numbers: &[f32]) -> bool {

@@ -2,6 +2,15 @@
 
 use pulp::Simd;
 
+/// Runs `pass` compiled for the widest vectors of this processor; for simple loops that the compiler can vectorise itself.
+///
+/// A pass that is more than one loop needs `#[inline(always)]`: else the compiler may leave it a function of its own, which is
+/// compiled for the narrowest vectors.
+#[inline(always)]
+pub fn vectorised<R>(pass: impl FnOnce() -> R) -> R {
+    pulp::Arch::new().dispatch(pass)
+}
+
 /// Loads vectors from `at` on. A partial one may pick up numbers of the next row in its last lanes; they are never stored.
 #[inline(always)]
 pub(super) fn load<S: Simd, const VECTORS: usize, const PARTIAL: bool>(

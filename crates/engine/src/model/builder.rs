@@ -7,33 +7,36 @@ use super::description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
 };
+use super::graph::{ModelError, NamedTensor, Op, Step};
 use super::layer::{Layer, Role, Shape, Tensor, n_values};
 use super::layers::{
     Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
     Pool, PoolKind, Recurrent,
 };
-use super::network::{ModelError, NamedTensor, Network, Op, Step};
+use super::network::Network;
 use super::place::{Place, Size, check_names, show};
 use super::plan::{Plan, WeightGradients};
 
-/// Builds the network that a description describes.
-pub(super) fn build(spec: &ModelSpec) -> Result<Network, ModelError> {
-    let mut builder = Builder::new(&spec.input)?;
-    let flow = builder.list(&spec.layers, "", "layers", builder.input())?;
-    if builder.steps.is_empty() {
-        let problem = "there is none; a network needs at least a dense layer".to_owned();
-        return Err(ModelError { place: "layers".into(), problem });
+impl Network {
+    /// Builds the network that a description describes.
+    pub fn new(spec: &ModelSpec) -> Result<Self, ModelError> {
+        let mut builder = Builder::new(&spec.input)?;
+        let flow = builder.list(&spec.layers, "", "layers", builder.input())?;
+        if builder.steps.is_empty() {
+            let problem = "there is none; a network needs at least a dense layer".to_owned();
+            return Err(ModelError { place: "layers".into(), problem });
+        }
+        if flow.shape.len() != 1 {
+            return Err(ModelError {
+                place: "the last layer".into(),
+                problem: format!(
+                    "its output is {}, but a network ends in one row of scores, one per class; add \"flatten\" and a dense layer",
+                    show(&flow.shape)
+                ),
+            });
+        }
+        builder.finish(flow.value, WeightGradients::Together)
     }
-    if flow.shape.len() != 1 {
-        return Err(ModelError {
-            place: "the last layer".into(),
-            problem: format!(
-                "its output is {}, but a network ends in one row of scores, one per class; add \"flatten\" and a dense layer",
-                show(&flow.shape)
-            ),
-        });
-    }
-    builder.finish(flow.value, WeightGradients::Together)
 }
 
 /// Some layers of a description that are to be a network of their own.

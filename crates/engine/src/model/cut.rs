@@ -5,8 +5,9 @@ use std::ops::Range;
 use super::builder::{Section, build_section};
 use super::columns::Columns;
 use super::description::{LayerSpec, ModelSpec};
-use super::network::{ModelError, NamedTensor, Network};
-use super::part::{PartSpec, Stretch};
+use super::graph::{ModelError, NamedTensor};
+use super::network::Network;
+use super::part_spec::{PartSpec, Stretch};
 
 /// A part as it was cut out.
 pub(super) struct Cut {

@@ -10,6 +10,7 @@ mod embedding;
 mod layer_norm;
 mod pool;
 mod recurrent;
+mod rows;
 mod window;
 
 pub use activation::{Activation, ActivationKind};
@@ -23,19 +24,3 @@ pub use layer_norm::LayerNorm;
 pub use pool::{GlobalPool, Pool, PoolKind};
 pub use recurrent::{LastStep, Recurrent};
 pub use window::Window;
-
-use crate::kernel::{Before, vectorised};
-
-/// `sums (+)= the sum of the rows`.
-fn add_rows(rows: &[f32], before: Before, sums: &mut [f32]) {
-    if before == Before::Lost {
-        sums.fill(0.0);
-    }
-    vectorised(|| {
-        for row in rows.chunks_exact(sums.len()) {
-            for (sum, value) in sums.iter_mut().zip(row) {
-                *sum += value;
-            }
-        }
-    });
-}

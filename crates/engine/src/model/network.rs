@@ -4,53 +4,10 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::builder;
-use super::description::ModelSpec;
-use super::layer::{Layer, Shape, Tensor};
+use super::graph::{NamedTensor, Op, Step};
+use super::layer::Shape;
 use super::plan::Plan;
 use crate::rng::Rng;
-
-/// Why a description is no network.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {problem}")]
-pub struct ModelError {
-    /// Which layer.
-    pub place: String,
-    /// What is wrong with it, and what to do.
-    pub problem: String,
-}
-
-/// What a step does.
-pub(super) enum Op {
-    /// A layer's function of one value.
-    Layer(Box<dyn Layer>),
-    /// The sum of two values.
-    Add,
-}
-
-/// One step: from values to a value.
-pub(super) struct Step {
-    pub op: Op,
-    pub inputs: Vec<usize>,
-    pub output: usize,
-    /// Where its parameters, its running statistics and its prepared numbers lie.
-    pub params: Range<usize>,
-    pub buffers: Range<usize>,
-    pub prepared: Range<usize>,
-    pub name: String,
-    pub kind: &'static str,
-}
-
-/// A tensor with its full name and its place in the flat vector.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedTensor {
-    /// Its name in a checkpoint.
-    pub name: String,
-    /// Its shape and layout.
-    pub tensor: Tensor,
-    /// Where it lies in the flat vector.
-    pub range: Range<usize>,
-}
 
 /// One line of a network's description for people.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,11 +40,6 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds the network that a description describes.
-    pub fn new(spec: &ModelSpec) -> Result<Self, ModelError> {
-        builder::build(spec)
-    }
-
     /// How many numbers are trained.
     pub fn n_params(&self) -> usize {
         self.n_params

@@ -5,37 +5,15 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
-
 use super::columns::Columns;
 use super::cut::{Cut, cut};
 use super::description::ModelSpec;
+use super::graph::{ModelError, Op};
 use super::layer::Init;
 use super::loss::{self, Score};
-use super::network::{ModelError, Network, Op};
+use super::network::Network;
+use super::part_spec::{PartSpec, Stretch};
 use crate::rng::Rng;
-
-/// Which part of a network.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct PartSpec {
-    /// Which of the description's layers (those of the outermost list).
-    pub layers: Range<usize>,
-    /// Which block of the first layer's outputs, of how many.
-    pub column: usize,
-    /// See `column`.
-    pub columns: usize,
-}
-
-/// Numbers that follow one another both in the part's vector and in the whole network's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
-    /// Where they begin in the part's.
-    pub mine: usize,
-    /// Where they begin in the whole network's.
-    pub whole: usize,
-    /// How many.
-    pub len: usize,
-}
 
 /// Which samples of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

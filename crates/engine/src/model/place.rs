@@ -1,7 +1,7 @@
 //! Where a layer stands in a description, and the checks whose complaints name it.
 
+use super::graph::{ModelError, NamedTensor};
 use super::layers::Window;
-use super::network::{ModelError, NamedTensor};
 
 /// The most numbers that a network may be made of, all sizes multiplied out: what a machine can address, eight bytes each.
 const MOST_NUMBERS: usize = isize::MAX as usize / 8;

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::network::{Op, Step};
+use super::graph::{Op, Step};
 
 /// How many numbers of its largest value a segment handles at a time: 64 KiB, so that the handful of values that a segment
 /// works on at once fit a core's second-level cache with room to spare, even where others share it.

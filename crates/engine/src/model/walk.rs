@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::graph::{Op, Step};
 use super::handover::{ThreadGradient, add};
 use super::layer::{Backward, BatchStatistics, Context, Mode};
-use super::network::{Network, Op, Step};
+use super::network::Network;
 use super::plan::Extent;
 use super::workspace::{Phase, Probe, Space, Workspace};
 use crate::kernel::{Before, vectorised};

@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
+use super::graph::Op;
 use super::handover::add;
 use super::layer::Scratch;
 use super::loss::Score;
-use super::network::{Network, Op};
+use super::network::Network;
 use super::plan::Extent;
 use crate::team::{Team, TeamError};
 

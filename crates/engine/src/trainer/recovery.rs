@@ -1,24 +1,20 @@
 //! What the trainer does when a run diverges or a sample spoils its batch.
 
-use std::collections::BTreeSet;
-
-use super::{TrainError, Trainer};
-use crate::bad_samples::find_bad_samples;
 use crate::checkpoint::Progress;
 use crate::data::batches::BatchError;
 use crate::guard::{Divergence, LossGuard};
 use crate::kernel::is_finite;
-use crate::model::{Score, Workspace};
+use crate::model::Score;
 use crate::optimizer::Optimizer;
-use crate::task::Task;
+use crate::train_error::TrainError;
 
 /// How often a run goes back and halves its learning rate before it gives up: what a sixteenth of the rate does not cure has
 /// another cause.
 pub const MOST_ROLLBACKS: u32 = 4;
 /// A good state is kept at the beginning of an epoch and every so many batches.
-const KEEP_EVERY: usize = 100;
+pub(super) const KEEP_EVERY: usize = 100;
 /// Suspected samples are compared with as many others, and at least so many.
-const FEWEST_OTHERS: usize = 16;
+pub(super) const FEWEST_OTHERS: usize = 16;
 
 /// Something that the trainer had to do besides training.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +45,10 @@ pub enum Incident {
 
 /// A state whose loss was in order.
 pub(super) struct GoodState {
-    values: Vec<f32>,
-    optimizer: Optimizer,
-    progress: Progress,
-    guard: LossGuard,
+    pub values: Vec<f32>,
+    pub optimizer: Optimizer,
+    pub progress: Progress,
+    pub guard: LossGuard,
 }
 
 impl GoodState {
@@ -104,120 +100,6 @@ pub(super) fn check_batch(score: &Score, gradient: &[f32]) -> Result<(), Diverge
     check("a gradient", gradient)
 }
 
-impl Trainer<'_> {
-    /// What it had to do besides training since it was asked last.
-    pub fn take_incidents(&mut self) -> Vec<Incident> {
-        std::mem::take(&mut self.incidents)
-    }
-
-    /// Whether the latest losses speak for the present state, so that it is worth a checkpoint.
-    pub fn is_healthy(&self) -> bool {
-        self.guard.is_healthy()
-    }
-
-    /// Steps done in the last state that is known to be good: where it would go back to.
-    pub fn good_step(&self) -> u64 {
-        self.good.progress.step
-    }
-
-    /// Looks at the loss of a test after an epoch; if it shows that the run has diverged, the run goes back. Whether it did.
-    pub fn judge_test(&mut self, loss: f64, room: &mut Workspace) -> Result<bool, TrainError> {
-        match self.guard.judge_test(loss) {
-            Ok(()) => Ok(false),
-            Err(why) => self.go_back(why, room).map(|()| true),
-        }
-    }
-
-    /// Keeps the present state when it is time to and it is a good one. The loss of the present batch must be known: it is
-    /// what speaks for the parameters, which no later step has changed yet.
-    pub(super) fn look_after(&mut self, batch: usize) {
-        if self.guard.is_healthy() {
-            self.exploding_batch.clear();
-            let params = &self.values[..self.learning.n_params()];
-            if batch.is_multiple_of(KEEP_EVERY) && self.collapse.is_worth_keeping(&self.guard, params) {
-                self.good = GoodState::new(&self.values, &self.optimizer, &self.progress, &self.guard);
-            }
-        } else if self.exploding_batch.is_empty() {
-            self.exploding_batch.clone_from(&self.batches[batch]);
-        }
-    }
-
-    /// Leaves samples of the present batch out if they are to blame for its loss or gradient. Whether there are any.
-    pub(super) fn leave_out_bad_samples(&mut self, room: &mut Workspace) -> Result<bool, TrainError> {
-        if !self.guard.is_healthy() {
-            // These parameters would make good samples look bad.
-            return Ok(false);
-        }
-        let batch = &self.batches[self.progress.batch];
-        let bad = self.find_bad(&self.values, batch.clone(), room)?;
-        if !bad.iter().any(|index| batch.contains(index)) {
-            return Ok(false);
-        }
-        self.leave_out(bad)?;
-        Ok(true)
-    }
-
-    /// Goes back to the last good state, and on from there: without the samples that are to blame, or with half the learning
-    /// rate if there are none.
-    pub(super) fn go_back(&mut self, why: Divergence, room: &mut Workspace) -> Result<(), TrainError> {
-        let Progress { step: from_step, epoch, mut n_rollbacks, .. } = self.progress;
-        let mut suspects = self.batches[self.progress.batch].clone();
-        suspects.extend(&self.last_batch);
-        suspects.extend(&self.exploding_batch);
-        let bad = self.find_bad(&self.good.values, suspects, room)?;
-        let is_rate_halved = bad.is_empty();
-        if is_rate_halved {
-            check("a parameter", &self.good.values).or_else(|_| self.check_finite())?;
-            if n_rollbacks >= MOST_ROLLBACKS {
-                let (step, epoch, lr) = (from_step, epoch + 1, self.lr());
-                return Err(TrainError::Diverged { why, n_rollbacks, step, epoch, lr });
-            }
-            n_rollbacks += 1;
-        }
-        self.values.clone_from(&self.good.values);
-        self.optimizer.clone_from(&self.good.optimizer);
-        self.guard.clone_from(&self.good.guard);
-        self.guard.go_on_after(&why);
-        let left_out = std::mem::take(&mut self.progress.left_out);
-        self.progress = Progress { n_rollbacks, left_out, ..self.good.progress.clone() };
-        self.batches = self.epoch_batches()?;
-        self.last_batch.clear();
-        self.exploding_batch.clear();
-        let Progress { epoch, step, .. } = self.progress;
-        self.incidents.push(Incident::WentBack { why, from_step, epoch, step, is_rate_halved, n_rollbacks });
-        if is_rate_halved { Ok(()) } else { self.leave_out(bad) }
-    }
-
-    /// The bad ones among suspected samples, and among some others that they are compared with.
-    fn find_bad(&self, values: &[f32], suspects: Vec<usize>, room: &mut Workspace) -> Result<Vec<usize>, TrainError> {
-        let is_left_out = |index: &usize| self.progress.left_out.binary_search(index).is_ok();
-        let mut examined: BTreeSet<usize> = suspects.into_iter().filter(|index| !is_left_out(index)).collect();
-        let n_wanted = examined.len() + examined.len().max(FEWEST_OTHERS);
-        let (before, after) = self.batches.split_at(self.progress.batch);
-        for &index in after.iter().chain(before).flatten() {
-            if examined.len() >= n_wanted {
-                break;
-            }
-            examined.insert(index);
-        }
-        let examined: Vec<usize> = examined.into_iter().collect();
-        find_bad_samples(self.learning, values, &examined, self.guard.start(), room)
-    }
-
-    fn leave_out(&mut self, samples: Vec<usize>) -> Result<(), TrainError> {
-        let left_out = &mut self.progress.left_out;
-        left_out.extend(&samples);
-        left_out.sort_unstable();
-        self.progress.strike_out(&mut self.batches);
-        self.incidents.push(Incident::LeftOut { samples, step: self.progress.step });
-        if self.batches.iter().all(Vec::is_empty) {
-            let problem = "no training sample is left: all of them give losses or gradients that are not finite";
-            return Err(TrainError::Mismatch(problem.into()));
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Incident, MOST_ROLLBACKS};
@@ -227,7 +109,8 @@ mod tests {
     use crate::job::{Job, build_network};
     use crate::learning::Learning;
     use crate::model::Workspace;
-    use crate::trainer::{TrainError, Trainer};
+    use crate::train_error::TrainError;
+    use crate::trainer::Trainer;
 
     const N_SAMPLES: usize = 64;
 

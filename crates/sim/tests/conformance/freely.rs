@@ -11,7 +11,7 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::rng::{Rng, mix};
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Fault, Join, Observer, Scenario, Simulation, Stragglers, Toy, ToySize, What, When};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Setup};

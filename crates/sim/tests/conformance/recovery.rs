@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Scenario, Simulation, Toy};
 use nettorrent_swarm::record::Event;
 

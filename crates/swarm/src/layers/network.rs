@@ -10,7 +10,7 @@ use nettorrent_engine::model::{ModelSpec, Part, Score, Workspace, block};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 
 use super::peer::Origin;
 use super::plan::{Coordinates, LayerPlan, PlanError};

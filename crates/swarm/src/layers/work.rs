@@ -8,7 +8,7 @@ use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Columns, Mode, Part, Pass, Rows, Score, Workspace, loss_gradient};
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 
 /// The samples of a pass.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use nettorrent_engine::model::{Score, Workspace};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
-use nettorrent_engine::trainer::TrainError;
+use nettorrent_engine::train_error::TrainError;
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, View, Workbench};
 use toml::Table as Options;
 

@@ -3,7 +3,8 @@
 use crate::kernel::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
-use super::{Window, add_rows};
+use super::rows::add_rows;
+use super::window::Window;
 
 /// A filter that slides over an image. Weights lie as `[row][column][in][out]`.
 pub struct Conv {

@@ -5,7 +5,7 @@ use crate::kernel::{
 };
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
-use super::add_rows;
+use super::rows::add_rows;
 
 /// `y = W x + b`, for each row of a sample (a flat sample is one row).
 pub struct Dense {

@@ -3,7 +3,8 @@
 use crate::kernel::{Before, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
-use super::{Window, add_rows};
+use super::rows::add_rows;
+use super::window::Window;
 
 /// A filter per channel. Weights lie as `[row][column][channel]`.
 pub struct Depthwise {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::kernel::vectorised;
 use crate::model::layer::{Backward, Context, Keeps, Layer, Scratch};
 
-use super::Window;
+use super::window::Window;
 
 /// What a window becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

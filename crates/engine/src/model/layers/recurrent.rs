@@ -3,7 +3,7 @@
 use crate::kernel::{Before, Matrix, MatrixMut, multiply, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
-use super::add_rows;
+use super::rows::add_rows;
 
 /// `h_t = tanh(W_ih x_t + b_ih + W_hh h_(t-1) + b_hh)`, with `h_0 = 0`; the output is every state.
 pub struct Recurrent {

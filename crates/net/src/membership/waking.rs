@@ -1,0 +1,140 @@
+//! What a membership does by itself: propose when all is calm, repeat itself, report, look for the lost.
+
+use std::time::Duration;
+
+use foca::Timer;
+
+use super::agreement::Letter;
+use super::member::Member;
+use super::message::Message;
+use super::note::{Note, Why};
+use super::{Membership, Outbox, post};
+
+/// How many of the living look for the lost at a time: if all did, a dead peer would be dialled by the whole swarm.
+const N_SEEKERS: usize = 4;
+
+/// How many of the lost are tried at a time.
+const N_SOUGHT: usize = 4;
+
+impl Membership {
+    pub(super) fn on_wake(&mut self, now: Duration, out: &mut Outbox) {
+        while let Some(timer) = self.reminders.pop(now, self.timing.grace) {
+            self.detector.remind(timer);
+            self.absorb(now, Why::Silent, out);
+        }
+        if self.routine.warn.take_if(|at| *at <= now).is_some() {
+            self.warn(now, out);
+        }
+        if self.routine.propose.take_if(|at| *at <= now).is_some() {
+            self.propose(now, out);
+        }
+        if self.routine.resend.take_if(|at| *at <= now).is_some() {
+            self.resend(now, out);
+        }
+        if self.routine.status.take_if(|at| *at <= now).is_some() {
+            self.report(now, out);
+        }
+        if self.routine.seek.take_if(|at| *at <= now).is_some() {
+            self.seek(now, out);
+        }
+    }
+
+    /// Decides when to propose a view, if that is up to us: a little after the first change, so that what changes at the same
+    /// time makes one view.
+    pub(super) fn plan_proposal(&mut self, now: Duration) {
+        let planned = self.routine.propose.unwrap_or(now + self.timing.calm);
+        self.routine.propose = self.may_propose().then_some(planned);
+    }
+
+    fn may_propose(&self) -> bool {
+        let live = self.detector.live();
+        // Who waits for introduction would only make a view of itself alone, to be merged with the others' at once.
+        let is_introduced = self.introducers.is_empty() || live.len() > 1 || self.view.is_some();
+        is_introduced && self.agreement.wants_to_propose(live)
+    }
+
+    fn propose(&mut self, now: Duration, out: &mut Outbox) {
+        if !self.may_propose() {
+            return;
+        }
+        let mut mail = Vec::new();
+        match self.agreement.propose(now, self.detector.live(), &mut mail) {
+            Ok(()) => self.routine.resend = Some(now + self.timing.resend),
+            Err(_) if self.routine.is_out_of_numbers => {}
+            Err(_) => {
+                self.routine.is_out_of_numbers = true;
+                out.notes.push(Note::OutOfNumbers);
+            }
+        }
+        post(mail, out);
+    }
+
+    /// Says again what was not answered, and leaves out those who have not answered for as long as the silent are given.
+    fn resend(&mut self, now: Duration, out: &mut Outbox) {
+        for peer in self.agreement.leave_out(now, self.timing.deadline) {
+            out.notes.push(Note::Lost { peer, why: Why::NoAnswer });
+        }
+        let mut mail = Vec::new();
+        if self.agreement.resend(&mut mail) {
+            self.routine.resend = Some(now + self.timing.resend);
+        }
+        post(mail, out);
+    }
+
+    /// Warns those whom we are about to give up, again and again. Foca tells them by gossip, which dies down, so a suspect
+    /// whose link was broken for a while would not know that it has to object.
+    pub(super) fn warn(&mut self, now: Duration, out: &mut Outbox) {
+        self.suspicions.retain(|_, (suspect, incarnation)| self.detector.is_suspect(suspect, *incarnation));
+        for (suspect, incarnation) in self.suspicions.values() {
+            let message = Message::Suspected { generation: suspect.generation, incarnation: *incarnation };
+            post(vec![Letter::new(suspect, message)], out);
+        }
+        self.routine.warn = (!self.suspicions.is_empty()).then_some(now + self.timing.probe);
+    }
+
+    /// Tells the proposer which view we hold, and forgets those who died long ago.
+    fn report(&mut self, now: Duration, out: &mut Outbox) {
+        self.routine.status = Some(now + self.timing.status);
+        for member in self.reminders.pop_graves(now) {
+            self.detector.remind(Timer::RemoveDown(member));
+        }
+        // Two members may take each other for dead while all others know better. Then one of them has to speak first.
+        for member in self.agreement.missed(self.detector.live()) {
+            self.detector.announce(&member);
+        }
+        self.absorb(now, Why::Silent, out);
+        let proposer = self.members().next().filter(|proposer| proposer.id != self.me().id);
+        if let Some(proposer) = proposer {
+            let view = self.view.as_ref().map_or(0, |view| view.number);
+            post(vec![Letter::new(proposer, Message::Status { view })], out);
+        }
+    }
+
+    /// Asks for introduction, and tries whether some of the lost are there again.
+    pub(super) fn seek(&mut self, now: Duration, out: &mut Outbox) {
+        for introducer in self.introducers.clone() {
+            self.detector.announce(&introducer);
+        }
+        for member in self.sought() {
+            self.detector.announce(&member);
+        }
+        let is_alone = self.detector.live().len() == 1;
+        let pause = match (is_alone, &self.view) {
+            (true, None) => self.timing.deadline / 5,
+            (true, Some(_)) => self.timing.deadline,
+            (false, _) => self.timing.seek,
+        };
+        self.routine.seek = Some(now + pause);
+        self.absorb(now, Why::Silent, out);
+    }
+
+    /// Whom to look for now. A few members look at a time, in turns, because each may know of others.
+    fn sought(&mut self) -> Vec<Member> {
+        let me = self.me().id;
+        let rank = self.members().take_while(|member| member.id != me).count();
+        let n_turns = self.detector.live().len().div_ceil(N_SEEKERS);
+        self.routine.n_searches += 1;
+        let is_our_turn = (rank + self.routine.n_searches).is_multiple_of(n_turns);
+        self.lost.next(if is_our_turn { N_SOUGHT } else { 0 })
+    }
+}
