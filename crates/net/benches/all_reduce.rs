@@ -271,8 +271,8 @@ fn node(
         began: Duration::ZERO,
         result: result.clone(),
     };
-    let state = State::fresh(&setup);
-    let peer = Peer::with_strategy(id, setup.clone(), Box::new(strategy), state);
+    let state = State::fresh(setup.training());
+    let peer = Peer::with_strategy(id, &setup, Box::new(strategy), state);
     let settings = NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
         membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },

@@ -99,7 +99,7 @@ impl Node {
     ) -> std::io::Result<Self> {
         let (sender, findings) = mpsc::unbounded_channel();
         let room = Workspace::new(settings.threads).map_err(std::io::Error::other)?;
-        let compute = Compute::start(setup.task.clone(), room, settings.speed.clone(), sender)?;
+        let compute = Compute::start(setup.training().task.clone(), room, settings.speed.clone(), sender)?;
         let id = endpoint.identity().peer;
         let me = Member { id, generation: 0, address: settings.address };
         let membership = Membership::new(me, &settings.membership, id.0);
@@ -401,7 +401,7 @@ impl Node {
             host: self.settings.host.clone(),
             phase: status.phase,
             epoch: status.epoch,
-            epochs: self.setup.epochs,
+            epochs: self.setup.training().epochs,
             round: status.round,
             samples_per_s: self.speed.per_second(now),
             step: self.peer.place().step + 1,

@@ -72,7 +72,7 @@ pub(crate) struct Host {
 impl Simulation {
     /// A swarm of so many peers that begin anew.
     pub fn new(setup: Arc<Setup>, n_peers: usize, scenario: Scenario) -> Result<Self, SimulationError> {
-        let state = State::fresh(&setup);
+        let state = State::fresh(setup.training());
         Self::from_state(setup, state, n_peers, scenario)
     }
 
@@ -125,7 +125,7 @@ impl Simulation {
 
     /// Runs to the end before the eyes of an observer, who gets the records, or until it has seen enough.
     pub fn run_with(mut self, observer: &mut impl Observer) -> Result<Outcome, SimulationError> {
-        let mut compute = Compute::new(self.setup.task.clone(), self.n_threads)?;
+        let mut compute = Compute::new(self.setup.training().task.clone(), self.n_threads)?;
         let limit = nanos(self.scenario.limit);
         self.begin();
         while let Some((at, event)) = self.queue.pop() {
@@ -174,7 +174,7 @@ impl Simulation {
         self.network.add(links);
         self.n_unfinished += 1;
         let mut peer = match &self.setup.layers {
-            None => Peer::new(id(number), self.setup.clone(), self.state.clone()),
+            None => Peer::new(id(number), &self.setup, self.state.clone()),
             Some(network) => Peer::in_layers(id(number), self.setup.clone(), network.origin(self.state.clone())),
         };
         let after = self.scenario.uplinks_known_after;

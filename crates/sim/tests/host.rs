@@ -166,10 +166,10 @@ fn who_cannot_go_on_says_why_and_goes() {
 
 #[test]
 fn a_run_can_go_on_from_a_state() {
-    let task = setup().task.clone();
+    let task = setup().training().task.clone();
     let outcome = run(2, Scenario::lan());
     let longer = Arc::new(Setup::new(&Job { epochs: 4, batch: 10, ..Job::default() }, task.clone()).unwrap());
-    let mut state = nettorrent_swarm::State::from_values(&longer, outcome.peers[0].values.to_vec());
+    let mut state = nettorrent_swarm::State::from_values(longer.training(), outcome.peers[0].values.to_vec());
     state.place = outcome.peers[0].place.clone();
     let more = Simulation::from_state(longer, state, 3, Scenario::lan()).unwrap().run().unwrap();
     assert!(more.peers.iter().all(|peer| peer.is_finished && peer.place.ledger.epoch == 4));

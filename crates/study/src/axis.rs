@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::nearest::nearest;
 use nettorrent_swarm::shape::{Shape, ShapeError};
-use nettorrent_swarm::strategy::{OptionError, find};
+use nettorrent_swarm::strategies::find;
+use nettorrent_swarm::strategy::OptionError;
 use toml::{Table, Value};
 
 /// Something that is varied.

@@ -13,7 +13,8 @@ use nettorrent_sim::Scenario;
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::strategy::{Cost, CostQuestion, find};
+use nettorrent_swarm::strategies::find;
+use nettorrent_swarm::strategy::{Cost, CostQuestion};
 
 use crate::predict::{Situation, StepTime, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Handling, Scenario, Stragglers};
-use nettorrent_swarm::strategy::{OptionError, Payload, Spec, Strategy, find};
+use nettorrent_swarm::strategies::find;
+use nettorrent_swarm::strategy::{OptionError, Payload, Spec, Strategy};
 use toml::Table;
 
 use crate::advice::{ALONE, Judged};
@@ -267,7 +268,7 @@ mod tests {
     use nettorrent_engine::job::Job;
     use nettorrent_engine::task::Task;
     use nettorrent_sim::{Toy, ToySize};
-    use nettorrent_swarm::strategy::find;
+    use nettorrent_swarm::strategies::find;
     use toml::Table;
 
     use super::{Depth, Judge, Question};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use nettorrent_engine::job::{Job, model_spec};
 use nettorrent_engine::nearest::nearest;
 use nettorrent_swarm::shape::Shape;
-use nettorrent_swarm::strategy::find;
+use nettorrent_swarm::strategies::find;
 use toml::{Table, Value};
 
 use crate::axis::{ALONE, AxisSpec, Choice, Effect, is_for_swarms};

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use nettorrent_engine::kernel::{is_finite, vectorised};
 use serde::{Deserialize, Serialize};
 
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// How numbers are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

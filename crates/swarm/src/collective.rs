@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 mod chain;
 mod exchange;
+mod interface;
 pub(crate) mod keeper;
 pub(crate) mod own_copy;
 mod ring;
@@ -14,32 +15,7 @@ mod shards;
 
 pub use chain::{Chain, Spread};
 pub(crate) use exchange::Exchange;
+pub use interface::Collective;
 pub use ring::{Extent, Ring};
 pub use segments::SEGMENT_LEN;
 pub use shards::Shards;
-
-use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
-
-/// One exchange in which every peer hands in a vector and every peer gets one back.
-pub trait Collective: Send {
-    /// Begins an exchange; what is left of another is forgotten.
-    fn begin(&mut self, ctx: &Ctx<'_>);
-
-    /// Hands in a bucket of this peer's numbers.
-    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);
-
-    /// Takes what another peer sent; its bytes are hostile until checked.
-    fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
-
-    /// Whether the result is there.
-    fn is_complete(&self) -> bool;
-
-    /// The result, once it is complete. After this, whatever comes for this exchange is malformed.
-    fn take_result(&mut self) -> Vec<Vec<f32>>;
-
-    /// The ranks that this peer waits for, if it has handed in its own numbers.
-    fn waits_for(&self) -> Vec<usize>;
-
-    /// What an exchange costs.
-    fn cost(&self, question: &CostQuestion<'_>) -> Cost;
-}

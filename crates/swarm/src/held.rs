@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 use crate::view::PeerId;
 use crate::wire::Frame;
 

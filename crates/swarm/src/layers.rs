@@ -25,6 +25,7 @@ mod label;
 mod marking;
 mod marks;
 mod network;
+mod origin;
 mod pass;
 mod peer;
 pub mod plan;
@@ -38,7 +39,7 @@ mod splitting;
 mod work;
 
 pub use network::LayerNetwork;
-pub use peer::{BlockSource, BlockView, LayerPeer, Origin};
-pub use saving::SavedBlock;
+pub use origin::{BlockSource, Origin};
+pub use peer::{BlockView, LayerPeer};
 pub use work::PartDone;
 pub(crate) use work::PartWork;

@@ -5,27 +5,36 @@
 
 pub mod codec;
 pub mod collective;
+mod effects;
 mod held;
 pub mod layers;
+mod malformed;
 mod peer;
 mod place;
 pub mod record;
 mod replica;
+mod replica_setup;
+mod saved_block;
 mod setup;
 pub mod shape;
 pub mod sketch;
 pub mod sparse;
 pub mod strategies;
 pub mod strategy;
+mod train_plan;
 pub mod view;
 mod waiting;
 pub mod wire;
 mod work;
 
-pub use layers::{BlockView, LayerNetwork, Origin, SavedBlock};
-pub use peer::{Input, Outbox, Peer, Phase, Status, TimerToken};
+pub use effects::{Input, Outbox, Phase, Status, TimerToken};
+pub use layers::{BlockView, LayerNetwork, Origin};
+pub use peer::Peer;
 pub use place::{Place, State};
+pub use replica_setup::ReplicaSetup;
+pub use saved_block::SavedBlock;
 pub use setup::{Setup, SetupError};
+pub use train_plan::TrainPlan;
 pub use view::{PeerId, View};
 pub use waiting::Waiting;
 pub use work::{Done, Work, Workbench};

@@ -7,7 +7,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
-use crate::setup::Setup;
+use crate::train_plan::TrainPlan;
 
 /// How far training is. All randomness is a function of the seed and these numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,19 +93,19 @@ pub struct State {
 
 impl State {
     /// The beginning, as the job's seed gives it.
-    pub fn fresh(setup: &Setup) -> Self {
-        Self::from_values(setup, setup.task.init(setup.seed))
+    pub fn fresh(training: &TrainPlan) -> Self {
+        Self::from_values(training, training.task.init(training.seed))
     }
 
     /// The beginning, from parameters that come from elsewhere.
     ///
     /// # Panics
     /// If they belong to another task.
-    pub fn from_values(setup: &Setup, values: Vec<f32>) -> Self {
-        assert_eq!(values.len(), setup.task.n_values(), "the parameters belong to another task");
+    pub fn from_values(training: &TrainPlan, values: Vec<f32>) -> Self {
+        assert_eq!(values.len(), training.task.n_values(), "the parameters belong to another task");
         let lineage = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
         let standing = Standing { lineage, ..Standing::default() };
-        let optimizer = Optimizer::new(setup.optimizer.clone(), setup.task.n_params());
+        let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
         Self {
             values: Arc::new(values),
             optimizer,

@@ -6,7 +6,7 @@
 //! What it holds is the whole network, or in a layer network a block of it.
 
 mod agreement;
-mod core;
+pub(crate) mod core;
 mod evaluations;
 mod free;
 mod pace;
@@ -16,6 +16,7 @@ mod snapshot;
 mod steps;
 mod tests;
 mod turn;
+mod turn_state;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,13 +29,14 @@ use nettorrent_engine::task::Task;
 use pace::Pace;
 use recovery::Recovery;
 use tests::Tests;
-use turn::TurnState;
+use turn_state::TurnState;
 
+use crate::effects::{Input, Outbox, Phase, Status, TimerToken};
 use crate::held::HeldFrames;
-use crate::peer::{Input, Outbox, Phase, Status, TimerToken};
+use crate::malformed::Malformed;
 use crate::place::{Place, State};
-use crate::setup::Setup;
-use crate::strategy::{Ctx, Malformed, Message, Strategy};
+use crate::replica_setup::ReplicaSetup;
+use crate::strategy::{Ctx, Message, Strategy};
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 
@@ -44,6 +46,7 @@ pub(crate) use core::{Core, Wish, batch_seed, check_ledger};
 /// One of the holders of the same parameters.
 pub(crate) struct Replica {
     core: Core,
+    setup: Arc<ReplicaSetup>,
     strategy: Box<dyn Strategy>,
     /// Whether the strategy is that of the warm-up, after which the job's own takes over.
     is_warming_up: bool,
@@ -69,7 +72,7 @@ const HELD_BYTES: usize = 64 << 20;
 
 impl Replica {
     /// A replica with the job's strategy, that waits for its first view.
-    pub(crate) fn new(id: PeerId, setup: Arc<Setup>, state: State) -> Self {
+    pub(crate) fn new(id: PeerId, setup: Arc<ReplicaSetup>, state: State) -> Self {
         let strategy = setup.strategy_at(state.place.ledger.epoch);
         Self::with_strategy(id, setup, strategy, state)
     }
@@ -77,12 +80,12 @@ impl Replica {
     /// A replica with a strategy that need not be in the list.
     pub(crate) fn with_strategy(
         id: PeerId,
-        setup: Arc<Setup>,
+        setup: Arc<ReplicaSetup>,
         mut strategy: Box<dyn Strategy>,
         mut state: State,
     ) -> Self {
-        let n_values = setup.task.n_values();
-        let recovery = Some(Recovery::new(setup.guessing()));
+        let n_values = setup.training.task.n_values();
+        let recovery = Some(Recovery::new(setup.training.guessing()));
         let memories = std::mem::take(&mut state.memories);
         // A checkpoint may be another strategy's.
         if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
@@ -92,7 +95,8 @@ impl Replica {
         let tests = Tests::after(state.place.ledger.epoch);
         let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
         let mut replica = Self {
-            core: Core::new(id, setup, turn, state),
+            core: Core::new(id, setup.training.clone(), turn, state),
+            setup,
             strategy,
             is_warming_up,
             accord: Accord::Waiting,
@@ -135,12 +139,12 @@ impl Replica {
 
     /// What it learns.
     pub(crate) fn task(&self) -> &Arc<dyn Task> {
-        &self.core.setup.task
+        &self.core.training.task
     }
 
     /// Where all randomness of the job comes from.
     pub(crate) fn seed(&self) -> u64 {
-        self.core.setup.seed
+        self.core.training.seed
     }
 
     /// The parameters as they are.
@@ -201,9 +205,9 @@ impl Replica {
 
     /// From this epoch on, another strategy may be the one; also where a run goes back.
     fn choose_strategy(&mut self, epoch: u64) {
-        let is_warming_up = self.core.setup.is_warming_up(epoch);
+        let is_warming_up = self.setup.is_warming_up(epoch);
         if std::mem::replace(&mut self.is_warming_up, is_warming_up) != is_warming_up {
-            self.strategy = self.core.setup.strategy_at(epoch);
+            self.strategy = self.setup.strategy_at(epoch);
             self.core.set_turn(self.strategy.turn());
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::peer::{Phase, Status};
+use crate::effects::{Phase, Status};
 use crate::view::PeerId;
 
 /// Adds up for whom a peer waits, from what it says about itself after each input.
@@ -52,7 +52,7 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::Waiting;
-    use crate::peer::{Phase, Status};
+    use crate::effects::{Phase, Status};
     use crate::view::PeerId;
     use std::time::Duration;
 

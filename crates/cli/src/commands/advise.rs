@@ -93,7 +93,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         None => worst(&surveyed)?,
     };
     let n_peers = n_peers(arguments, &surveyed);
-    material.setup.curriculum.check(n_peers)?;
+    material.setup.training().curriculum.check(n_peers)?;
     let Material { job, learning, .. } = &material;
     let cores = Cores::of(arguments.here, n_peers, job.threads);
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::HumanBytes;
 use nettorrent_swarm::strategies::STRATEGIES;
-use nettorrent_swarm::strategy::{CostQuestion, Payload, Spec, find};
+use nettorrent_swarm::strategies::find;
+use nettorrent_swarm::strategy::{CostQuestion, Payload, Spec};
 use serde_json::json;
 
 /// Arguments of `strategies`.

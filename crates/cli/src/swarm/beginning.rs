@@ -27,14 +27,14 @@ impl Start {
     /// As the job's seed gives it.
     pub(crate) fn fresh(material: &Material) -> Self {
         match &material.setup.layers {
-            None => Self::Whole(State::fresh(&material.setup)),
+            None => Self::Whole(State::fresh(material.setup.training())),
             Some(network) => Self::Layers { origin: network.fresh(), place: Place::default() },
         }
     }
 
     /// From parameters that come from elsewhere.
     pub(crate) fn from_values(material: &Material, values: Vec<f32>) -> Self {
-        let state = State::from_values(&material.setup, values);
+        let state = State::from_values(material.setup.training(), values);
         match &material.setup.layers {
             None => Self::Whole(state),
             Some(network) => Self::Layers { place: state.place.clone(), origin: network.origin(state) },
@@ -68,7 +68,7 @@ impl Start {
     /// A peer that begins with it.
     pub(crate) fn into_peer(self, id: PeerId, material: &Material) -> Peer {
         match self {
-            Self::Whole(state) => Peer::new(id, material.setup.clone(), state),
+            Self::Whole(state) => Peer::new(id, &material.setup, state),
             Self::Layers { origin, .. } => Peer::in_layers(id, material.setup.clone(), origin),
         }
     }

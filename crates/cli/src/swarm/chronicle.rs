@@ -215,7 +215,8 @@ impl Chronicle {
 /// What the split gives to nobody, if anything, when so many peers share the samples out.
 pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
     // Where so many cannot share them out by the rule, samples are dealt in turn, and none is dropped.
-    let report = setup.curriculum.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
+    let report =
+        setup.training().curriculum.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
     let (split, n_trained, n_dropped) = (report.split.to_string(), report.n_trained, report.n_dropped);
     Some(Dropped { split, n_peers, n_trained, n_dropped })
 }

@@ -100,7 +100,7 @@ impl Keeper {
 
 /// Writes parameters that a run is to begin with at once.
 pub(crate) fn save_values(run: &RunFolder, material: &Material, values: &[f32]) -> anyhow::Result<Kept> {
-    let state = State::from_values(&material.setup, values.to_vec());
+    let state = State::from_values(material.setup.training(), values.to_vec());
     write(run, &material.learning, material.job.seed, &state, material.job.checkpoint.keep)
 }
 

@@ -50,7 +50,7 @@ impl Material {
 
     /// Whether so many peers can do the job.
     pub(crate) fn check(&self, n_peers: usize) -> anyhow::Result<()> {
-        self.setup.curriculum.check(self.setup.n_replicas(n_peers))?;
+        self.setup.training().curriculum.check(self.setup.n_replicas(n_peers))?;
         Ok(())
     }
 

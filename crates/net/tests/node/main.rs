@@ -88,7 +88,7 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
             measures_waits: false,
         };
         let setup = Arc::new(Setup::new(&Job::default(), Arc::new(Panicking)).unwrap());
-        let peer = Peer::new(id, setup.clone(), State::fresh(&setup));
+        let peer = Peer::new(id, &setup, State::fresh(setup.training()));
         let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
         let (_commands, orders) = tokio::sync::mpsc::channel(1);
         node.run(Vec::new(), orders, |_, _| {}).await

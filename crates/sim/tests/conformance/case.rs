@@ -9,7 +9,8 @@ use nettorrent_engine::task::Task;
 use nettorrent_sim::Toy;
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::STRATEGIES;
-use nettorrent_swarm::strategy::{Payload, Spec, Strategy, find};
+use nettorrent_swarm::strategies::find;
+use nettorrent_swarm::strategy::{Payload, Spec, Strategy};
 use toml::{Table, Value};
 
 /// A strategy with some of its options set.

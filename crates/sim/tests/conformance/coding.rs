@@ -25,7 +25,7 @@ fn every_coding_gives_the_same_training_and_its_own_bytes() {
 
 #[test]
 fn an_unknown_coding_is_answered_with_those_that_exist() {
-    let spec = nettorrent_swarm::strategy::find("threshold").unwrap();
+    let spec = nettorrent_swarm::strategies::find("threshold").unwrap();
     let error = (spec.build)(&toml::toml! { coding = "golomb" }).err().expect("it is refused").to_string();
     assert!(["golomb", "auto", "bitmap", "list", "rice"].iter().all(|name| error.contains(name)), "{error}");
 }

@@ -16,15 +16,15 @@ use crate::case::{self, Case};
 
 /// What one peer learns that trains all peers' batches of a round as one, at the rates that they had.
 fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
-    let task = &setup.task;
+    let task = &setup.training().task;
     let members: Vec<u64> = (0..n_peers).map(|peer| PeerId::new(peer as u32, 0).0).collect();
     let mut room = Workspace::new(1).unwrap();
-    let mut optimizer = Optimizer::new(setup.optimizer.clone(), task.n_params());
-    let (mut values, mut gradient) = (task.init(setup.seed), vec![0.0; task.n_values()]);
+    let mut optimizer = Optimizer::new(setup.training().optimizer.clone(), task.n_params());
+    let (mut values, mut gradient) = (task.init(setup.training().seed), vec![0.0; task.n_values()]);
     let mut rates = rates.iter();
-    for epoch in 0..setup.epochs {
+    for epoch in 0..setup.training().epochs {
         let ledger = Ledger::of_segment(epoch, Segment::new(members.clone()));
-        let plan = &setup.curriculum.plan(&ledger);
+        let plan = &setup.training().curriculum.plan(&ledger);
         for round in 0..plan.n_rounds() {
             let of = |seat| plan.batches_in(seat, round).flat_map(move |k| plan.batch(seat, k));
             let samples: Vec<usize> = (0..n_peers).flat_map(of).copied().collect();

@@ -112,7 +112,7 @@ impl Accounts {
 
     /// What the parameters should be after all.
     fn expected(&self) -> Vec<f64> {
-        let init = self.setup.task.init(self.setup.seed);
+        let init = self.setup.training().task.init(self.setup.training().seed);
         let mut values: Vec<f64> = init.iter().map(|&value| f64::from(value)).collect();
         for (place, counted) in &self.counted {
             for (&(seat, clock), change) in self.changes.get(place).into_iter().flatten() {
@@ -131,12 +131,12 @@ impl Observer for Accounts {
         let ledger = &self.ledgers[&record.peer];
         let segment = ledger.segments.last().unwrap();
         let seat = segment.members.binary_search(&record.peer.0).unwrap();
-        let (plan, clock) = (self.setup.curriculum.plan(ledger), segment.done[seat]);
+        let (plan, clock) = (self.setup.training().curriculum.plan(ledger), segment.done[seat]);
         let batch: Vec<usize> =
             plan.batches_in(seat, clock as usize).flat_map(|k| plan.batch(seat, k)).copied().collect();
         let share = batch.len() as f64 / plan.samples_in(clock as usize) as f64;
         let change = |k| -f64::from(lr) * share * f64::from(mean_gradient(&batch, k));
-        let change = (0..self.setup.task.n_params()).map(change).collect();
+        let change = (0..self.setup.training().task.n_params()).map(change).collect();
         let key = key(&place_of(ledger, ledger.segments.len() - 1));
         assert!(self.changes.entry(key).or_default().insert((seat, clock), change).is_none(), "trained twice");
     }
@@ -184,7 +184,7 @@ fn check(case: &Case, n_peers: usize, witness: usize, scenario: Scenario) {
     assert!(outcome.refusals.is_empty(), "{what}: {:?}", outcome.refusals);
     let expected = accounts.expected();
     for peer in outcome.live() {
-        for k in 0..setup.task.n_params() {
+        for k in 0..setup.training().task.n_params() {
             let (value, expected) = (f64::from(peer.values[k]), expected[k]);
             // What rounding kept back for later is lost with what a peer had not told.
             let most =

@@ -40,7 +40,7 @@ pub(crate) fn id(peer: usize) -> PeerId {
 
 impl Host {
     pub(crate) fn new(setup: Arc<Setup>, n_peers: usize) -> Self {
-        let peer = |k| Peer::new(id(k), setup.clone(), State::fresh(&setup));
+        let peer = |k| Peer::new(id(k), &setup, State::fresh(setup.training()));
         let mut host = Self {
             peers: (0..n_peers).map(peer).collect(),
             gone: vec![false; n_peers],
@@ -111,7 +111,7 @@ impl Host {
             let inputs = &mut self.inputs;
             let mut done =
                 |done| inputs.push_back((peer, Input::Done { done, took: Duration::from_micros(7 + peer as u64) }));
-            work.run(&*self.setup.task, &mut self.bench, &mut done);
+            work.run(&*self.setup.training().task, &mut self.bench, &mut done);
         }
         if self.out.failure.take().is_some() {
             // With numbers that are none, a peer stops; the others give it up.

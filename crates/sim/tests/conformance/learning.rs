@@ -16,7 +16,7 @@ fn the_loss_falls_and_the_accuracy_rises() {
         for n_peers in [1, 2, 3, 5, 8] {
             let what = format!("{}with {n_peers} peers", case.name());
             let setup = case.setup(10);
-            let (task, n_held_out) = (setup.task.clone(), setup.curriculum.held_out().len());
+            let (task, n_held_out) = (setup.training().task.clone(), setup.training().curriculum.held_out().len());
             let before = task.test(&task.init(3), 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap();
             let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
             let epochs: Vec<(f64, f64, f64, u64, u64)> = outcome.records.iter().filter_map(epoch).collect();
@@ -81,7 +81,7 @@ fn replicas_are_equal_after_each_epoch() {
         for n_peers in [2, 5] {
             let mut replicas = Replicas::default();
             let setup = case.setup(3);
-            let n_params = setup.task.n_params();
+            let n_params = setup.training().task.n_params();
             Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut replicas).unwrap();
             assert_eq!(replicas.values.len(), 3, "{}", case.name());
             assert!(replicas.places.values().all(|places| places.len() == 1), "{}", case.name());

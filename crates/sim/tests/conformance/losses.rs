@@ -40,7 +40,8 @@ fn survive(case: &Case, n_peers: usize, scenario: &Scenario) -> Outcome {
 
 fn survive_with(case: &Case, setup: Arc<Setup>, n_peers: usize, scenario: &Scenario) -> Outcome {
     let what = || format!("{}with {n_peers} peers in {scenario:?}", case.name());
-    let n_samples = EPOCHS * (setup.task.labels().len() - setup.curriculum.held_out().len()) as u64;
+    let n_samples =
+        EPOCHS * (setup.training().task.labels().len() - setup.training().curriculum.held_out().len()) as u64;
     let outcome = match Simulation::new(setup, n_peers, scenario.clone()).unwrap().run() {
         Ok(outcome) => outcome,
         Err(error) => panic!("{}: {error}", what()),

@@ -94,7 +94,7 @@ fn host_with_liar(case: &Case, n_peers: usize, liar: usize, lie: fn(f32) -> f32)
     let setup = case.setup(EPOCHS);
     let mut host = Host::new(setup.clone(), n_peers);
     let strategy = Box::new(Liar { honest: setup.strategy(), lie });
-    host.peers[liar] = Peer::with_strategy(id(liar), setup.clone(), strategy, State::fresh(&setup));
+    host.peers[liar] = Peer::with_strategy(id(liar), &setup, strategy, State::fresh(setup.training()));
     host
 }
 
@@ -139,9 +139,9 @@ fn loss_with_liar(case: &Case, liar: usize, lie: fn(f32) -> f32) -> f64 {
     }
     assert!(host.is_over(), "{}", case.name());
     assert!(host.refused.is_empty(), "{}: {:?}", case.name(), host.refused);
-    let task = &host.setup.task;
+    let task = &host.setup.training().task;
     let loss = |values: &[f32]| task.test(values, 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap().loss();
-    loss(&host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.seed))
+    loss(&host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.training().seed))
 }
 
 #[test]

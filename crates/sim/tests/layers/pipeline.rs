@@ -111,7 +111,7 @@ impl Pipeline {
     }
 
     pub(crate) fn init(&self) -> Vec<f32> {
-        State::fresh(&self.whole()).values.to_vec()
+        State::fresh(self.whole().training()).values.to_vec()
     }
 }
 

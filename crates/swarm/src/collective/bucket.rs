@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::segments::{Label, Seen, encoded_len, n_segments, segment, segments};
 use crate::codec::Codec;
-use crate::strategy::{CostQuestion, Ctx, Malformed};
+use crate::malformed::Malformed;
+use crate::strategy::{CostQuestion, Ctx};
 
 /// A part of the vector: this peer's numbers, and what has come for it from others.
 #[derive(Debug)]

@@ -4,11 +4,12 @@
 
 use bytes::Bytes;
 
-use super::Collective;
 use super::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
+use super::interface::Collective;
 use super::segments::{Label, n_segments};
 use crate::codec::Codec;
-use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
+use crate::malformed::Malformed;
+use crate::strategy::{Cost, CostQuestion, Ctx, Message};
 
 /// How the last peer's result comes to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

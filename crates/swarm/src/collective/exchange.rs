@@ -1,6 +1,6 @@
 //! An exchange that is used in one round after the other.
 
-use super::Collective;
+use super::interface::Collective;
 use crate::strategy::{Cost, CostQuestion, Ctx};
 
 /// A collective, and the round it was begun in.

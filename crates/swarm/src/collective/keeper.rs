@@ -12,7 +12,7 @@ use nettorrent_engine::kernel::vectorised;
 
 use super::segments::{n_segments, segment, segments};
 use crate::codec::Codec;
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// A shard as its keeper holds it.
 pub(crate) struct Kept {

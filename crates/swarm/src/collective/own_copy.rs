@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::keeper::{Answer, Kept};
 use super::segments::{Label, chunk};
-use crate::strategy::{Ctx, Malformed, Past, add};
+use crate::malformed::Malformed;
+use crate::strategy::{Ctx, Past, add};
 
 /// The copy, in one segment of the ledger.
 pub(crate) struct OwnCopy {

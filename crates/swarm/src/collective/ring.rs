@@ -6,11 +6,12 @@
 
 use bytes::Bytes;
 
-use super::Collective;
 use super::bucket::{Address, Bucket, Buckets, Expected, send_segments};
+use super::interface::Collective;
 use super::segments::{Label, chunk, encoded_len, n_segments};
 use crate::codec::Codec;
-use crate::strategy::{Cost, CostQuestion, Ctx, Malformed, Message};
+use crate::malformed::Malformed;
+use crate::strategy::{Cost, CostQuestion, Ctx, Message};
 
 /// How far round the ring goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::codec::Codec;
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// The most numbers in one message. Shorter segments overlap better, longer ones cost fewer messages.
 pub const SEGMENT_LEN: usize = 1 << 16;

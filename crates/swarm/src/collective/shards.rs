@@ -9,11 +9,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Collective;
 use super::bucket::{Bucket, Buckets, Expected};
+use super::interface::Collective;
 use super::segments::{Label, chunk, encoded_len, n_segments, segment, segments};
 use crate::codec::Codec;
-use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Malformed, Message, Rule, Trained};
+use crate::malformed::Malformed;
+use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Message, Rule, Trained};
 
 /// An exchange through the keepers of shards.
 pub struct Shards {

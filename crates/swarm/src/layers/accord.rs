@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::malformed::Malformed;
 use crate::place::Standing;
-use crate::strategy::Malformed;
 
 /// What a peer says of itself when there is a new view.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

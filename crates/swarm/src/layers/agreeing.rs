@@ -8,11 +8,11 @@ use super::label::{Label, Letter, Purpose, Subject};
 use super::peer::LayerPeer;
 use super::seat::Seat;
 use super::snapshot::{IncomingState, to_letters};
-use crate::peer::Outbox;
+use crate::effects::Outbox;
+use crate::malformed::Malformed;
 use crate::place::State;
 use crate::record::Event;
 use crate::replica::{decoded, encoded};
-use crate::strategy::Malformed;
 use crate::view::View;
 
 /// How far the members of a view have agreed.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use nettorrent_engine::model::Columns;
 
 use super::label::Incoming;
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// What one block sends: some rows, of them some columns.
 #[derive(Debug)]

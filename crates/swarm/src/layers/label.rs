@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::codec::Codec;
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// How many numbers travel in one piece.
 pub(super) const PIECE_LEN: usize = 1 << 16;

@@ -9,10 +9,10 @@ use super::marks::{Held, Ledger};
 use super::peer::LayerPeer;
 use super::saving::Saving;
 use super::snapshot::{IncomingState, to_letters};
-use crate::peer::Outbox;
+use crate::effects::Outbox;
+use crate::malformed::Malformed;
 use crate::record::Event;
 use crate::replica::{decoded, encoded};
-use crate::strategy::Malformed;
 
 /// How many pieces of a block that is to be saved are asked for at a time.
 const ASKED_PIECES: usize = 16;
@@ -152,7 +152,7 @@ impl LayerPeer {
         let n_copies = (0..self.holders.len()).filter(|&address| self.keeper_of(address).is_some()).count();
         let Some((round, epoch)) = self.first.ledger.take_whole(self.holders.len() + n_copies) else { return };
         let every = self.network.save_every;
-        let is_due = |epoch: u64| every > 0 && epoch.is_multiple_of(every) || epoch >= self.setup.epochs;
+        let is_due = |epoch: u64| every > 0 && epoch.is_multiple_of(every) || epoch >= self.setup.training().epochs;
         if epoch.is_some_and(is_due) {
             self.first.saving = Some(Saving::new(round, self.network.whole()));
             return self.save_next(out);

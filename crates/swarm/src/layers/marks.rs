@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::malformed::Malformed;
 use crate::place::{Standing, State};
-use crate::strategy::Malformed;
 
 /// The marks that a peer keeps: of its own blocks, and copies of others'.
 #[derive(Default)]

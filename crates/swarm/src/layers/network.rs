@@ -12,10 +12,10 @@ use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::train_error::TrainError;
 
-use super::peer::Origin;
+use super::origin::Origin;
 use super::plan::{Coordinates, LayerPlan, PlanError};
 use crate::place::{Place, Standing, State};
-use crate::setup::Setup;
+use crate::replica_setup::ReplicaSetup;
 
 /// What all peers of a layer network share. It never changes.
 pub struct LayerNetwork {
@@ -39,12 +39,12 @@ pub struct LayerNetwork {
 struct Slot {
     at: Coordinates,
     part: Arc<Part>,
-    setup: Arc<Setup>,
+    setup: Arc<ReplicaSetup>,
 }
 
 impl LayerNetwork {
     pub(crate) fn new(
-        whole: &Setup,
+        whole: &ReplicaSetup,
         layers: &LayersSpec,
         learning: Arc<Learning>,
         spec: &ModelSpec,
@@ -97,7 +97,7 @@ impl LayerNetwork {
         &self.slots[slot].part
     }
 
-    pub(super) fn setup(&self, slot: usize) -> &Arc<Setup> {
+    pub(super) fn setup(&self, slot: usize) -> &Arc<ReplicaSetup> {
         &self.slots[slot].setup
     }
 
@@ -157,7 +157,7 @@ impl LayerNetwork {
     pub fn fresh(self: &Arc<Self>) -> Origin {
         let network = self.clone();
         let block = move |slot: usize, _: &Part| {
-            let mut state = State::fresh(network.setup(slot));
+            let mut state = State::fresh(&network.setup(slot).training);
             // How far they are is the same for all blocks, whatever their numbers.
             state.place = Place::default();
             Ok(state)
@@ -167,7 +167,7 @@ impl LayerNetwork {
 
     fn share_of(&self, slot: usize, whole: &State) -> State {
         let (part, setup) = (self.part(slot), self.setup(slot));
-        let mut optimizer = Optimizer::new(setup.optimizer.clone(), part.n_params());
+        let mut optimizer = Optimizer::new(setup.training.optimizer.clone(), part.n_params());
         let (n_steps, memories) = whole.optimizer.state();
         let memories: BTreeMap<&str, &[f32]> = memories.collect();
         let share = |name: &str| memories.get(name).map(|memory| part.take_params(memory));

@@ -14,8 +14,8 @@ use super::network::LayerNetwork;
 use super::row_sum::RowSum;
 use super::seat::{Key, Seat, overlap, ways};
 use super::work::{Descent, Feed, PartDone, PartWork, Samples};
+use crate::malformed::Malformed;
 use crate::replica::{decoded, encoded};
-use crate::strategy::Malformed;
 
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

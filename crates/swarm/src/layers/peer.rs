@@ -12,30 +12,19 @@ use super::label::{Label, Letter, Subject};
 use super::marking::FirstMember;
 use super::marks::Vault;
 use super::network::LayerNetwork;
+use super::origin::Origin;
 use super::pass::Urgency;
 use super::seat::Key;
 use super::snapshot::IncomingState;
+use crate::effects::{Input, Outbox, Phase, Status};
 use crate::held::HeldFrames;
-use crate::peer::{Input, Outbox, Phase, Status};
-use crate::place::{Place, Standing, State};
+use crate::malformed::Malformed;
+use crate::place::Place;
 use crate::record::{Event, Record};
 use crate::setup::Setup;
-use crate::strategy::Malformed;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 use crate::work::{Done, What, Work};
-
-/// What a run begins with: where a block's numbers come from, by slot and part.
-#[derive(Clone)]
-pub struct Origin {
-    /// How far it is. Whoever has less gets its blocks from who has more.
-    pub standing: Standing,
-    /// A block's state.
-    pub block: Arc<BlockSource>,
-}
-
-/// Makes a block's state, by its slot and part, or says why it cannot.
-pub type BlockSource = dyn Fn(usize, &Part) -> Result<State, String> + Send + Sync;
 
 /// A block that a peer holds.
 #[derive(Clone, Debug)]

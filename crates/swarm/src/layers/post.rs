@@ -5,9 +5,9 @@ use bytes::Bytes;
 use super::block::BlockOutbox;
 use super::label::{Label, Letter};
 use super::peer::LayerPeer;
-use crate::peer::Outbox;
+use crate::effects::Outbox;
+use crate::malformed::Malformed;
 use crate::record::{Event, Record};
-use crate::strategy::Malformed;
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 

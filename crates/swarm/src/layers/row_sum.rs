@@ -3,7 +3,7 @@
 use nettorrent_engine::model::block;
 
 use super::label::{Incoming, Label, Letter, Subject, letters};
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// A sum that is going on.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::label::{Incoming, Label, Letter, PIECE_LEN};
 use crate::codec::Codec;
+use crate::malformed::Malformed;
 use crate::place::{Place, State};
 use crate::replica::{check_ledger, decoded, encoded};
-use crate::setup::Setup;
-use crate::strategy::Malformed;
+use crate::replica_setup::ReplicaSetup;
 
 /// What stands before the numbers: the block's own, each of the strategy's memories, then each of the optimizer's.
 #[derive(Serialize, Deserialize)]
@@ -48,7 +48,7 @@ fn piece_of(state: &State, piece: usize) -> Option<Bytes> {
 
 /// A state that is on its way.
 pub(super) struct IncomingState {
-    setup: Arc<Setup>,
+    setup: Arc<ReplicaSetup>,
     started: Option<Started>,
     n_pieces: usize,
 }
@@ -63,7 +63,7 @@ struct Started {
 }
 
 impl IncomingState {
-    pub(super) fn new(setup: Arc<Setup>) -> Self {
+    pub(super) fn new(setup: Arc<ReplicaSetup>) -> Self {
         Self { setup, started: None, n_pieces: 0 }
     }
 
@@ -72,12 +72,12 @@ impl IncomingState {
         if piece != self.n_pieces {
             return Err(Malformed::new("a piece of a state came out of turn"));
         }
-        let (n_values, n_params) = (self.setup.task.n_values(), self.setup.task.n_params());
-        let mut optimizer = Optimizer::new(self.setup.optimizer.clone(), 0);
+        let (n_values, n_params) = (self.setup.training.task.n_values(), self.setup.training.task.n_params());
+        let mut optimizer = Optimizer::new(self.setup.training.optimizer.clone(), 0);
         match &mut self.started {
             None => {
                 let title: Title = decoded(body)?;
-                check_ledger(&self.setup, &title.place.ledger)?;
+                check_ledger(&self.setup.training, &title.place.ledger)?;
                 if title.n_memories as usize > self.setup.strategy().n_memories() {
                     return Err(Malformed::new("the state that it sends remembers more than its strategy does"));
                 }
@@ -95,7 +95,7 @@ impl IncomingState {
         let mut vectors = vectors.into_iter().map(Incoming::into_numbers);
         let values = Arc::new(vectors.next().unwrap_or_default());
         let memories = vectors.by_ref().take(title.n_memories as usize).collect();
-        optimizer = Optimizer::new(self.setup.optimizer.clone(), n_params);
+        optimizer = Optimizer::new(self.setup.training.optimizer.clone(), n_params);
         if !optimizer.restore(title.optimizer_steps, |_| vectors.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }

@@ -13,9 +13,10 @@ use super::free::{Clock, Ending};
 use super::pace::compared;
 use super::snapshot::Incoming;
 use super::{Outbox, Phase, Replica};
+use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
 use crate::record::Event;
-use crate::strategy::{Ctx, Malformed, Past};
+use crate::strategy::{Ctx, Past};
 use crate::view::View;
 use crate::wire::{Frame, Kind};
 

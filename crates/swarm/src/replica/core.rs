@@ -11,12 +11,13 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
 use nettorrent_engine::scale;
 
-use super::TimerToken;
-use super::turn::TurnState;
+use super::turn_state::TurnState;
+use crate::effects::TimerToken;
+use crate::malformed::Malformed;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
-use crate::setup::Setup;
-use crate::strategy::{Malformed, Mixing, Past, Payload, Settled, Turn};
+use crate::strategy::{Mixing, Past, Payload, Settled, Turn};
+use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
 use crate::work::take_spare;
 
@@ -41,7 +42,7 @@ pub(crate) struct SegmentStart {
 /// A peer without its strategy.
 pub(crate) struct Core {
     pub me: PeerId,
-    pub setup: Arc<Setup>,
+    pub training: Arc<TrainPlan>,
     pub turn: Turn,
     /// The buckets of the vector that is exchanged.
     pub buckets: Arc<[Range<usize>]>,
@@ -86,12 +87,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(me: PeerId, setup: Arc<Setup>, turn: Turn, state: State) -> Self {
+    pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, turn: Turn, state: State) -> Self {
         let State { values, optimizer, place, memories: _ } = state;
         Self {
             me,
-            buckets: exchanged(&setup, turn),
-            setup,
+            buckets: exchanged(&training, turn),
+            training,
             turn,
             now: Duration::ZERO,
             view: View::new(0, vec![me]),
@@ -122,7 +123,7 @@ impl Core {
 
     /// Another strategy's turns follow.
     pub(super) fn set_turn(&mut self, turn: Turn) {
-        (self.turn, self.buckets) = (turn, exchanged(&self.setup, turn));
+        (self.turn, self.buckets) = (turn, exchanged(&self.training, turn));
     }
 
     /// How many numbers peers exchange.
@@ -132,7 +133,7 @@ impl Core {
 
     /// How many epochs the run has, unless a strategy ended it before.
     pub(crate) fn n_epochs(&self) -> u64 {
-        self.place.ends_after.map_or(self.setup.epochs, |epochs| epochs.min(self.setup.epochs))
+        self.place.ends_after.map_or(self.training.epochs, |epochs| epochs.min(self.training.epochs))
     }
 
     pub(crate) fn next_work_id(&mut self) -> u64 {
@@ -253,7 +254,7 @@ impl Core {
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
     pub(super) fn next_ledger(&self) -> Ledger {
         let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
-        let (ledger, curriculum) = (&self.place.ledger, &self.setup.curriculum);
+        let (ledger, curriculum) = (&self.place.ledger, &self.training.curriculum);
         let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
         if self.place.ends_after == Some(ledger.epoch + 1) {
             // The rest of the epoch is left out.
@@ -268,7 +269,7 @@ impl Core {
 
     /// Begins a segment.
     pub(super) fn open(&mut self, ledger: Ledger) {
-        let plan = self.setup.curriculum.plan(&ledger);
+        let plan = self.training.curriculum.plan(&ledger);
         self.place.ledger = ledger;
         self.n_unsettled = plan.n_members() * plan.n_rounds();
         self.plan = Some(plan);
@@ -277,13 +278,13 @@ impl Core {
 
     /// Refuses a ledger that no honest peer of this swarm has.
     pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Malformed> {
-        check_ledger(&self.setup, ledger)
+        check_ledger(&self.training, ledger)
     }
 
     /// Finds the plan of a ledger that came from elsewhere.
     pub(super) fn reopen(&mut self) {
         let ledger = std::mem::take(&mut self.place.ledger);
-        self.plan = (!ledger.segments.is_empty()).then(|| self.setup.curriculum.plan(&ledger));
+        self.plan = (!ledger.segments.is_empty()).then(|| self.training.curriculum.plan(&ledger));
         self.place.ledger = ledger;
     }
 
@@ -295,7 +296,7 @@ impl Core {
     /// The learning rate in a round of the segment, when so much of the round is done. It follows the clock that all peers share:
     /// how much of the data has been trained.
     pub(super) fn lr(&self, round: usize, share: f64) -> f32 {
-        let Setup { schedule, swarm, optimizer, epochs, .. } = &*self.setup;
+        let TrainPlan { schedule, swarm, optimizer, epochs, .. } = &*self.training;
         if self.plan.is_none() {
             return optimizer.lr;
         }
@@ -321,9 +322,9 @@ impl Core {
 
     /// By what the rate is multiplied because each of `n_peers` takes steps by itself until its weights are mixed with the others'.
     fn mixing_gain(&self, round: usize, n_peers: usize, rate: f32) -> f32 {
-        let rule = self.setup.swarm.scale;
-        let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.setup.curriculum.local_steps(plan, round));
-        let noise = scale::noise(&self.setup.optimizer, rate, self.setup.curriculum.batch_size());
+        let rule = self.training.swarm.scale;
+        let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.training.curriculum.local_steps(plan, round));
+        let noise = scale::noise(&self.training.optimizer, rate, self.training.curriculum.batch_size());
         match self.turn.mixing {
             Mixing::Full => rule.local_gain(n_peers, n_steps, noise),
             Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
@@ -333,7 +334,7 @@ impl Core {
 
     /// How many members train in the present epoch.
     fn n_trainers(&self) -> usize {
-        self.setup.curriculum.n_trainers(self.place.ledger.epoch, self.view.len())
+        self.training.curriculum.n_trainers(self.place.ledger.epoch, self.view.len())
     }
 
     /// How many epochs are done when the segment has come to this share of a round.
@@ -346,13 +347,13 @@ impl Core {
 }
 
 /// The buckets of the vector that is exchanged after such turns.
-fn exchanged(setup: &Setup, turn: Turn) -> Arc<[Range<usize>]> {
-    turn.optimizer_state.exchanged(setup.task.buckets(), setup.task.n_params(), &setup.optimizer).into()
+fn exchanged(training: &TrainPlan, turn: Turn) -> Arc<[Range<usize>]> {
+    turn.optimizer_state.exchanged(training.task.buckets(), training.task.n_params(), &training.optimizer).into()
 }
 
 /// Refuses a ledger that no honest peer of this swarm has.
-pub(crate) fn check_ledger(setup: &Setup, ledger: &Ledger) -> Result<(), Malformed> {
-    let Setup { curriculum, epochs, .. } = setup;
+pub(crate) fn check_ledger(training: &TrainPlan, ledger: &Ledger) -> Result<(), Malformed> {
+    let TrainPlan { curriculum, epochs, .. } = training;
     if ledger.segments.is_empty() && ledger.epoch <= *epochs {
         return Ok(());
     }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::agreement::{decoded, encoded};
 use super::tests::{Part, part};
 use super::{Core, Outbox, Replica};
+use crate::malformed::Malformed;
 use crate::record::Event;
-use crate::strategy::Malformed;
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
@@ -82,7 +82,7 @@ impl Evaluations {
 impl Core {
     /// How many batches are done since the run's beginning, as one machine counts, before a round of the segment.
     fn batches_done(&self, round: usize) -> u64 {
-        let per_epoch = self.setup.curriculum.n_batches(self.place.ledger.epoch);
+        let per_epoch = self.training.curriculum.n_batches(self.place.ledger.epoch);
         // Shares of an epoch are not exact.
         (self.epochs_done(round, 0.0) * per_epoch as f64 + 1e-6) as u64
     }
@@ -91,7 +91,7 @@ impl Core {
 impl Replica {
     /// Another round is about to begin: if it is time to, this peer tests its part first.
     pub(super) fn evaluate_if_due(&mut self, out: &mut Outbox) {
-        if !self.core.setup.evaluate.is_on() {
+        if !self.core.training.evaluate.is_on() {
             return;
         }
         let (core, state) = (&self.core, &mut self.evaluations);
@@ -110,7 +110,7 @@ impl Replica {
         state.since.get_or_insert(core.now);
         let due = match state.next.filter(|&next| next <= done) {
             Some(next) => Some(next),
-            None => core.setup.evaluate.last_due(before, done),
+            None => core.training.evaluate.last_due(before, done),
         };
         if let Some(batch) = due {
             state.next = None;
@@ -122,7 +122,7 @@ impl Replica {
     fn evaluate(&mut self, batch: u64, round: usize, out: &mut Outbox) {
         let core = &mut self.core;
         let speeds = core.segment().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
-        let samples = part(core.setup.task.n_test(), core.rank, core.view.len(), speeds);
+        let samples = part(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let (epoch, step) = (core.epochs_done(round, 0.0), core.place.step);
         let evaluation = Evaluation { batch, epoch, step, test: Part::default(), is_missed: false };
         if samples.is_empty() {
@@ -136,7 +136,8 @@ impl Replica {
     /// By time: if this is the first member and there was no test for long enough, it names a batch.
     fn name_batch_if_due(&mut self, round: usize, out: &mut Outbox) {
         let (core, state) = (&self.core, &mut self.evaluations);
-        let Some(interval) = core.setup.evaluate.interval().filter(|_| core.rank == 0 && state.named.is_none()) else {
+        let Some(interval) = core.training.evaluate.interval().filter(|_| core.rank == 0 && state.named.is_none())
+        else {
             return;
         };
         if core.now.saturating_sub(state.since.unwrap_or(core.now)) < interval {
@@ -170,7 +171,7 @@ impl Replica {
     pub(super) fn on_evaluation(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
         let is_first = self.core.view.rank(from) == Some(0);
         match frame.head.part {
-            NAMED if is_first && self.core.setup.evaluate.interval().is_some() => {
+            NAMED if is_first && self.core.training.evaluate.interval().is_some() => {
                 self.on_named(decoded(&frame.body)?, out);
             }
             PARTIAL if self.core.rank == 0 => {
@@ -201,8 +202,11 @@ impl Replica {
     /// Refuses what so many peers together cannot honestly tell.
     fn check_evaluation(&self, evaluation: &Evaluation, n_peers: usize) -> Result<(), Malformed> {
         let Evaluation { epoch, test, .. } = evaluation;
-        let is_time = (0.0..=self.core.setup.epochs as f64).contains(epoch);
-        if !self.core.setup.evaluate.is_on() || !is_time || !test.is_possible(n_peers * self.core.setup.task.n_test()) {
+        let is_time = (0.0..=self.core.training.epochs as f64).contains(epoch);
+        if !self.core.training.evaluate.is_on()
+            || !is_time
+            || !test.is_possible(n_peers * self.core.training.task.n_test())
+        {
             return Err(Malformed::new(format!("its report on a test is impossible: {evaluation:?}")));
         }
         Ok(())

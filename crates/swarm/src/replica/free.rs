@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::agreement::encoded;
 use super::{Core, Outbox, Phase, Replica};
+use crate::malformed::Malformed;
 use crate::place::Place;
-use crate::strategy::{Ctx, Malformed, Past, Payload, Trained};
+use crate::strategy::{Ctx, Past, Payload, Trained};
 
 /// How a segment ended: which, by seat how many batches count, and how many of these are in the parameters that went on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -17,7 +17,8 @@ use bytes::Bytes;
 
 use super::agreement::Accord;
 use super::{Core, Outbox, Phase, Replica};
-use crate::strategy::{Malformed, Payload};
+use crate::malformed::Malformed;
+use crate::strategy::Payload;
 use crate::wire::{Frame, Kind};
 
 /// A peer's own speed, and the first member's answer.
@@ -153,7 +154,7 @@ impl Replica {
     }
 
     fn follows_speed(&self) -> bool {
-        self.core.setup.curriculum.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
+        self.core.training.curriculum.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
     }
 
     /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.

@@ -11,9 +11,10 @@ use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
 use super::{Outbox, Phase, Replica};
+use crate::malformed::Malformed;
 use crate::place::{ROUNDS_APART, State};
 use crate::record::Event;
-use crate::strategy::{Malformed, Past};
+use crate::strategy::Past;
 use crate::wire::{Frame, Kind};
 
 /// How often a run may go back.
@@ -63,7 +64,7 @@ impl Replica {
     /// own parameters.
     pub(super) fn spoilt_by(&self, train: &Score, test: &Score) -> Option<String> {
         self.recovery.as_ref().filter(|_| test.n > 0)?;
-        let (fresh, collapse) = (LossGuard::beside(self.core.setup.guessing()), self.core.setup.collapse());
+        let (fresh, collapse) = (LossGuard::beside(self.core.training.guessing()), self.core.training.collapse());
         let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, self.core.params()));
         judged.err().map(|divergence| divergence.to_string())
     }
@@ -82,7 +83,7 @@ impl Replica {
             return;
         }
         let Some(recovery) = &self.recovery else { return };
-        if self.core.setup.collapse().is_worth_keeping(&recovery.guard, self.core.params()) {
+        if self.core.training.collapse().is_worth_keeping(&recovery.guard, self.core.params()) {
             let good = Some(self.state());
             self.recovery.iter_mut().for_each(|recovery| recovery.good.clone_from(&good));
         }
@@ -182,7 +183,7 @@ impl Replica {
 
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
     pub(super) fn begin_anew(&mut self) {
-        let guessing = self.core.setup.guessing();
+        let guessing = self.core.training.guessing();
         if let Some(recovery) = &mut self.recovery {
             (recovery.guard, recovery.recent) = (LossGuard::beside(guessing), Score::default());
         }

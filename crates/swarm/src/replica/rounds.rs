@@ -74,7 +74,7 @@ impl Replica {
             let has_waited = self.trains_freely() && self.phase == Phase::Exchanging;
             self.idle_since = if has_waited { self.phase_began } else { self.core.now };
             self.enter(Phase::Syncing);
-            let sketch = sketch(&self.core.values, self.core.setup.seed);
+            let sketch = sketch(&self.core.values, self.core.training.seed);
             out.records.push(self.core.record(Event::Replica { epoch: next.epoch, sketch }));
             self.strategy.sync(&mut Ctx::new(&mut self.core, out));
         } else {

@@ -9,8 +9,9 @@ use super::agreement::{Accord, decoded, encoded};
 use super::free::Ending;
 use super::{Outbox, Replica};
 use crate::codec::Codec;
+use crate::malformed::Malformed;
 use crate::place::{Place, State};
-use crate::strategy::{Malformed, Past, Payload};
+use crate::strategy::{Past, Payload};
 use crate::wire::{Frame, Kind};
 
 /// How many numbers travel in one piece.
@@ -96,11 +97,11 @@ impl Replica {
         };
         // Its memories are those of the strategy of its epoch.
         let epoch = title.place.ledger.epoch;
-        let n_memories = match core.setup.is_warming_up(epoch) == self.is_warming_up {
+        let n_memories = match self.setup.is_warming_up(epoch) == self.is_warming_up {
             true => self.strategy.n_memories(),
-            false => core.setup.strategy_at(epoch).n_memories(),
+            false => self.setup.strategy_at(epoch).n_memories(),
         };
-        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
+        let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
         let n_whole = n_values * (1 + n_memories);
         let expected = n_whole + core.optimizer.state().1.count() * n_params;
         // Pieces end where vectors end.
@@ -129,7 +130,7 @@ impl Replica {
         };
         self.choose_strategy(title.place.ledger.epoch);
         let core = &mut self.core;
-        let (n_values, n_params) = (core.setup.task.n_values(), core.setup.task.n_params());
+        let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
         let memories = numbers.split_off(n_values * (1 + self.strategy.n_memories()));
         let strategy = numbers.split_off(n_values);
         let mut memories = memories.chunks(n_params.max(1)).map(<[f32]>::to_vec);

@@ -12,7 +12,7 @@ use crate::strategy::{OptimizerState, Payload};
 impl Core {
     /// The parameters that are trained.
     pub(super) fn params(&self) -> &[f32] {
-        &self.values[..self.setup.task.n_params()]
+        &self.values[..self.training.task.n_params()]
     }
 
     /// Whether all that others would get are numbers.
@@ -32,7 +32,7 @@ impl Core {
     /// What a step with a gradient in buckets would add to the parameters, times the peer's share; statistics, which nobody
     /// else hears of, in full.
     pub(super) fn changes(&mut self, gradient: Vec<Vec<f32>>, lr: f32, share: f32) -> Vec<Vec<f32>> {
-        let (task, n_params) = (self.setup.task.clone(), self.setup.task.n_params());
+        let (task, n_params) = (self.training.task.clone(), self.training.task.n_params());
         self.optimizer.count_step();
         let mut changes = Vec::with_capacity(gradient.len());
         for (place, mut gradient) in task.buckets().iter().zip(gradient) {
@@ -48,7 +48,7 @@ impl Core {
 
     /// The changes of a round in which this peer trains nothing.
     pub(super) fn no_changes(&mut self) -> Vec<Vec<f32>> {
-        let task = self.setup.task.clone();
+        let task = self.training.task.clone();
         let nothing = |place: &Range<usize>| {
             let mut change = self.buffer(place.len());
             change.fill(0.0);
@@ -60,7 +60,7 @@ impl Core {
     /// A step of the optimizer with a gradient in buckets.
     pub(super) fn take_step(&mut self, gradient: Vec<Vec<f32>>, lr: f32) {
         let values = Arc::make_mut(&mut self.values);
-        let parts = self.setup.task.buckets().iter().cloned().zip(gradient.iter().map(Vec::as_slice));
+        let parts = self.training.task.buckets().iter().cloned().zip(gradient.iter().map(Vec::as_slice));
         self.optimizer.step_in_parts(lr, values, parts);
         self.spare.extend(gradient);
     }
@@ -83,6 +83,6 @@ impl Core {
 
     /// The optimizer forgets what it remembers.
     pub(crate) fn reset_optimizer(&mut self) {
-        self.optimizer = Optimizer::new(self.setup.optimizer.clone(), self.setup.task.n_params());
+        self.optimizer = Optimizer::new(self.training.optimizer.clone(), self.training.task.n_params());
     }
 }

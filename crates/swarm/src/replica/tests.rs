@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
 use super::{Outbox, Replica};
+use crate::malformed::Malformed;
 use crate::record::Event;
-use crate::strategy::Malformed;
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
@@ -99,7 +99,7 @@ impl Replica {
     pub(super) fn begin_test(&mut self, next: &Ledger, train: Score, out: &mut Outbox) {
         let core = &mut self.core;
         let speeds = next.segments.last().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
-        let samples = part(core.setup.task.n_test(), core.rank, core.view.len(), speeds);
+        let samples = part(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let epoch = next.epoch;
         let (round, step) = (core.place.standing.round, core.place.step);
         let report = Report { epoch, round, step, train: train.into(), test: Part::default() };
@@ -176,11 +176,11 @@ impl Replica {
 
     /// Refuses a report that so many peers together cannot honestly give.
     fn check(&self, report: &Report, n_peers: usize) -> Result<(), Malformed> {
-        let task = &self.core.setup.task;
+        let task = &self.core.training.task;
         let (n_test, n_train) = (n_peers * task.n_test(), n_peers * task.labels().len());
         // Samples may be trained more than once in an epoch, but not without end.
         let is_sound = report.test.is_possible(n_test) && report.train.is_possible(1000 * n_train);
-        if !is_sound || report.epoch > self.core.setup.epochs {
+        if !is_sound || report.epoch > self.core.training.epochs {
             return Err(Malformed::new(format!("its report on an epoch is impossible: {report:?}")));
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Replica {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
-            is_guessing: self.core.setup.guessing().explains(&test),
+            is_guessing: self.core.training.guessing().explains(&test),
             test_s: self.tests.took.as_secs_f64(),
         }));
         if let Some(why) = spoilt {

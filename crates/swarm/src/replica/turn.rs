@@ -6,46 +6,11 @@ use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::Score;
 
 use super::agreement::Accord;
+use super::turn_state::TurnState;
 use super::{Outbox, Phase, Replica, batch_seed};
 use crate::record::Event;
 use crate::strategy::{Ctx, Payload, Scale, Trained, held_at};
 use crate::work::{Done, What, Work, scaled};
-
-/// A turn that is going on, or over and waiting for its round to end.
-pub(super) struct TurnState {
-    /// Its current work.
-    pub work: u64,
-    /// The round of the segment that it is for.
-    pub round: usize,
-    /// The first batch, counted from the beginning of the segment.
-    pub first: u32,
-    /// How many batches the turn has for this peer.
-    pub n_mine: u32,
-    /// How many of its batches are trained.
-    pub n_done: u32,
-    /// By what the contribution is scaled.
-    pub share: f32,
-    /// The gradient of the current batch, where the peer takes steps by itself.
-    pub gradient: Vec<Vec<f32>>,
-    /// How long this peer waited for others before the turn, and how far it is ahead of the hindmost of them.
-    pub waited: Duration,
-    pub staleness: u32,
-    /// Whether every gradient so far was made of numbers.
-    pub is_finite: bool,
-    pub score: Score,
-    /// The batches' mean losses added up.
-    pub loss_sum: f64,
-    pub compute: Duration,
-    /// When its last batch was trained.
-    pub ended: Option<Duration>,
-}
-
-impl TurnState {
-    /// How much of it is done.
-    fn share_done(&self) -> f64 {
-        f64::from(self.n_done) / f64::from(self.n_mine.max(1))
-    }
-}
 
 impl Replica {
     /// Begins the turn that the ledger and the plan say is next.
@@ -104,7 +69,7 @@ impl Replica {
             seat,
             batch: (turn.first + turn.n_done) as usize,
             step,
-            seed: batch_seed(core.setup.seed, seat, step),
+            seed: batch_seed(core.training.seed, seat, step),
             scale,
             spare: std::mem::take(&mut core.spare),
         };
@@ -250,7 +215,7 @@ impl Replica {
                 return self.end_free_turn(out);
             }
             Payload::Gradients => {
-                let task = self.core.setup.task.clone();
+                let task = self.core.training.task.clone();
                 for (bucket, range) in task.buckets().iter().enumerate() {
                     let mut numbers = self.core.buffer(range.len());
                     numbers.fill(0.0);

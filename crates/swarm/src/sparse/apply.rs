@@ -1,6 +1,6 @@
 //! Deltas put onto a replica.
 
-use super::{Deltas, index, signed};
+use super::deltas::{Deltas, index, signed};
 
 impl Deltas {
     /// `values[i] += ±τ` for each delta. The slice has to be of the length that the deltas are for.

@@ -1,6 +1,6 @@
 //! Deltas as two bits for every element: 1 for plus, 2 for minus, 0 for none. The first element has the lowest bits.
 
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// The lower bit of each pair.
 const LOWER: u64 = 0x5555_5555_5555_5555;

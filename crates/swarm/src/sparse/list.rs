@@ -2,7 +2,7 @@
 
 use nettorrent_engine::kernel::vectorised;
 
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 pub(super) fn n_bytes(n_deltas: usize) -> usize {
     4 * n_deltas

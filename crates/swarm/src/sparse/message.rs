@@ -16,8 +16,9 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 use super::bits::SLACK;
-use super::{Deltas, bitmap, is_threshold, list, rice};
-use crate::strategy::Malformed;
+use super::deltas::{Deltas, is_threshold};
+use super::{bitmap, list, rice};
+use crate::malformed::Malformed;
 
 /// How many bytes come before the deltas; one more for Rice codes.
 pub const HEADER_LEN: usize = 9;
@@ -156,7 +157,7 @@ impl Deltas {
 #[cfg(test)]
 mod tests {
     use super::{Coding, Encoding, HEADER_LEN, longest_message};
-    use crate::sparse::{Deltas, MOST_VALUES, index};
+    use crate::sparse::deltas::{Deltas, MOST_VALUES, index};
     use bytes::BytesMut;
     use nettorrent_engine::rng::Rng;
 

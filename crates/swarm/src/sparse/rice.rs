@@ -8,7 +8,7 @@ use std::f64::consts::{LN_2, SQRT_2};
 use nettorrent_engine::kernel::vectorised;
 
 use super::bits::{BitReader, BitWriter, MOST_BITS};
-use crate::strategy::Malformed;
+use crate::malformed::Malformed;
 
 /// The largest k.
 pub(super) const MOST_K: u32 = 31;

@@ -2,7 +2,7 @@
 
 use nettorrent_engine::kernel::vectorised;
 
-use super::{Deltas, is_threshold};
+use super::deltas::{Deltas, is_threshold};
 
 /// How many numbers are compared before deltas are taken out of them: they and the update stay in the nearest cache.
 const TILE: usize = 2048;

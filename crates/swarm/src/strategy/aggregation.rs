@@ -5,8 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::options::{OptionDoc, OptionError};
 use super::robust::{krum, trimmed_mean};
-use super::{OptionDoc, OptionError, Trained};
+use super::turn::Trained;
 
 /// What `aggregation` does.
 pub const AGGREGATION: OptionDoc = OptionDoc {

@@ -1,7 +1,12 @@
 //! The strategy of all who average by one collective exchange in every round.
 
-use super::{Cost, CostQuestion, Ctx, Malformed, Message, Settled, Strategy, Turn};
+use super::cost::{Cost, CostQuestion};
+use super::ctx::Ctx;
+use super::interface::Strategy;
+use super::outcome::Settled;
+use super::turn::{Message, Turn};
 use crate::collective::{Collective, Exchange};
+use crate::malformed::Malformed;
 
 /// After each turn, one exchange; its result ends the round.
 pub struct Averager {

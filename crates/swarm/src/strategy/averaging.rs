@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LocalSteps, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Turn};
+use super::local_steps::LocalSteps;
+use super::optimizer_state::OptimizerState;
+use super::options::{OptionDoc, OptionError};
+use super::turn::{Mixing, Payload, Scale, Turn};
 use crate::codec::Codec;
 
 /// What is averaged, and how often.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_engine::scale as engine;
 
-use super::held_at;
-use crate::peer::Outbox;
+use super::optimizer_state::held_at;
+use super::outcome::{Past, Settled};
+use crate::effects::Outbox;
 use crate::record::Event;
-use crate::replica::{Core, Wish};
+use crate::replica::core::{Core, Wish};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
@@ -20,41 +21,6 @@ use crate::work::{What, Work};
 pub struct Ctx<'a> {
     core: &'a mut Core,
     out: &'a mut Outbox,
-}
-
-/// Whose work of this round went into the result. What the others trained is not counted, and trained again by somebody.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// Everybody's.
-    All,
-    /// That of these ranks.
-    Ranks(Vec<usize>),
-}
-
-/// What has become of a peer's part in the past when the members of a new view have agreed on whose parameters go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Past {
-    /// This peer's own parameters go on, or others that have seen the same.
-    #[default]
-    Own,
-    /// Another's go on, and these hold the first `n_heard` of this peer's batches of the last segment; the rest of what it
-    /// said was not heard.
-    Adopted {
-        /// How many.
-        n_heard: u32,
-    },
-    /// Another's go on that know nothing of what this peer did: it counts as not done, and others may do it again.
-    Stranger,
-}
-
-impl Settled {
-    /// Whether the work of this rank is among them.
-    pub fn contains(&self, rank: usize) -> bool {
-        match self {
-            Self::All => true,
-            Self::Ranks(ranks) => ranks.contains(&rank),
-        }
-    }
 }
 
 impl<'a> Ctx<'a> {
@@ -97,12 +63,12 @@ impl<'a> Ctx<'a> {
 
     /// How updates of several peers are scaled.
     pub fn scale(&self) -> engine::Scale {
-        self.core.setup.swarm.scale
+        self.core.training.swarm.scale
     }
 
     /// By how many rounds this peer's updates may reach the others late without learning worse.
     pub fn most_delay(&self) -> f64 {
-        let optimizer = &self.core.setup.optimizer;
+        let optimizer = &self.core.training.optimizer;
         self.scale().most_delay(optimizer.lr, self.n_peers(), optimizer)
     }
 
@@ -131,7 +97,7 @@ impl<'a> Ctx<'a> {
 
     /// How many of the parameters are trained; running statistics follow on them.
     pub fn n_params(&self) -> usize {
-        self.core.setup.task.n_params()
+        self.core.training.task.n_params()
     }
 
     /// The parameters as this peer holds them: those that the round began with, or after its own steps if it takes any.
@@ -240,12 +206,12 @@ impl<'a> Ctx<'a> {
 
     /// The training samples that nobody trains, by which peers are judged.
     pub fn held_out(&self) -> Arc<[usize]> {
-        self.core.setup.curriculum.held_out().clone()
+        self.core.training.curriculum.held_out().clone()
     }
 
     /// Where all randomness of the job comes from, the same for all peers.
     pub fn seed(&self) -> u64 {
-        self.core.setup.seed
+        self.core.training.seed
     }
 
     /// The optimizer forgets what it remembers.

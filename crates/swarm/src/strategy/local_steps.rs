@@ -4,7 +4,7 @@ use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::OptionDoc;
+use super::options::OptionDoc;
 
 const AUTO: &str = "auto";
 const EPOCH: &str = "epoch";

@@ -8,13 +8,16 @@
 
 use nettorrent_engine::data::rounds::RoundLength;
 
-use super::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Settled, Strategy, Trained,
-    Turn,
-};
+use super::cost::{Cost, CostQuestion};
+use super::ctx::Ctx;
+use super::interface::Strategy;
+use super::optimizer_state::OptimizerState;
+use super::outcome::Settled;
+use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::Label;
+use crate::malformed::Malformed;
 
 /// One peer trains, the others wait for it.
 #[derive(Default)]

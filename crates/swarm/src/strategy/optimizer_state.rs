@@ -8,7 +8,7 @@ use std::ops::Range;
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use serde::{Deserialize, Serialize};
 
-use super::{OptionDoc, OptionError};
+use super::options::{OptionDoc, OptionError};
 use crate::codec::Codec;
 
 /// What becomes of a peer's momentum, and of whatever else its optimizer remembers, when its weights are replaced.

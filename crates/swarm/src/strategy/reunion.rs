@@ -1,8 +1,10 @@
 //! Peers whose replicas differ come together: all end with the same bits.
 
-use super::{Ctx, Malformed, Message};
+use super::ctx::Ctx;
+use super::turn::Message;
 use crate::codec::Codec;
 use crate::collective::{Collective, Extent, Ring};
+use crate::malformed::Malformed;
 
 /// A sum over all peers of what they hold alike, divided by their number, and of what each has not said.
 pub struct Reunion {

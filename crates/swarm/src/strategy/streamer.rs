@@ -18,10 +18,15 @@ use bytes::{BufMut, Bytes, BytesMut};
 use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::kernel::vectorised;
 
-use super::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, Past, Payload, Reunion, Scale,
-    Strategy, Trained, Turn,
-};
+use super::cost::{Cost, CostQuestion};
+use super::ctx::Ctx;
+use super::interface::Strategy;
+use super::optimizer_state::OptimizerState;
+use super::options::OptionDoc;
+use super::outcome::Past;
+use super::reunion::Reunion;
+use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
+use crate::malformed::Malformed;
 
 /// What `staleness` does.
 pub const STALENESS: OptionDoc = OptionDoc {

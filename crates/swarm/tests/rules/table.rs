@@ -138,10 +138,10 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
     let setup = Arc::new(Setup::new(job, given(&seats[0])).unwrap());
     let tasks: Vec<Arc<Given>> = seats.iter().map(given).collect();
     let ids: Vec<PeerId> = (0..seats.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
-    let peer = |&id: &PeerId| Peer::new(id, setup.clone(), State::fresh(&setup));
+    let peer = |&id: &PeerId| Peer::new(id, &setup, State::fresh(setup.training()));
     let mut peers: Vec<Peer> = ids.iter().map(peer).collect();
     let mut bench = Workbench::new(Workspace::new(1).unwrap());
-    let mut course = vec![vec![State::fresh(&setup); seats.len()]];
+    let mut course = vec![vec![State::fresh(setup.training()); seats.len()]];
     let mut rounds = vec![0; seats.len()];
     let view = View::new(1, ids.clone());
     let mut inputs: VecDeque<(usize, Input)> = (0..ids.len()).map(|rank| (rank, Input::View(view.clone()))).collect();
@@ -153,7 +153,7 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
         let round = state.place.standing.round as usize;
         // The end of an epoch, where there is nothing to bring together, counts as a round that ends at once.
         while course.len() <= round {
-            course.push(vec![State::fresh(&setup); seats.len()]);
+            course.push(vec![State::fresh(setup.training()); seats.len()]);
         }
         (rounds[rank] + 1..=round).for_each(|round| course[round][rank] = state.clone());
         rounds[rank] = round;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::Question;
 use super::profile::{Profile, Weight};
+use super::question::Question;
 use crate::layers::plan::Group;
 
 /// A number takes so many bytes.

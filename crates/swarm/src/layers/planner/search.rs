@@ -4,14 +4,15 @@
 //! best ways found (`table.rs`). It counts a message between two groups at its sender only, so the best of the table are estimated
 //! again in full, and those that come out best are improved by moving single cuts.
 
+mod grids;
 mod table;
 
-use std::ops::Range;
-
+use super::candidate::{Candidate, PlanKind};
 use super::estimate::of_plan;
 use super::profile::{Profile, most_columns, most_rows};
-use super::{Candidate, PlanKind, Question};
+use super::question::Question;
 use crate::layers::plan::{Group, LayerPlan};
+use grids::{Grids, thinned};
 use table::{Aim, Table};
 
 /// Larger pipelines are not looked for; more peers become more replicas.
@@ -123,15 +124,6 @@ fn can_be(question: &Question<'_>, group: &Group) -> bool {
         && group.columns <= most_columns(question.spec, &group.layers)
 }
 
-/// Which grids are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Grids {
-    /// Single peers only.
-    Single,
-    /// All.
-    All,
-}
-
 /// How many slots a pipeline may have at most: for each number of replicas, as many as there are peers for. Where peers are not
 /// alike, who has which slot follows from their number, so that each number is tried.
 fn pipeline_sizes(question: &Question<'_>) -> Vec<usize> {
@@ -141,41 +133,13 @@ fn pipeline_sizes(question: &Question<'_>) -> Vec<usize> {
     if sizes.len() <= MOST_SIZES { sizes } else { thinned(sizes.into_iter()) }
 }
 
-/// The numbers of blocks worth trying: each makes the largest block smaller than the one before does.
-fn block_counts(n: usize, most: usize) -> Vec<usize> {
-    thinned((1..=n.min(most)).filter(|k| *k == 1 || n.div_ceil(*k) < n.div_ceil(*k - 1)))
-}
-
-/// All small numbers, and of the large ones every so many.
-fn thinned(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut kept: Vec<usize> = Vec::new();
-    for number in numbers {
-        if number <= 8 || kept.last().is_none_or(|last| 5 * number >= 6 * last) {
-            kept.push(number);
-        }
-    }
-    kept
-}
-
-/// The grids worth trying for some layers.
-fn grids(question: &Question<'_>, layers: &Range<usize>, n_slots: usize) -> Vec<(usize, usize)> {
-    let n_rows = most_rows(question.spec, layers, question.batch);
-    // Blocks of samples are those of the whole batch, even where only one is allowed.
-    let rows = block_counts(question.batch, n_slots.min(n_rows));
-    let columns = match most_columns(question.spec, layers) {
-        1 => vec![1],
-        n_outputs => block_counts(n_outputs, n_slots),
-    };
-    let grids = rows.iter().flat_map(|rows| columns.iter().map(|columns| (*rows, *columns)));
-    grids.filter(|(rows, columns)| rows * columns <= n_slots).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use nettorrent_engine::job::Job;
     use nettorrent_engine::model::zoo;
 
-    use super::{block_counts, pipeline_sizes};
+    use super::grids::block_counts;
+    use super::pipeline_sizes;
     use crate::layers::planner::Question;
 
     #[test]

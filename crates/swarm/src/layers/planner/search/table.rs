@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::super::Question;
 use super::super::estimate::{Load, Surroundings, seconds, slowest};
 use super::super::profile::Profile;
-use super::{Grids, grids};
+use super::super::question::Question;
+use super::grids::{Grids, grids};
 use crate::layers::plan::Group;
 
 /// What the best way has least of.

@@ -1,0 +1,81 @@
+//! What all replicas of a network share: the task, who trains which samples, and how steps are taken.
+
+use std::sync::{Arc, OnceLock};
+
+use nettorrent_engine::collapse::{Collapse, size};
+use nettorrent_engine::data::curriculum::{Curriculum, Rules};
+use nettorrent_engine::guessing::Guessing;
+use nettorrent_engine::job::{EvaluateSpec, Job, SwarmSpec};
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::schedule::ScheduleSpec;
+use nettorrent_engine::task::Task;
+
+/// What all replicas of a network share. It never changes, so those in one process hold the same one.
+pub struct TrainPlan {
+    /// What is learnt.
+    pub task: Arc<dyn Task>,
+    /// Who trains which samples.
+    pub curriculum: Arc<Curriculum>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// How often to go through the data.
+    pub epochs: u64,
+    /// How gradients become steps.
+    pub optimizer: OptimizerSpec,
+    /// The learning rate's course.
+    pub schedule: ScheduleSpec,
+    /// How often to test within epochs.
+    pub evaluate: EvaluateSpec,
+    /// How peers train together.
+    pub swarm: SwarmSpec,
+    guessing: Guessing,
+    /// Known once somebody has asked.
+    collapse: OnceLock<Collapse>,
+}
+
+impl TrainPlan {
+    /// The plan of a job, whose samples are shared out by these rules.
+    pub(crate) fn new(job: &Job, task: Arc<dyn Task>, rules: Rules) -> Self {
+        Self {
+            curriculum: Arc::new(Curriculum::new(task.labels().into(), rules)),
+            guessing: Guessing::new(task.labels()),
+            task,
+            seed: job.seed,
+            epochs: job.epochs,
+            optimizer: job.optimizer.clone(),
+            schedule: job.schedule.clone(),
+            evaluate: job.evaluate.clone(),
+            swarm: job.swarm.clone(),
+            collapse: OnceLock::new(),
+        }
+    }
+
+    /// The same for those who hold a part of the network.
+    pub(crate) fn for_part(&self, task: Arc<dyn Task>) -> Self {
+        Self {
+            task,
+            curriculum: self.curriculum.clone(),
+            seed: self.seed,
+            epochs: self.epochs,
+            optimizer: self.optimizer.clone(),
+            schedule: self.schedule.clone(),
+            evaluate: self.evaluate.clone(),
+            swarm: self.swarm.clone(),
+            guessing: self.guessing,
+            collapse: OnceLock::new(),
+        }
+    }
+
+    /// What guessing comes to.
+    pub(crate) fn guessing(&self) -> Guessing {
+        self.guessing
+    }
+
+    /// What tells models that are broken from those that have not begun to learn.
+    pub(crate) fn collapse(&self) -> &Collapse {
+        self.collapse.get_or_init(|| {
+            let initial = self.task.init(self.seed);
+            Collapse::new(self.guessing, size(&initial[..self.task.n_params()]))
+        })
+    }
+}
