@@ -25,10 +25,10 @@ pub(crate) struct JobArguments {
     /// The model: a name (`nettorrent model list`) or a description file.
     #[arg(long, value_name = "NAME|FILE")]
     model: Option<String>,
-    /// How often to go through the data.
+    /// Number of epochs.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: Option<u64>,
-    /// How many threads share a batch; 0 for as many as the machine has.
+    /// Number of compute threads; 0 for as many as the machine has.
     #[arg(long)]
     threads: Option<usize>,
     /// How peers exchange what they learnt (`nettorrent strategies` lists them).

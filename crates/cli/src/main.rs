@@ -52,7 +52,7 @@ struct Arguments {
 enum Command {
     /// Train a model: a job file, or without one the demonstration.
     Train(commands::train::TrainArguments),
-    /// Go on with a run that was stopped.
+    /// Resume a run from its latest checkpoint.
     Resume(commands::train::ResumeArguments),
     /// Start a swarm: prints a ticket with which others join.
     Start(commands::start::StartArguments),
@@ -60,11 +60,11 @@ enum Command {
     Join(commands::join::JoinArguments),
     /// Show who trains in a swarm, how far each is, and whom it waits for.
     Status(commands::status::StatusArguments),
-    /// Simulate a swarm of any size on a network that need not exist.
+    /// Simulate a swarm of any size.
     Simulate(commands::simulate::SimulateArguments),
     /// Compare strategies, numbers of peers and links: from a question to a report.
     Study(commands::study::StudyArguments),
-    /// Measure step time and links, foretell each strategy's speed, and recommend one.
+    /// Benchmark this machine and its links, predict each strategy's speed, and recommend one.
     Advise(commands::advise::AdviseArguments),
     /// Plan which peers hold which layers of a network, and say how fast that would be.
     Plan(commands::plan::PlanArguments),
@@ -72,7 +72,7 @@ enum Command {
     Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
     Eval(commands::eval::EvalArguments),
-    /// Say what a picture shows.
+    /// Classify an image with a trained model.
     Predict(commands::predict::PredictArguments),
     /// Describe models, or write a new one's starting weights.
     #[command(subcommand)]

@@ -16,7 +16,7 @@ pub(crate) struct MeasuringArguments {
     /// Also write what happens for TensorBoard, into the folder `tensorboard` of the run.
     #[arg(long)]
     tensorboard: bool,
-    /// Measure neither what peers take of their machines nor for whom they wait: for experiments, to see what measuring costs.
+    /// Disable resource and wait-time monitoring, to see what it costs.
     #[arg(long)]
     no_measuring: bool,
     #[command(flatten)]

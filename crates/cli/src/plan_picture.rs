@@ -27,8 +27,12 @@ pub(crate) fn picture(planned: &Planned<'_>) -> String {
     }
     if estimate.n_replicas > 1 {
         let n_slots = plan.n_slots();
-        let last = estimate.n_replicas * n_slots - 1;
-        text += &format!("  and the same again with peers {n_slots} to {last}, {n_slots} at a time\n");
+        let (n_more, last) = (estimate.n_replicas - 1, estimate.n_replicas * n_slots - 1);
+        text += &match (n_more, n_slots) {
+            (1, 1) => "  1 more replica: peer 1\n".to_owned(),
+            (1, _) => format!("  1 more replica: peers {n_slots} to {last}\n"),
+            _ => format!("  {n_more} more replicas: peers {n_slots} to {last}\n"),
+        };
     }
     text
 }

@@ -118,7 +118,7 @@ impl Planned<'_> {
         let Candidate { plan, estimate, .. } = &self.choice.best;
         let n_slots = plan.n_slots();
         let mut text = format!(
-            "\n{} a batch, {} on its way; {:.0} samples/s in all; {} of memory a peer at most\n",
+            "\n{} per batch, latency {}; {:.0} samples/s in total; peak memory {} per peer\n",
             milliseconds(estimate.batch_s),
             milliseconds(estimate.journey_s),
             estimate.samples_per_s,

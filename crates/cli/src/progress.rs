@@ -100,7 +100,7 @@ pub(crate) fn epoch_text(line: &EpochLine) -> String {
 /// What people are told of a run that is finished.
 pub(crate) fn finished_text(took: Duration, path: &Path) -> String {
     let (took, path) = (clock(took), path.display());
-    format!("Finished in {took}. The run is in {path}\nTest it again with: nettorrent eval {path}")
+    format!("Finished in {took}. The run is in {path}\nEvaluate with: nettorrent eval {path}")
 }
 
 /// What they are told last if it has come to nothing.

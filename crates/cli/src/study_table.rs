@@ -11,7 +11,7 @@ pub(crate) fn table(results: &Results) -> String {
     let target = results.study.target_accuracy;
     let mut head: Vec<String> = results.axes.iter().map(|axis| axis.name.clone()).collect();
     head.extend(["accuracy".to_owned(), target.map_or("-".into(), |target| format!("s to {} %", 100.0 * target))]);
-    head.extend(["s", "samples/s", "foretold", "speed-up", "sent by a peer", "on its sockets"].map(str::to_owned));
+    head.extend(["s", "samples/s", "predicted", "speed-up", "sent by a peer", "on its sockets"].map(str::to_owned));
     let mut lines = vec![head];
     for group in &groups {
         let axes = results.axes.iter().map(|axis| group.setting.get(&axis.name).cloned().unwrap_or_default());

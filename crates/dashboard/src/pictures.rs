@@ -109,7 +109,7 @@ fn times(history: &History) -> StackedBars {
         let parts = [times.compute_s, times.encode_s, times.decode_s, times.wait_s];
         StackedBar { name: id.to_string(), lengths: time_parts(times.elapsed_s, parts).to_vec() }
     };
-    let title = format!("Where time went in the last {RECENT_S:.0} seconds");
+    let title = format!("Time breakdown, last {RECENT_S:.0} s");
     where_time_went(&title, history.peers.iter().map(bar).collect())
 }
 

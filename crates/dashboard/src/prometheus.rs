@@ -65,8 +65,13 @@ pub(crate) fn text(run: &str, history: &History) -> String {
         measure("resident_memory_bytes", "gauge", "Resident memory.", &memory),
         measure("network_sent_bytes_total", "counter", "Bytes sent at the sockets.", &sent),
         measure("network_received_bytes_total", "counter", "Bytes received at the sockets.", &received),
-        measure("payload_sent_bytes_total", "counter", "Bytes that strategies had to say.", &said),
-        measure("payload_received_bytes_total", "counter", "Bytes that others' strategies had to say.", &heard),
+        measure("payload_sent_bytes_total", "counter", "Payload bytes sent by the exchange strategy.", &said),
+        measure(
+            "payload_received_bytes_total",
+            "counter",
+            "Payload bytes received from other peers' strategies.",
+            &heard,
+        ),
         measure("disk_read_bytes_total", "counter", "Bytes read from disks.", &read),
         measure("disk_written_bytes_total", "counter", "Bytes written to disks.", &written),
     ] as [Measure<'_>; 13]

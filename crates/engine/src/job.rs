@@ -28,7 +28,7 @@ pub use swarm::{SwarmError, SwarmSpec, Work};
 pub struct Job {
     /// The model: a name from the zoo (`mnist-cnn`, `mlp:512,512`) or the path of a description (`*.toml`).
     pub model: String,
-    /// How often to go through the data.
+    /// Number of epochs.
     pub epochs: u64,
     /// Samples in a batch.
     pub batch: usize,
@@ -38,7 +38,7 @@ pub struct Job {
     pub last: LastBatch,
     /// Where all randomness comes from.
     pub seed: u64,
-    /// How many threads share a batch; 0 for as many as the machine has.
+    /// Number of compute threads; 0 for as many as the machine has.
     pub threads: usize,
     /// Changes to the pictures while training: `none`, or `{ crop-flip = { padding = 4, flip = true } }`.
     pub augment: Augmentation,

@@ -99,7 +99,7 @@ pub struct Progress {
     pub step: u64,
     /// Mean loss of the epoch's training samples so far.
     pub loss: f64,
-    /// Share of them that were classified rightly.
+    /// Share of them that were classified correctly.
     pub accuracy: f64,
     /// The learning rate.
     pub lr: f32,
@@ -118,12 +118,12 @@ pub struct Epoch {
     pub step: u64,
     /// Mean loss of the training samples, each when it was trained.
     pub train_loss: f64,
-    /// Share of them that were classified rightly then.
+    /// Share of them that were classified correctly then.
     pub train_accuracy: f64,
     /// Mean loss of the test samples now.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that are classified rightly.
+    /// Share of them that are classified correctly.
     pub test_accuracy: f64,
     /// The learning rate.
     pub lr: f32,
@@ -147,7 +147,7 @@ pub struct Evaluation {
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that were classified rightly.
+    /// Share of them that were classified correctly.
     pub test_accuracy: f64,
     /// How long it took; a swarm's members each test a part, so it is how long one of them took.
     pub test_seconds: f64,

@@ -20,7 +20,7 @@ impl<T> Slab<T> {
             }
             None => {
                 self.places.push(Some(thing));
-                u32::try_from(self.places.len() - 1).expect("four thousand million things do not fit into memory")
+                u32::try_from(self.places.len() - 1).expect("more than u32::MAX entries")
             }
         }
     }

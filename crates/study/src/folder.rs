@@ -8,9 +8,9 @@ use nettorrent_engine::checkpoint::{CheckpointError, write_file};
 use nettorrent_engine::job::Job;
 use serde::{Deserialize, Serialize};
 
-use crate::foretell::foretell;
 use crate::plan::{Plan, RunSpec};
 use crate::results::{Machine, Results, RunResult};
+use crate::run_prediction::run_prediction;
 use crate::study::Study;
 
 const NOTEBOOK: &str = "study.json";
@@ -242,7 +242,7 @@ fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
             let (mut run, host) = (finished.result, results.study.host);
             let facts = run.facts.clone();
             if let Some(found) = run.measurement_mut() {
-                found.prediction = foretell(&identity.job, &facts, host, found);
+                found.prediction = run_prediction(&identity.job, &facts, host, found);
             }
             results.runs.push(run);
         }

@@ -4,7 +4,7 @@
 //! [`Runner`] makes them with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 //!
-//! What was found is shown beside what [`predict`] foretells; a [`Judge`] finds out by simulating what cannot be foretold, whether a
+//! What was found is shown beside what [`predict`] predicts; a [`Judge`] finds out by simulating what cannot be predicted, whether a
 //! strategy learns, and [`advise`] says which one to take, if any.
 
 pub mod report;
@@ -14,7 +14,6 @@ mod axis;
 mod compare;
 mod cores;
 mod folder;
-mod foretell;
 mod judge;
 mod machine;
 mod making;
@@ -26,6 +25,7 @@ mod predict;
 mod process;
 mod ready;
 mod results;
+mod run_prediction;
 mod runner;
 mod runner_error;
 mod sampled;

@@ -1,4 +1,4 @@
-//! A pilot: a job is simulated to find out what cannot be foretold, how fast a strategy learns and how much it says.
+//! A pilot: a job is simulated to find out what cannot be predicted, how fast a strategy learns and how much it says.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

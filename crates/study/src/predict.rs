@@ -19,7 +19,7 @@
 //! Where a strategy can only say what a round costs at most, so can this; see [`Forecast::is_bound`].
 //!
 //! `tests/predictions.rs` holds it against the simulator: with four and eight peers on three links, exchanges in rounds take what is
-//! foretold within a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
+//! predicted within a quarter. With two, a vector that goes there and back cannot be told from two halves that go both ways at once, which are
 //! twice as fast. So whoever has the time simulates: what is said here then only fills in what was not ([`Forecast::as_simulated`]).
 
 use std::ops::Range;
@@ -135,7 +135,7 @@ impl Situation<'_> {
     }
 }
 
-/// What is foretold of a strategy.
+/// What is predicted of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forecast {
     /// How long a round takes; of those who train freely, a batch.
@@ -179,7 +179,7 @@ impl Forecast {
     }
 }
 
-/// What is foretold of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
+/// What is predicted of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
     let Situation { n_peers, n_params, n_train, .. } = *situation;
     let turn = strategy.turn();

@@ -23,7 +23,7 @@ macro_rules! studies {
 
 /// All of them, sorted by name.
 pub static READY: &[Ready] =
-    studies!["averaging", "foretold", "links", "nettorrent", "splits", "thousand", "threshold", "workers"];
+    studies!["averaging", "links", "nettorrent", "predicted", "splits", "thousand", "threshold", "workers"];
 
 /// The one of this name.
 pub fn ready(name: &str) -> Result<&'static Ready, StudyError> {

@@ -2,13 +2,13 @@
 
 mod accuracy;
 mod document;
-mod foretold;
 mod group;
 mod html;
 mod markdown;
 mod method;
 mod overview;
 mod panel;
+mod predicted;
 mod published;
 mod replicas;
 mod resources;
@@ -104,7 +104,7 @@ fn document(results: &Results, folder: &Path) -> Document {
         Some(overview::section(results, &groups)),
         Some(accuracy::section(results, &groups)),
         speed::section(&groups),
-        foretold::section(&groups),
+        predicted::section(&groups),
         waits::section(&groups, featured, history.as_ref()),
         resources::section(&groups, featured),
         replicas::section(&groups),

@@ -170,7 +170,7 @@ pub struct Measurement {
     pub replica_distances: Vec<ReplicaDistance>,
     /// The most memory that any of the processes took.
     pub peak_rss_bytes: Option<u64>,
-    /// What was foretold, if something was.
+    /// What was predicted, if something was.
     pub prediction: Option<Prediction>,
 }
 
@@ -181,7 +181,7 @@ pub struct EpochPoint {
     pub epoch: u64,
     /// The time since training began, without that of tests.
     pub seconds: f64,
-    /// Share of the test samples that were classified rightly.
+    /// Share of the test samples that were classified correctly.
     pub test_accuracy: f64,
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
@@ -199,7 +199,7 @@ pub struct TestPoint {
     pub epoch: f64,
     /// The time since training began, without that of tests.
     pub seconds: f64,
-    /// Share of the test samples that were classified rightly.
+    /// Share of the test samples that were classified correctly.
     pub test_accuracy: f64,
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
@@ -321,7 +321,7 @@ pub struct ResourcePoint {
     pub disk_written_bytes: u64,
 }
 
-/// What was foretold of a run.
+/// What was predicted of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Samples a second of training, all peers together.

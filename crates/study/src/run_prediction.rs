@@ -1,4 +1,4 @@
-//! What would have been foretold of a run of a study, to be shown beside what was measured in it.
+//! What would have been predicted of a run of a study, to be shown beside what was measured in it.
 //!
 //! A batch takes as long as the run's own peers computed in the mean, so what is put to the test is the exchange; and where a
 //! strategy can only say what a round costs at most, it is what was really sent. The vector is taken to be cut evenly, and to have
@@ -19,8 +19,8 @@ use nettorrent_swarm::strategy::{Cost, CostQuestion};
 use crate::predict::{Situation, StepTime, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
-/// What would have been foretold; nothing of one who trains alone, of layer networks, and where the link is not known.
-pub(crate) fn foretell(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
+/// What would have been predicted; nothing of one who trains alone, of layer networks, and where the link is not known.
+pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
     let link: Shape = match (&facts.link, host) {
         (Some(text), _) => text.parse().ok()?,
         (None, Host::Sim) => Scenario::lan().link,
@@ -81,7 +81,7 @@ mod tests {
     use nettorrent_engine::job::Job;
     use nettorrent_swarm::PeerId;
 
-    use super::{even_buckets, foretell};
+    use super::{even_buckets, run_prediction};
     use crate::results::{EpochPoint, Facts, Host, Measurement, PeerMeasurement};
 
     fn run() -> (Facts, Measurement) {
@@ -113,9 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn swarms_with_known_links_are_foretold() {
+    fn swarms_with_known_links_are_predicted() {
         let (facts, found) = run();
-        let told = |facts: &Facts, host| foretell(&Job::default(), facts, host, &found).map(|told| told.samples_per_s);
+        let told =
+            |facts: &Facts, host| run_prediction(&Job::default(), facts, host, &found).map(|told| told.samples_per_s);
         // A peer computes 100 batches in 10 s, and 32 ms of each exchange may hide behind half of that.
         let speed = told(&facts, Host::Processes).unwrap();
         assert!((150.0..=200.0).contains(&speed), "{speed}");

@@ -1,4 +1,4 @@
-//! What is foretold, held against the simulator, which runs the real strategies over such links.
+//! What is predicted, held against the simulator, which runs the real strategies over such links.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ const BATCH: usize = 2;
 const N_BATCHES: usize = 20;
 const SAMPLE_TIME: Duration = Duration::from_millis(10);
 
-/// By how much exchanges in rounds may take longer or shorter than was foretold, with many peers and with two.
+/// By how much exchanges in rounds may take longer or shorter than was predicted, with many peers and with two.
 const FACTOR: f64 = 1.25;
 const FACTOR_OF_TWO: f64 = 2.0;
 /// The same of those who train freely, once it is known what they say.
 const FACTOR_OF_FREE: f64 = 1.6;
 
-/// What was foretold of an epoch, and how long it took, in seconds.
+/// What was predicted of an epoch, and how long it took, in seconds.
 struct Pair {
     name: &'static str,
     trains_freely: bool,
-    foretold_s: f64,
+    predicted_s: f64,
     simulated_s: f64,
 }
 
@@ -91,21 +91,21 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
     let trains_freely = strategy.turn().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);
     assert_eq!(told.is_bound, strategy.may_cost_less(), "{}", spec.name);
-    let foretold = predict(&*strategy, &situation, told.is_bound.then(|| observed(&outcome)));
-    assert!((0.0..=1.0).contains(&foretold.wait_share), "{}: {foretold:?}", spec.name);
+    let predicted = predict(&*strategy, &situation, told.is_bound.then(|| observed(&outcome)));
+    assert!((0.0..=1.0).contains(&predicted.wait_share), "{}: {predicted:?}", spec.name);
     // Who trains freely waits for all at the end only, when no round is left.
     let simulated_s = if trains_freely { outcome.time.as_secs_f64() } else { seconds_in_rounds(&outcome) };
-    Pair { name: spec.name, trains_freely, foretold_s: foretold.epoch_s, simulated_s }
+    Pair { name: spec.name, trains_freely, predicted_s: predicted.epoch_s, simulated_s }
 }
 
 #[test]
-fn strategies_take_as_long_as_was_foretold() {
+fn strategies_take_as_long_as_was_predicted() {
     for n_peers in [2, 4, 8] {
         for link in ["1gbit/200us", "100mbit/10ms", "5mbit/1ms"] {
             let shape: Shape = link.parse().expect("a link");
             let pairs: Vec<Pair> = STRATEGIES.iter().map(|spec| compare(spec, n_peers, shape)).collect();
             let mut largest: f64 = 1.0;
-            for Pair { name, trains_freely, foretold_s, simulated_s } in &pairs {
+            for Pair { name, trains_freely, predicted_s, simulated_s } in &pairs {
                 let factor = match (trains_freely, n_peers) {
                     (true, _) => FACTOR_OF_FREE,
                     (false, 2) => FACTOR_OF_TWO,
@@ -113,16 +113,16 @@ fn strategies_take_as_long_as_was_foretold() {
                 };
                 largest = largest.max(factor);
                 let what =
-                    format!("{name}, {n_peers} peers, {link}: foretold {foretold_s} s, simulated {simulated_s} s");
-                assert!(*foretold_s < factor * simulated_s && *simulated_s < factor * foretold_s, "{what}");
+                    format!("{name}, {n_peers} peers, {link}: predicted {predicted_s} s, simulated {simulated_s} s");
+                assert!(*predicted_s < factor * simulated_s && *simulated_s < factor * predicted_s, "{what}");
             }
             let best = |of: fn(&Pair) -> f64| {
                 pairs.iter().min_by(|a, b| of(a).total_cmp(&of(b))).expect("there are strategies")
             };
-            let (chosen, truly) = (best(|pair| pair.foretold_s), best(|pair| pair.simulated_s));
+            let (chosen, truly) = (best(|pair| pair.predicted_s), best(|pair| pair.simulated_s));
             assert!(
                 chosen.simulated_s < largest * truly.simulated_s,
-                "{n_peers} peers, {link}: {} was foretold to be the best, and {} was",
+                "{n_peers} peers, {link}: {} was predicted to be the best, and {} was",
                 chosen.name,
                 truly.name
             );

@@ -59,7 +59,7 @@ fn every_section_is_there_and_in_the_contents() {
         "settings",
         "accuracy",
         "speed",
-        "foretold",
+        "predicted",
         "waits",
         "resources",
         "replicas",
@@ -78,8 +78,8 @@ fn every_section_is_there_and_in_the_contents() {
         "Accuracy against epochs",
         "Training time to an accuracy of 95.0 %",
         "Speed-up against one who trains alone",
-        "Measured speed against the foretold one",
-        "Foretold and measured speed",
+        "Measured vs. predicted speed",
+        "Predicted and measured speed",
         "Where a peer&apos;s time went, by setting",
         "Who waited how long for whom",
         "Processor, per worker",
@@ -97,7 +97,7 @@ fn every_section_is_there_and_in_the_contents() {
 #[test]
 fn a_clear_winner_is_named_with_its_time_and_its_cost() {
     let report = report(&clear_winner());
-    report.says("9 runs of 3 settings; all ended as they should.");
+    report.says("9 runs, 3 settings, 0 failures.");
     report.says("ring-all-reduce was the first to reach 95.0 %: after 4.00 ± 0.08 s.");
     report.says("parameter-server took 6.60 ± 0.20 s, 65 % longer.");
     report.says("ring-all-reduce ended with the highest accuracy, 98.8 ± 0.2 %");
@@ -119,7 +119,7 @@ fn what_is_within_noise_is_called_so() {
 fn one_trial_says_nothing_about_chance() {
     let report = report(&results(&[Course::new("gossip", &[1.0]), Course::new("step-wise", &[2.0])]));
     report.says("gossip was the first to reach 95.0 %: after 4 s. step-wise took 8 s, 100 % longer.");
-    report.says("With one trial of each setting, how much of a difference is chance is not known.");
+    report.says("One trial per setting: no significance estimate.");
     report.says("There was one trial of each setting");
 }
 
@@ -128,7 +128,7 @@ fn failed_runs_are_told_with_their_message_and_count_nowhere() {
     let mut results = results(&[Course::new("gossip", &[1.0, 100.0]), Course::new("step-wise", &[2.0, 2.1])]);
     fail(&mut results, 1, "peer 2 <said> nothing | for 30 s");
     let report = report(&results);
-    report.says("4 runs of 2 settings; one failed and counts nowhere below.");
+    report.says("4 runs, 2 settings, 1 failure, left out below.");
     assert!(report.html.contains("peer 2 &lt;said&gt; nothing | for 30 s"));
     assert!(report.markdown.contains("peer 2 \\<said\\> nothing \\| for 30 s"));
     report.says("1 of 2");
@@ -144,10 +144,10 @@ fn a_study_in_which_everything_failed_still_has_a_report() {
         fail(&mut results, index, "no luck");
     }
     let report = report(&results);
-    report.says("2 failed and count nowhere below");
+    report.says("2 failures, left out below");
     report.says("no luck");
     let nothing = self::report(&Results { runs: Vec::new(), axes: Vec::new(), ..results });
-    nothing.says("0 runs of 0 settings");
+    nothing.says("0 runs, 0 settings, 0 failures");
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn a_report_is_made_again_over_an_old_one() {
 }
 
 #[test]
-fn the_summary_says_how_far_off_what_was_foretold_is() {
-    report(&clear_winner()).says("Speeds were 0.91 to 0.91 times what had been foretold, in the median 0.91 times.");
+fn the_summary_says_how_far_off_what_was_predicted_is() {
+    report(&clear_winner()).says("Speeds were 0.91 to 0.91 times the predicted speed, in the median 0.91 times.");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Codec {
         if bytes.len() == expected {
             return Ok(());
         }
-        Err(Malformed::new(format!("{} bytes came where {n} numbers in {expected} were due", bytes.len())))
+        Err(Malformed::new(format!("expected {expected} bytes ({n} values), got {}", bytes.len())))
     }
 
     /// Fails if the bytes are not as many numbers as expected, or if one of these is infinite or none. One of them in a sum,

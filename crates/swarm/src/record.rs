@@ -45,7 +45,7 @@ pub enum Event {
         n_samples: u64,
         /// Their mean loss.
         loss: f64,
-        /// How many of them were classified rightly.
+        /// How many of them were classified correctly.
         n_correct: u64,
         /// The learning rate.
         lr: f32,
@@ -64,7 +64,7 @@ pub enum Event {
         n_samples_all: u64,
         /// The mean loss of this peer's samples.
         loss: f64,
-        /// How many of them were classified rightly.
+        /// How many of them were classified correctly.
         n_correct: u64,
         /// The learning rate.
         lr: f32,

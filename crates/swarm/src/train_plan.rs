@@ -18,7 +18,7 @@ pub struct TrainPlan {
     pub curriculum: Arc<Curriculum>,
     /// Where all randomness comes from.
     pub seed: u64,
-    /// How often to go through the data.
+    /// Number of epochs.
     pub epochs: u64,
     /// How gradients become steps.
     pub optimizer: OptimizerSpec,

@@ -26,7 +26,7 @@ pub(crate) struct JoinArguments {
     /// The data on this machine: a path, or a name [default: the swarm's data set in the cache].
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
-    /// How many threads share a batch; 0 for as many as the machine has.
+    /// Number of compute threads; 0 for as many as the machine has.
     #[arg(long)]
     threads: Option<usize>,
     /// The folder for what is learnt [default: runs/MODEL-TIME].

@@ -41,7 +41,7 @@ pub(crate) struct PlanArguments {
     /// How much memory each peer may take for the network, for example 2GB; larger plans are left out.
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// How many thousand million multiply-adds a peer makes in a second (GMAC/s) [default: measured here, on as many threads as the job says].
+    /// Compute speed of a peer in GMAC/s, 10⁹ multiply-adds a second [default: measured here, on as many threads as the job says].
     #[arg(long, value_name = "GMAC/S")]
     speed: Option<f64>,
     /// Also draw the plan in this file (SVG).

@@ -98,10 +98,10 @@ fn line(peer: PeerId, status: &Result<PeerStatus, String>, width: usize) -> Stri
 /// What a peer does and for how long; if it waits, for whom, where that is, and in which step.
 fn doing(status: &PeerStatus) -> String {
     let doing = match status.phase {
-        Phase::Agreeing => "agrees on whose parameters go on",
+        Phase::Agreeing => "synchronizing state",
         Phase::Training => "computes",
         Phase::Exchanging => "exchanges",
-        Phase::Syncing => "brings replicas together",
+        Phase::Syncing => "final sync",
         Phase::Testing => "tests",
         Phase::Finished => "has finished",
     };

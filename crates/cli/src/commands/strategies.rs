@@ -56,16 +56,17 @@ fn describe(spec: &Spec, arguments: &StrategiesArguments) {
     let most =
         if (spec.build)(&(spec.defaults)()).is_ok_and(|strategy| strategy.may_cost_less()) { "at most " } else { "" };
     println!(
-        "  {n_peers} peers, {} parameters: a round moves {most}{}, the busiest peer sends {} and receives {}, in {} steps;",
+        "  {n_peers} peers, {} parameters: a round moves {most}{}, the busiest peer sends {} and receives {}, in {} communication step{};",
         indicatif::HumanCount(n_params as u64),
         HumanBytes(cost.total),
         HumanBytes(cost.most_sent),
         HumanBytes(cost.most_received),
-        cost.n_steps
+        cost.n_steps,
+        if cost.n_steps == 1 { "" } else { "s" }
     );
     let time = |bits_per_s: f64, delay| cost.time(bits_per_s / 8.0, delay).as_secs_f64();
     println!(
-        "  about {:.3} s at 1 Gbit/s and 0.2 ms, {:.2} s at 100 Mbit/s and 20 ms, if nothing overlaps",
+        "  about {:.3} s at 1 Gbit/s and 0.2 ms, {:.2} s at 100 Mbit/s and 20 ms, without overlap",
         time(1e9, Duration::from_micros(200)),
         time(1e8, Duration::from_millis(20))
     );

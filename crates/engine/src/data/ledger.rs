@@ -64,7 +64,7 @@ pub enum LedgerError {
         most: u32,
     },
     /// It has no segment, or far too many.
-    #[error("the ledger has {n_segments} segments; from 1 to {most} are believed")]
+    #[error("the ledger has {n_segments} segments; must be between 1 and {most}")]
     Segments {
         /// How many it has.
         n_segments: usize,
@@ -72,7 +72,7 @@ pub enum LedgerError {
         most: usize,
     },
     /// A segment has no members, or far too many.
-    #[error("segment {segment} of the ledger has {n_members} members; from 1 to {most} are believed")]
+    #[error("segment {segment} of the ledger has {n_members} members; must be between 1 and {most}")]
     Members {
         /// Which segment.
         segment: usize,

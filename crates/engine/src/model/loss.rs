@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 pub struct Score {
     /// The samples' losses added up.
     pub loss_sum: f64,
-    /// How many samples were classified rightly.
+    /// How many samples were classified correctly.
     pub n_correct: usize,
     /// How many samples there were.
     pub n: usize,
@@ -19,7 +19,7 @@ impl Score {
         self.loss_sum / self.n.max(1) as f64
     }
 
-    /// The share that was classified rightly.
+    /// The share that was classified correctly.
     pub fn accuracy(&self) -> f64 {
         self.n_correct as f64 / self.n.max(1) as f64
     }

@@ -61,7 +61,7 @@ pub enum Malformed {
     #[error("a packet about membership cannot be decoded: the other side speaks another protocol or another version")]
     Undecodable,
     /// It says that it comes from somebody else.
-    #[error("{from:?} speaks in the name of {claimed:?}")]
+    #[error("sender id mismatch: {from:?} claims to be {claimed:?}")]
     Impostor {
         /// Who sent it.
         from: PeerId,

@@ -43,7 +43,7 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("partitions", vec![Value::from(1), Value::from(5)]),
         ("patience", vec![Value::from(0.004)]),
         ("payload", texts(&["weights"])),
-        ("shake_every", vec![Value::from(1), Value::from(5)]),
+        ("flush_every", vec![Value::from(1), Value::from(5)]),
         ("shards", vec![Value::from(0), Value::from(2)]),
         ("validation", vec![Value::from(3)]),
         ("tau", vec![Value::from(0.01)]),

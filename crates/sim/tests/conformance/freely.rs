@@ -162,8 +162,8 @@ impl Observer for Accounts {
 /// Cases in which all that was learnt is in the parameters at the end.
 fn cases() -> Vec<Case> {
     let keeps_nothing = |case: &Case| {
-        let every = case.options.get("shake_every").and_then(Value::as_integer);
-        !case.has_option("shake_every") || every == Some(1)
+        let every = case.options.get("flush_every").and_then(Value::as_integer);
+        !case.has_option("flush_every") || every == Some(1)
     };
     let cases: Vec<Case> = case::all()
         .into_iter()

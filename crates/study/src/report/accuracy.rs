@@ -84,7 +84,7 @@ fn introduction(groups: &Groups<'_>) -> String {
         "There was one trial of each setting, so nothing is known of how far others would lie from it."
     };
     format!(
-        "Share of the test samples that were classified rightly, tested after each epoch and wherever a job tests within. {trials}"
+        "Share of the test samples that were classified correctly, tested after each epoch and wherever a job tests within. {trials}"
     )
 }
 

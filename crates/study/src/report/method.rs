@@ -69,7 +69,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
 
 fn terms() -> String {
     "Training time leaves out the time of tests. Time to an accuracy is that of the first test that showed it. Payload is what \
-     strategies had to say; sockets count framing and encryption too. Deviations are standard deviations of a sample; a \
+     the exchange strategy sends; bytes at sockets include framing and encryption. Deviations are standard deviations of a sample; a \
      difference is called clear when it is more than the root of the sum of both their squares."
         .to_owned()
 }

@@ -59,9 +59,9 @@ fn table(results: &Results, groups: &Groups<'_>) -> Table {
         &to_target,
         "training time",
         "samples a second",
-        "payload a peer",
+        "payload per peer",
         "sockets a peer",
-        "most memory",
+        "peak memory",
     ];
     let mut table = Table::new("Means ± standard deviation over trials; times without tests; bytes as sent", &head);
     table.rows = groups.all.iter().map(|group| row(groups, group)).collect();

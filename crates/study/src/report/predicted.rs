@@ -1,4 +1,4 @@
-//! What had been foretold, beside what was measured.
+//! Predicted vs. measured speed, beside what was measured.
 
 use nettorrent_figures::{Axis, BarChart, BarSeries, Ideal, Unit};
 
@@ -6,7 +6,7 @@ use crate::compare::{Group, Spread, median};
 use crate::report::document::{Block, Figure, Section, Table};
 use crate::report::group::{Groups, cell};
 
-/// How many times as fast as foretold a setting was.
+/// How many times as fast as predicted a setting was.
 fn ratio(group: &Group<'_>) -> Option<Spread> {
     group.spread_of_some(|measured| Some(measured.samples_per_s / measured.prediction?.samples_per_s))
 }
@@ -17,43 +17,43 @@ pub(crate) fn sentence(groups: &Groups<'_>) -> Option<String> {
     ratios.sort_by(f64::total_cmp);
     let (least, most) = (ratios.first()?, ratios.last()?);
     if ratios.len() == 1 {
-        return Some(format!("The speed was {least:.2} times what had been foretold."));
+        return Some(format!("The speed was {least:.2} times the predicted speed."));
     }
     Some(format!(
-        "Speeds were {least:.2} to {most:.2} times what had been foretold, in the median {:.2} times.",
+        "Speeds were {least:.2} to {most:.2} times the predicted speed, in the median {:.2} times.",
         median(&ratios)
     ))
 }
 
-/// The section; none where nothing was foretold.
+/// The section; none where nothing was predicted.
 pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
     let known: Vec<(&Group<'_>, Spread)> = groups.all.iter().filter_map(|group| Some((group, ratio(group)?))).collect();
     if known.is_empty() {
         return None;
     }
     let chart = BarChart {
-        title: "Measured speed against the foretold one".to_owned(),
-        axis: Axis::linear("measured / foretold", Unit::Times),
+        title: "Measured vs. predicted speed".to_owned(),
+        axis: Axis::linear("measured / predicted", Unit::Times),
         groups: known.iter().map(|(group, _)| groups.name(group)).collect(),
         series: vec![BarSeries {
-            name: "measured / foretold".to_owned(),
+            name: "measured / predicted".to_owned(),
             bars: known.iter().map(|(_, ratio)| Some(ratio.bar())).collect(),
         }],
-        ideal: Some(Ideal { name: "as foretold".to_owned(), values: vec![Some(1.0); known.len()] }),
+        ideal: Some(Ideal { name: "as predicted".to_owned(), values: vec![Some(1.0); known.len()] }),
     };
     let unit = Unit::Other("samples/s".to_owned());
     let mut table =
-        Table::new("Foretold and measured speed", &["setting", "foretold", "measured", "measured / foretold"]);
+        Table::new("Predicted and measured speed", &["setting", "predicted", "measured", "measured / predicted"]);
     for (group, ratio) in &known {
-        let foretold = group.spread_of_some(|measured| Some(measured.prediction?.samples_per_s));
+        let predicted = group.spread_of_some(|measured| Some(measured.prediction?.samples_per_s));
         let measured = group.spread(|measured| measured.samples_per_s);
-        let cells = [cell(foretold, &unit), cell(measured, &unit), ratio.text(&Unit::Times)];
+        let cells = [cell(predicted, &unit), cell(measured, &unit), ratio.text(&Unit::Times)];
         table.rows.push([groups.name(group)].into_iter().chain(cells).collect());
     }
     let text = "How fast a strategy should be follows from what it says that a round costs, how long the run's own peers took for a \
                 batch, and the link. Left out is what happens once an epoch or once a run, such as bringing replicas together, and \
-                the work on messages: short epochs and fast links are slower than foretold.";
-    let figure = Figure { name: "foretold".to_owned(), caption: String::new(), svg: chart.svg() };
+                the work on messages: short epochs and fast links are slower than predicted.";
+    let figure = Figure { name: "predicted".to_owned(), caption: String::new(), svg: chart.svg() };
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(vec![figure]), Block::Table(table)];
-    Some(Section { id: "foretold", title: "What had been foretold", blocks })
+    Some(Section { id: "predicted", title: "Predicted vs. measured speed", blocks })
 }

@@ -4,9 +4,9 @@ use nettorrent_figures::Unit;
 
 use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Section};
-use crate::report::foretold;
 use crate::report::group::{Difference, Groups};
 use crate::report::overview::target;
+use crate::report::predicted;
 use crate::results::{Host, Outcome, Results};
 
 /// Up to so many comparisons are told at length.
@@ -36,16 +36,16 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         sentences.push(format!("{n_more} more comparisons are in the table of all settings."));
     }
     sentences.extend(waiting(groups));
-    sentences.extend(foretold::sentence(groups));
+    sentences.extend(predicted::sentence(groups));
     Section { id: "summary", title: "Summary", blocks: vec![Block::List(sentences)] }
 }
 
 fn runs(results: &Results, groups: &Groups<'_>) -> String {
     let n_failed = results.runs.iter().filter(|run| matches!(run.outcome, Outcome::Failed(_))).count();
     let failed = match n_failed {
-        0 => "all ended as they should".to_owned(),
-        1 => "one failed and counts nowhere below".to_owned(),
-        n => format!("{n} failed and count nowhere below"),
+        0 => "0 failures".to_owned(),
+        1 => "1 failure, left out below".to_owned(),
+        n => format!("{n} failures, left out below"),
     };
     let host = match results.study.host {
         Host::Processes => "Peers were processes on one machine, with sockets between them.",
@@ -53,7 +53,7 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
     };
     let size = if results.study.is_quick { " This is the short form of the study." } else { "" };
     format!(
-        "{} of {}; {failed}. {host}{size}{}",
+        "{}, {}, {failed}. {host}{size}{}",
         counted(results.runs.len(), "run"),
         counted(groups.all.len(), "setting"),
         chance(groups)
@@ -65,10 +65,8 @@ fn chance(groups: &Groups<'_>) -> &'static str {
     let n_once = groups.all.iter().filter(|group| group.measurements.len() == 1).count();
     match n_once {
         _ if groups.all.len() < 2 || n_once == 0 => "",
-        n if n == groups.all.len() => {
-            " With one trial of each setting, how much of a difference is chance is not known."
-        }
-        _ => " Some settings have one trial only; how much of their differences is chance is not known.",
+        n if n == groups.all.len() => " One trial per setting: no significance estimate.",
+        _ => " Some settings have one trial only: no significance estimate for those.",
     }
 }
 

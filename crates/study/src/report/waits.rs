@@ -31,7 +31,7 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history
         let figures = [Some(peers(measured)), whom(measured), history.and_then(when)];
         blocks.push(Block::Figures(figures.into_iter().flatten().collect()));
     }
-    Some(Section { id: "waits", title: "Where time went, and who waited for whom", blocks })
+    Some(Section { id: "waits", title: "Time breakdown and stragglers", blocks })
 }
 
 fn parts(peer: &PeerMeasurement) -> [f64; 5] {
@@ -62,7 +62,7 @@ fn settings(groups: &Groups<'_>) -> Option<Figure> {
 
 fn peers(measured: &Measurement) -> Figure {
     let bar = |peer: &PeerMeasurement| StackedBar { name: peer.peer.to_string(), lengths: parts(peer).to_vec() };
-    let chart = where_time_went("Where time went, peer by peer", measured.peers.iter().map(bar).collect());
+    let chart = where_time_went("Time breakdown by peer", measured.peers.iter().map(bar).collect());
     Figure { name: "time-by-peer".to_owned(), caption: String::new(), svg: chart.svg() }
 }
 

@@ -181,7 +181,7 @@ impl Replica {
         // Samples may be trained more than once in an epoch, but not without end.
         let is_sound = report.test.is_possible(n_test) && report.train.is_possible(1000 * n_train);
         if !is_sound || report.epoch > self.core.training.epochs {
-            return Err(Malformed::new(format!("its report on an epoch is impossible: {report:?}")));
+            return Err(Malformed::new(format!("invalid epoch report: {report:?}")));
         }
         Ok(())
     }

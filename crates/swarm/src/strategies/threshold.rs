@@ -46,7 +46,7 @@ pub(super) const SPEC: Spec = Spec {
             about: "which share of the parameters should move per batch; the step follows from it",
         },
         OptionDoc {
-            name: "shake_every",
+            name: "flush_every",
             about: "after so many batches a peer tells all that it has kept, as plain numbers; `0`: never",
         },
         STALENESS,
@@ -70,7 +70,7 @@ struct Options {
     clip: f32,
     coding: Coding,
     density: f64,
-    shake_every: u32,
+    flush_every: u32,
     staleness: u32,
     tau: f32,
     warmup: f64,
@@ -78,7 +78,7 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip: 1.0, coding: Coding::Auto, density: 0.01, shake_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
+        Self { clip: 1.0, coding: Coding::Auto, density: 0.01, flush_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
     }
 }
 
@@ -168,8 +168,8 @@ impl Thresholds {
     }
 
     /// Whether in this batch all is told that was kept.
-    fn shakes(&self) -> bool {
-        self.options.shake_every > 0 && self.n_batches % self.options.shake_every == self.options.shake_every - 1
+    fn flushes(&self) -> bool {
+        self.options.flush_every > 0 && self.n_batches % self.options.flush_every == self.options.flush_every - 1
     }
 
     /// Says of a piece which parameters move; an update that is not in the residual yet is added on the way.
@@ -228,7 +228,7 @@ impl Stream for Thresholds {
         let first: usize = self.n_pieces[..part].iter().sum();
         let pieces = self.pieces[first..first + self.n_pieces[part]].to_vec();
         let start = pieces.first().map_or(0, |piece| piece.start);
-        let tau = self.tau().filter(|_| !self.shakes());
+        let tau = self.tau().filter(|_| !self.flushes());
         for piece in pieces {
             let here = piece.start - start..piece.end - start;
             match tau {
@@ -244,14 +244,14 @@ impl Stream for Thresholds {
             for piece in self.pieces.clone() {
                 let values = &mut values[piece.clone()];
                 match tau {
-                    _ if self.shakes() => self.shake_piece(piece, values),
+                    _ if self.flushes() => self.shake_piece(piece, values),
                     // Before anything is learnt nothing moves, whatever the step.
                     tau => self.move_piece(piece, None, tau.unwrap_or(1.0), values),
                 }
             }
         }
         self.adaptive.aim_at(self.options.density_after(step.epochs_done));
-        if !self.shakes() {
+        if !self.flushes() {
             self.adaptive.adapt(self.n_moved, self.residual.len());
         }
         self.n_moved = 0;
@@ -293,9 +293,9 @@ impl Stream for Thresholds {
     }
 
     fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64> {
-        let shakes = self.options.shake_every > 0;
+        let flushes = self.options.flush_every > 0;
         let longest = |piece: &Range<usize>| {
-            1 + longest_message(self.options.coding, piece.len()).max(if shakes { 4 * piece.len() } else { 0 })
+            1 + longest_message(self.options.coding, piece.len()).max(if flushes { 4 * piece.len() } else { 0 })
         };
         let pieces = cut(&trained_places(question.buckets, question.n_params)).concat();
         pieces.iter().map(|piece| longest(piece) as u64).collect()
@@ -335,7 +335,7 @@ mod tests {
         for (seed, options) in [
             Options { clip: 0.0, ..Options::default() },
             Options { clip: 0.0, tau: 0.25, ..Options::default() },
-            Options { clip: 0.0, density: 0.2, shake_every: 7, ..Options::default() },
+            Options { clip: 0.0, density: 0.2, flush_every: 7, ..Options::default() },
         ]
         .into_iter()
         .enumerate()
