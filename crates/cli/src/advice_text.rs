@@ -253,7 +253,7 @@ fn exchanges(one: &Judged) -> String {
     let Forecast { batches_per_round, rounds_per_epoch, .. } = one.forecast;
     match one.payload {
         None => "never".to_owned(),
-        Some(Payload::Updates) => "freely".to_owned(),
+        Some(Payload::Updates) => "async".to_owned(),
         _ if batches_per_round == 1 => "every batch".to_owned(),
         _ if rounds_per_epoch == 1 => "once an epoch".to_owned(),
         _ => format!("every {batches_per_round} batches"),

@@ -13,7 +13,7 @@ use nettorrent_net::service::{Answer, Question};
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use serde::Serialize;
 
 /// What was found out about the way to one peer.
@@ -46,7 +46,7 @@ pub(crate) fn survey(ticket: &Ticket, encryption: Encryption) -> anyhow::Result<
 }
 
 /// The worst of all: the slowest rate, and half of the longest way there and back.
-pub(crate) fn worst(surveyed: &[Surveyed]) -> anyhow::Result<Shape> {
+pub(crate) fn worst(surveyed: &[Surveyed]) -> anyhow::Result<LinkSpec> {
     let speeds = || surveyed.iter().filter_map(|one| one.speed);
     let rate = speeds().map(|speed| speed.bytes_per_s).fold(f64::INFINITY, f64::min);
     if !rate.is_finite() {
@@ -56,7 +56,7 @@ pub(crate) fn worst(surveyed: &[Surveyed]) -> anyhow::Result<Shape> {
     let round_trip = speeds().map(|speed| speed.round_trip_s).fold(0.0, f64::max);
     // Microseconds are more exact than such a measurement.
     let delay = Duration::from_micros((5e5 * round_trip) as u64);
-    Ok(Shape { bits_per_second: Some(((8.0 * rate) as u64).max(1)), delay })
+    Ok(LinkSpec { bits_per_second: Some(((8.0 * rate) as u64).max(1)), delay })
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use nettorrent_swarm::{Peer, PeerId, Waiting};
 use crate::events::EventLog;
 use crate::memory::peak_rss_bytes;
 use crate::run_folder::RunFolder;
-use crate::swarm::chronicle::{Chronicle, Course};
-use crate::swarm::material::Material;
+use crate::swarm::prepared_job::PreparedJob;
+use crate::swarm::run_log::{Course, RunLog};
 
 /// Among more peers than this nobody writes down for whom it waits: that grows with the square of their number, and there is
 /// no figure that could show it.
@@ -26,7 +26,7 @@ const MOST_THAT_TELL_WAITS: usize = 32;
 /// Writes a run's folder from the records of a simulation.
 pub(crate) struct Recorder {
     run: RunFolder,
-    chronicle: Chronicle,
+    run_log: RunLog,
     /// For whom each peer waits; none among too many.
     waiting: Option<BTreeMap<PeerId, Waiting>>,
     /// When each peer's last round ended.
@@ -46,8 +46,13 @@ struct Epochs {
 }
 
 impl Recorder {
-    pub(crate) fn start(path: &Path, material: &Material, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
-        let Material { job, spec, learning, .. } = material;
+    pub(crate) fn start(
+        path: &Path,
+        prepared: &PreparedJob,
+        n_peers: usize,
+        scenario: &Scenario,
+    ) -> anyhow::Result<Self> {
+        let PreparedJob { job, spec, learning, .. } = prepared;
         let run = RunFolder::create(Some(path), job, spec)?;
         let mut events = EventLog::append(&run.events(), false, None)?;
         let start = Start {
@@ -67,11 +72,11 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         events.write_at(Duration::ZERO, Event::Start(start))?;
-        let mut chronicle = Chronicle::new(events, material.setup.clone());
-        chronicle.share_out(Duration::ZERO, n_peers)?;
+        let mut run_log = RunLog::new(events, prepared.setup.clone());
+        run_log.share_out(Duration::ZERO, n_peers)?;
         Ok(Self {
             run,
-            chronicle,
+            run_log,
             waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
             last: BTreeMap::new(),
             epochs: Epochs::default(),
@@ -102,10 +107,10 @@ impl Recorder {
                 waits: self.take_waits(record.peer, at, wait_s),
                 ..Times::of(record.peer)
             };
-            self.chronicle.add_times(at, &times)?;
+            self.run_log.add_times(at, &times)?;
         }
         if let RecordEvent::View { members, .. } = &record.event {
-            self.chronicle.share_out(at, members.len())?;
+            self.run_log.share_out(at, members.len())?;
         }
         if let RecordEvent::Epoch { epoch, test_s, .. } = record.event {
             let longest = self.epochs.test_s.entry(epoch).or_default();
@@ -116,7 +121,7 @@ impl Recorder {
             let longest = self.epochs.within_s.entry(epoch.to_bits()).or_default();
             *longest = longest.max(test_s);
         }
-        self.chronicle.add_record(at, record, |epoch| self.epochs.course(epoch))?;
+        self.run_log.add_record(at, record, |epoch| self.epochs.course(epoch))?;
         Ok(())
     }
 
@@ -138,15 +143,15 @@ impl Recorder {
     }
 
     /// Writes the end, and what was learnt.
-    pub(crate) fn finish(mut self, material: &Material, outcome: &Outcome) -> anyhow::Result<()> {
-        self.chronicle.finish(outcome.time)?;
-        let Material { job, learning, .. } = material;
-        let foremost = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
+    pub(crate) fn finish(mut self, prepared: &PreparedJob, outcome: &Outcome) -> anyhow::Result<()> {
+        self.run_log.finish(outcome.time)?;
+        let PreparedJob { job, learning, .. } = prepared;
+        let most_advanced = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
         let (mut epoch, mut step) = (0, 0);
-        if let Some(peer) = foremost {
+        if let Some(peer) = most_advanced {
             (epoch, step) = (peer.place.ledger.epoch, peer.place.step);
         }
-        let values = foremost.and_then(|peer| match &job.layers {
+        let values = most_advanced.and_then(|peer| match &job.layers {
             // There nobody has all of it.
             Some(_) => outcome.whole(0, learning.n_values()).map(Arc::new),
             None => Some(peer.values.clone()),
@@ -155,16 +160,16 @@ impl Recorder {
             let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
             let path = self.run.save(learning.network(), &values, &optimizer, &progress, job.checkpoint.keep)?;
-            self.chronicle.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
+            self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
         }
         let reason = match outcome.failures.first() {
             Some(failure) => Reason::Failed(format!("{}: {}", failure.peer, failure.problem)),
             None => Reason::Finished,
         };
         let (seconds, peak_rss_bytes) = (outcome.time.as_secs_f64(), peak_rss_bytes());
-        let is_guessing = reason == Reason::Finished && self.chronicle.is_guessing;
+        let is_guessing = reason == Reason::Finished && self.run_log.is_guessing;
         let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing };
-        Ok(self.chronicle.events.write_at(outcome.time, Event::Stop(stop))?)
+        Ok(self.run_log.events.write_at(outcome.time, Event::Stop(stop))?)
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod access;
 mod board;
-mod few_connections;
+mod connection_limit;
 mod page;
 mod pictures;
 mod prometheus;

@@ -15,7 +15,7 @@ use nettorrent_history::{Follower, HistoryError};
 
 use crate::access::Access;
 use crate::board::board;
-use crate::few_connections::FewConnections;
+use crate::connection_limit::ConnectionLimit;
 use crate::{page, prometheus};
 
 /// What is served.
@@ -87,7 +87,7 @@ impl Server {
         let router = router(shows, Arc::new(Shared { name, access: access.clone(), follower }));
         let serve = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async { axum::serve(FewConnections::new(listener)?, router).await })
+            runtime.block_on(async { axum::serve(ConnectionLimit::new(listener)?, router).await })
         };
         let thread = std::thread::Builder::new().name("dashboard".into()).spawn(serve);
         Ok(Self { address, access, shows, thread: thread.map_err(DashboardError::Thread)? })

@@ -1,14 +1,13 @@
 //! Data sets: where samples come from, how they are shared out among peers and grouped into batches.
 //!
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
-//! samples, and [`batches`] in which order that peer sees them; a [`curriculum`] makes a [`plan`] of both for peers that come
+//! samples, and [`batches`] in which order that peer sees them; a [`sampler`] makes a [`plan`] of both for peers that come
 //! and go, from a [`ledger`] of what was trained. All these deal in indices and never touch a sample.
 
 pub mod augment;
 pub mod batches;
 pub mod cifar;
 pub mod csv;
-pub mod curriculum;
 mod deal;
 pub mod digits;
 mod files;
@@ -28,6 +27,7 @@ mod picture;
 pub mod plan;
 pub mod rounds;
 mod rules;
+pub mod sampler;
 mod shares;
 pub mod source;
 pub mod split;

@@ -24,7 +24,7 @@ use crate::shaper::{Shaper, Shapers};
 use crate::shared_folder::{News, SharedFolder};
 use crate::socket_count::SocketCount;
 use crate::wire::Wire;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 
 // How many connections wait for the host to take them. Each keeps its handshake's place meanwhile.
 const MAX_ARRIVALS: usize = 64;
@@ -41,9 +41,9 @@ pub struct Settings {
     /// Whether links are encrypted.
     pub encryption: Encryption,
     /// As what kind of network to send, for experiments.
-    pub shape: Option<Shape>,
+    pub shape: Option<LinkSpec>,
     /// As what kind of network to receive; only the rate counts.
-    pub receive_shape: Option<Shape>,
+    pub receive_shape: Option<LinkSpec>,
     /// What others may cost us.
     pub limits: Limits,
     /// A directory for large bodies; peers that do not have the same are spoken to over the wire alone.
@@ -160,7 +160,7 @@ impl Endpoint {
             sockets: Arc::default(),
         });
         let (sender, arrivals) = mpsc::channel(MAX_ARRIVALS);
-        let task = tokio::spawn(listen_for_ever(listener, inner.clone(), sender));
+        let task = tokio::spawn(accept_loop(listener, inner.clone(), sender));
         Ok((Self { inner, _listening: Arc::new(Listening(task.abort_handle())) }, arrivals))
     }
 
@@ -252,7 +252,7 @@ fn with_port(purpose: Purpose, listen_port: u16) -> Purpose {
     }
 }
 
-async fn listen_for_ever(listener: TcpListener, inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
+async fn accept_loop(listener: TcpListener, inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
     // After a failure to accept, which is mostly that too many files are open.
     const PAUSE: Duration = Duration::from_millis(100);
     let mut under_way = UnderWay::default();

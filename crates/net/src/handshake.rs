@@ -29,7 +29,7 @@ use crate::shaper::Shapers;
 use crate::shared_folder::SharedFolder;
 use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
-use crate::wire::{BoxRead, BoxWrite, Wire, bid_farewell};
+use crate::wire::{BoxRead, BoxWrite, Wire, shut_down_gracefully};
 
 pub use crate::secure::Role;
 use nettorrent_swarm::view::PeerId;
@@ -130,7 +130,7 @@ async fn shake_hands(
             })
         }
         Err(error) => {
-            bid_farewell(reader.source(), &mut writer).await;
+            shut_down_gracefully(reader.source(), &mut writer).await;
             Err(error)
         }
     }

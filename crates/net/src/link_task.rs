@@ -16,7 +16,7 @@ use crate::inbox::InboxSender;
 use crate::link::{Closing, Shared};
 use crate::outflow::{Outflow, Stopwatch};
 use crate::shaper::{Pace, Shaper};
-use crate::wire::{BoxRead, BoxWrite, bid_farewell};
+use crate::wire::{BoxRead, BoxWrite, shut_down_gracefully};
 
 // After so many bytes a link lets others have their turn: some 100 µs of work.
 const TURN_BYTES: usize = 512 << 10;
@@ -68,7 +68,7 @@ impl Task {
         let is_friendly = matches!(reason, CloseReason::Ourselves | CloseReason::Theirs);
         inbox.closed(shared.hello.peer, shared.id, reason);
         if is_friendly {
-            bid_farewell(reader.source(), &mut writer).await;
+            shut_down_gracefully(reader.source(), &mut writer).await;
         }
     }
 }

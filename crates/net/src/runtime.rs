@@ -27,12 +27,12 @@ pub struct Load {
 pub fn block_on<F: Future>(load: Load, future: F) -> std::io::Result<F::Output> {
     let n_cores = available_parallelism().map_or(1, NonZero::get);
     let mut builder =
-        if load.is_worth_helpers(n_cores) { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+        if load.needs_io_threads(n_cores) { Builder::new_multi_thread() } else { Builder::new_current_thread() };
     Ok(builder.worker_threads(N_HELPERS).enable_all().build()?.block_on(future))
 }
 
 impl Load {
-    fn is_worth_helpers(self, n_cores: usize) -> bool {
+    fn needs_io_threads(self, n_cores: usize) -> bool {
         let Self { n_processes, n_bytes } = self;
         n_cores >= 2 * n_processes && n_cores >= 4 && n_bytes >= HELPED_BYTES
     }
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn helpers_are_for_long_vectors_on_spare_cores() {
         let load = |n_processes, n_bytes| Load { n_processes, n_bytes };
-        assert!(load(3, HELPED_BYTES).is_worth_helpers(6));
-        assert!(!load(3, HELPED_BYTES - 1).is_worth_helpers(6));
-        assert!(!load(4, HELPED_BYTES).is_worth_helpers(6));
-        assert!(!load(1, HELPED_BYTES).is_worth_helpers(2));
+        assert!(load(3, HELPED_BYTES).needs_io_threads(6));
+        assert!(!load(3, HELPED_BYTES - 1).needs_io_threads(6));
+        assert!(!load(4, HELPED_BYTES).needs_io_threads(6));
+        assert!(!load(1, HELPED_BYTES).needs_io_threads(2));
     }
 }

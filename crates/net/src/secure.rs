@@ -13,7 +13,7 @@ use crate::hello::looks_like_hello;
 use crate::identity::{Identity, SERVER_NAME, fingerprint_of_certificate};
 use crate::records::{HEADER_LEN, Key, RECORDS_PER_KEY, RecordReader, RecordWriter, Rekeying};
 use crate::refusal::HandshakeError;
-use crate::wire::{BoxRead, BoxWrite, Wire, bid_farewell};
+use crate::wire::{BoxRead, BoxWrite, Wire, shut_down_gracefully};
 
 /// Which side of a connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) async fn secure(mut wire: Wire, role: Role, identity: &Identity) -> R
     match agree(&mut wire, role, identity).await {
         Ok(agreed) => agreed.into_streams(wire, RECORDS_PER_KEY),
         Err(error) => {
-            bid_farewell(&mut wire.read, &mut wire.write).await;
+            shut_down_gracefully(&mut wire.read, &mut wire.write).await;
             Err(if looks_like_hello(wire.read.first()) { HandshakeError::MixedEncryption } else { error })
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::outflow::Outflow;
 
@@ -25,7 +25,7 @@ const MAX_PIECE: u64 = 64 << 10;
 /// A card that several links share.
 #[derive(Debug)]
 pub struct Shaper {
-    shape: Shape,
+    shape: LinkSpec,
     // When the last booked byte will have left.
     free_at: Mutex<Option<Instant>>,
 }
@@ -41,7 +41,7 @@ pub struct Shapers {
 
 impl Shaper {
     /// A card of this shape.
-    pub fn new(shape: Shape) -> Arc<Self> {
+    pub fn new(shape: LinkSpec) -> Arc<Self> {
         Arc::new(Self { shape, free_at: Mutex::new(None) })
     }
 

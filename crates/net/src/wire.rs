@@ -173,7 +173,7 @@ impl AsyncWrite for WireWrite {
 
 /// Ends a stream so that what was written last still arrives: a socket that is closed while bytes lie unread in it takes
 /// back what it has sent.
-pub(crate) async fn bid_farewell(read: &mut (impl AsyncRead + Unpin), write: &mut (impl AsyncWrite + Unpin)) {
+pub(crate) async fn shut_down_gracefully(read: &mut (impl AsyncRead + Unpin), write: &mut (impl AsyncWrite + Unpin)) {
     const PATIENCE: Duration = Duration::from_millis(500);
     const MOST_BYTES: u64 = 1 << 20;
     let farewell = async {

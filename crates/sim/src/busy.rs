@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn on_the_same_cores_messages_hold_up_computing() {
-        // Peers that train freely are told of others' batches while they compute.
+        // Peers that train asynchronously are told of others' batches while they compute.
         let job = |shares_cores| {
             let handling = Handling { frame_time: Duration::from_micros(500), shares_cores, ..Handling::default() };
             let swarm = nettorrent_engine::job::SwarmSpec { strategy: "threshold".into(), ..Default::default() };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nettorrent_swarm::shape::as_text;
+use nettorrent_swarm::link_spec::as_text;
 use serde::{Deserialize, Serialize};
 
 use crate::queue::nanos;

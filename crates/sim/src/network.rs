@@ -12,7 +12,7 @@ use nettorrent_swarm::wire::Frame;
 use crate::queue::{Event, Nanos, Queue, nanos};
 use crate::scenario::Scenario;
 use crate::slab::Slab;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 
 /// How many bytes of a frame get lost together.
 const PACKET_LEN: usize = 1460;
@@ -35,8 +35,8 @@ pub(crate) struct Network {
 
 /// A peer's links, and when they are free.
 struct End {
-    up: Shape,
-    down: Shape,
+    up: LinkSpec,
+    down: LinkSpec,
     up_is_free: Nanos,
     down_is_free: Nanos,
 }
@@ -67,7 +67,7 @@ impl Network {
     }
 
     /// One more peer, with these links.
-    pub(crate) fn add(&mut self, (up, down): (Shape, Shape)) {
+    pub(crate) fn add(&mut self, (up, down): (LinkSpec, LinkSpec)) {
         self.ends.push(End { up, down, up_is_free: 0, down_is_free: 0 });
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
-use nettorrent_swarm::shape::{Shape, as_text};
+use nettorrent_swarm::link_spec::{LinkSpec, as_text};
 
 use crate::handling::Handling;
 
@@ -17,7 +17,7 @@ pub struct Scenario {
     /// Where the scenario's own chances come from: jitter, losses, who is slow.
     pub seed: u64,
     /// Every peer's link, up and down. A frame takes half of the sender's delay and half of the receiver's.
-    pub link: Shape,
+    pub link: LinkSpec,
     /// Peers whose links are others.
     pub links: Vec<PeerLinks>,
     /// By which share, at most, the delay of a pair of peers is shorter or longer than their links say.
@@ -63,9 +63,9 @@ pub struct PeerLinks {
     /// Whose.
     pub peer: usize,
     /// What it sends through.
-    pub up: Shape,
+    pub up: LinkSpec,
     /// What it receives through.
-    pub down: Shape,
+    pub down: LinkSpec,
 }
 
 /// Peers that compute slowly.
@@ -176,7 +176,7 @@ impl Default for Scenario {
     fn default() -> Self {
         Self {
             seed: 1,
-            link: Shape { bits_per_second: Some(1_000_000_000), delay: Duration::from_micros(200) },
+            link: LinkSpec { bits_per_second: Some(1_000_000_000), delay: Duration::from_micros(200) },
             links: Vec::new(),
             spread: 0.0,
             jitter: Duration::ZERO,
@@ -205,7 +205,7 @@ impl Scenario {
     /// Machines at people's homes: `50mbit/20ms`, pairs between half and one and a half times that, some jitter and losses.
     pub fn wan() -> Self {
         Self {
-            link: Shape { bits_per_second: Some(50_000_000), delay: Duration::from_millis(20) },
+            link: LinkSpec { bits_per_second: Some(50_000_000), delay: Duration::from_millis(20) },
             spread: 0.5,
             jitter: Duration::from_millis(2),
             loss: 0.001,
@@ -262,7 +262,7 @@ impl Scenario {
     }
 
     /// A peer's own links, up and down.
-    pub(crate) fn links_of(&self, peer: usize) -> (Shape, Shape) {
+    pub(crate) fn links_of(&self, peer: usize) -> (LinkSpec, LinkSpec) {
         let own = self.links.iter().find(|links| links.peer == peer);
         own.map_or((self.link, self.link), |links| (links.up, links.down))
     }

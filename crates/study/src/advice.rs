@@ -169,7 +169,7 @@ fn caveats(best: &Judged) -> Vec<String> {
         _ => {}
     }
     if best.payload == Some(Payload::Updates) {
-        caveats.push("Peers train freely: their replicas differ a little until the end.");
+        caveats.push("Peers train asynchronously: their replicas differ a little until the end.");
     }
     if best.forecast.is_bound {
         caveats.push("It may say less than was counted with, and be faster.");

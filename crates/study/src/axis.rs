@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::nearest::nearest;
-use nettorrent_swarm::shape::{Shape, ShapeError};
+use nettorrent_swarm::link_spec::{LinkSpec, LinkSpecError};
 use nettorrent_swarm::strategies::find;
 use nettorrent_swarm::strategy::OptionError;
 use toml::{Table, Value};
@@ -33,7 +33,7 @@ pub(crate) enum Effect {
     /// So many peers train.
     Peers(usize),
     /// Links are like this, or as fast as the machine.
-    Link(Option<Shape>),
+    Link(Option<LinkSpec>),
     /// Fields of the job are set, one after the other.
     Fields(Vec<(String, Value)>),
 }
@@ -69,7 +69,7 @@ pub enum AxisError {
     },
     /// A link that is none.
     #[error("link: {0}")]
-    Link(#[from] ShapeError),
+    Link(#[from] LinkSpecError),
     /// A strategy or its options.
     #[error(transparent)]
     Strategy(#[from] OptionError),

@@ -175,15 +175,15 @@ impl<'a> Judge<'a> {
 
     /// What is predicted, unless epochs of the job's own size were simulated, or some rounds of one.
     fn forecast(&self, strategy: &dyn Strategy, trial: Option<&Trial>, rounds: Option<&Trial>) -> Forecast {
-        let may_cost_less = strategy.may_cost_less();
-        let observed = trial.or(rounds).and_then(Trial::cost).filter(|_| may_cost_less);
+        let cost_is_upper_bound = strategy.cost_is_upper_bound();
+        let observed = trial.or(rounds).and_then(Trial::cost).filter(|_| cost_is_upper_bound);
         let forecast = predict(strategy, &self.question.situation, observed);
         let n_train = self.question.situation.n_train;
         if let Some(epoch_s) = trial.and_then(Trial::epoch_s).filter(|_| rounds.is_none()) {
             return forecast.as_simulated(epoch_s);
         }
         // Who says less as time goes on is not known by its first rounds, but those of fewer samples are as long as those of all.
-        let later_s = trial.and_then(Trial::round_s).filter(|_| may_cost_less);
+        let later_s = trial.and_then(Trial::round_s).filter(|_| cost_is_upper_bound);
         if let Some(round_s) = later_s {
             return forecast.as_simulated(forecast.rounds_per_epoch as f64 * round_s);
         }

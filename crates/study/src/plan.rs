@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nettorrent_engine::job::{Job, model_spec};
 use nettorrent_engine::nearest::nearest;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategies::find;
 use toml::{Table, Value};
 
@@ -150,7 +150,7 @@ struct Draft {
     setting: BTreeMap<String, String>,
     fields: Vec<(String, Value)>,
     n_peers: usize,
-    link: Option<Shape>,
+    link: Option<LinkSpec>,
     folder: String,
 }
 

@@ -11,7 +11,7 @@
 //!   exchange has steps follow one another. Long vectors are cut into messages, so that one step's last messages go while the
 //!   next step's first ones do: how much of that there is follows from how evenly links are used (`Flow`);
 //! - the parts of a gradient come evenly in the second half of a batch's time, and go at once. Weights go when the turn is over;
-//! - whoever trains freely waits where its link cannot carry what it says in the time of a batch, and where it may not be further ahead
+//! - whoever trains asynchronously waits where its link cannot carry what it says in the time of a batch, and where it may not be further ahead
 //!   of the others than it has heard of them;
 //! - judging a sample, where a strategy does that in its rounds, takes a third of training it;
 //! - what is said once an epoch is left out: tests, and bringing replicas together.
@@ -28,7 +28,7 @@ use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_swarm::collective::SEGMENT_LEN;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategy::{Cost, CostQuestion, Payload, Strategy};
 use serde::Serialize;
 
@@ -52,7 +52,7 @@ pub struct Situation<'a> {
     /// How long a peer takes to train a batch.
     pub step: StepTime,
     /// Every peer's link.
-    pub link: Shape,
+    pub link: LinkSpec,
     /// What messages take of a peer's time besides; none where that is taken to be nothing.
     pub messages: Option<MessageTime>,
     /// How many times as long a peer takes for all this as it would alone, because others share its machine.
@@ -138,7 +138,7 @@ impl Situation<'_> {
 /// What is predicted of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Forecast {
-    /// How long a round takes; of those who train freely, a batch.
+    /// How long a round takes; of asynchronous strategies, a batch.
     pub round_s: f64,
     /// How many of them an epoch has.
     pub rounds_per_epoch: u64,
@@ -210,7 +210,7 @@ pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Opt
         samples_per_s: n_train as f64 / epoch_s.max(1e-12),
         bytes_per_peer: rounds_per_epoch as f64 * cost.total as f64 / n_peers.max(1) as f64,
         wait_share: 1.0 - (compute_s + messages_s) / round_s.max(1e-12),
-        is_bound: observed.is_none() && strategy.may_cost_less(),
+        is_bound: observed.is_none() && strategy.cost_is_upper_bound(),
     }
 }
 
@@ -261,7 +261,7 @@ impl Flow {
 }
 
 impl Link {
-    fn new(shape: Shape, cost: &Cost, flow: Flow, buckets: &[Range<usize>]) -> Self {
+    fn new(shape: LinkSpec, cost: &Cost, flow: Flow, buckets: &[Range<usize>]) -> Self {
         let seconds = |n_bytes: f64| shape.bits_per_second.map_or(0.0, |rate| 8.0 * n_bytes / rate as f64);
         let longest = buckets.iter().map(Range::len).max().unwrap_or(0) as f64;
         let longest_bucket = longest / buckets.iter().map(Range::len).sum::<usize>().max(1) as f64;
@@ -309,7 +309,7 @@ impl Link {
         }
     }
 
-    /// A round of those who train freely. Who may be no batch ahead of the others waits until it has heard them; who may be some ahead
+    /// A round of asynchronous strategies. Who may be no batch ahead of the others waits until it has heard them; who may be some ahead
     /// waits only where that is not enough.
     fn free_round_s(&self, compute_s: f64, delay: f64) -> f64 {
         if self.n_steps == 0 {

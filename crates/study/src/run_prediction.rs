@@ -12,7 +12,7 @@ use nettorrent_engine::learning::BUCKET_LEN;
 use nettorrent_sim::Scenario;
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategies::find;
 use nettorrent_swarm::strategy::{Cost, CostQuestion};
 
@@ -21,7 +21,7 @@ use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
 /// What would have been predicted; nothing of one who trains alone, of layer networks, and where the link is not known.
 pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
-    let link: Shape = match (&facts.link, host) {
+    let link: LinkSpec = match (&facts.link, host) {
         (Some(text), _) => text.parse().ok()?,
         (None, Host::Sim) => Scenario::lan().link,
         (None, Host::Processes) => return None,
@@ -48,7 +48,7 @@ pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measu
     let steps =
         situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0, overhead: 0 });
     let n_rounds = found.epochs.len() as u64 * steps.per_epoch.div_ceil(steps.per_round);
-    let cost = strategy.may_cost_less().then(|| sent(&found.peers, n_rounds, &situation));
+    let cost = strategy.cost_is_upper_bound().then(|| sent(&found.peers, n_rounds, &situation));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
 }
 
@@ -56,9 +56,9 @@ pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measu
 fn sent(peers: &[PeerMeasurement], n_rounds: u64, situation: &Situation<'_>) -> Cost {
     let Situation { n_peers, buckets, n_params, .. } = *situation;
     let question = CostQuestion { n_peers, buckets, n_params, round: 0 };
-    let reunion = Ring::new(Codec::F32, Extent::AllReduce).cost(&question).most_sent;
+    let final_sync = Ring::new(Codec::F32, Extent::AllReduce).cost(&question).most_sent;
     let per_round = |of: fn(&PeerMeasurement) -> u64| {
-        peers.iter().map(move |peer| of(peer).saturating_sub(reunion) / n_rounds.max(1))
+        peers.iter().map(move |peer| of(peer).saturating_sub(final_sync) / n_rounds.max(1))
     };
     Cost {
         total: per_round(|peer| peer.payload_sent_bytes).sum(),

@@ -10,8 +10,8 @@ use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
 use nettorrent_study::{Situation, StepTime, predict};
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::Event;
-use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::{Cost, Payload, Spec};
 use nettorrent_swarm::{PeerId, Setup};
@@ -23,13 +23,13 @@ const SAMPLE_TIME: Duration = Duration::from_millis(10);
 /// By how much exchanges in rounds may take longer or shorter than was predicted, with many peers and with two.
 const FACTOR: f64 = 1.25;
 const FACTOR_OF_TWO: f64 = 2.0;
-/// The same of those who train freely, once it is known what they say.
+/// The same of asynchronous strategies, once it is known what they say.
 const FACTOR_OF_FREE: f64 = 1.6;
 
 /// What was predicted of an epoch, and how long it took, in seconds.
 struct Pair {
     name: &'static str,
-    trains_freely: bool,
+    is_asynchronous: bool,
     predicted_s: f64,
     simulated_s: f64,
 }
@@ -39,7 +39,7 @@ fn toy(n_peers: usize) -> Toy {
     Toy::with_size(ToySize { n_features: 10_000, n_classes: 2, n_train, n_test: 1 }, 1)
 }
 
-fn simulate(spec: &Spec, n_peers: usize, link: Shape) -> Outcome {
+fn simulate(spec: &Spec, n_peers: usize, link: LinkSpec) -> Outcome {
     let swarm =
         SwarmSpec { strategy: spec.name.to_owned(), scale: Scale::None, work: Work::Equal, ..SwarmSpec::default() };
     let job = Job { swarm, epochs: 1, batch: BATCH, ..Job::default() };
@@ -72,7 +72,7 @@ fn observed(outcome: &Outcome) -> Cost {
     }
 }
 
-fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
+fn compare(spec: &'static Spec, n_peers: usize, link: LinkSpec) -> Pair {
     let (toy, outcome) = (toy(n_peers), simulate(spec, n_peers, link));
     let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
     let situation = Situation {
@@ -88,25 +88,25 @@ fn compare(spec: &'static Spec, n_peers: usize, link: Shape) -> Pair {
         messages: None,
         slowdown: 1.0,
     };
-    let trains_freely = strategy.turn().payload == Payload::Updates;
+    let is_asynchronous = strategy.turn().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);
-    assert_eq!(told.is_bound, strategy.may_cost_less(), "{}", spec.name);
+    assert_eq!(told.is_bound, strategy.cost_is_upper_bound(), "{}", spec.name);
     let predicted = predict(&*strategy, &situation, told.is_bound.then(|| observed(&outcome)));
     assert!((0.0..=1.0).contains(&predicted.wait_share), "{}: {predicted:?}", spec.name);
-    // Who trains freely waits for all at the end only, when no round is left.
-    let simulated_s = if trains_freely { outcome.time.as_secs_f64() } else { seconds_in_rounds(&outcome) };
-    Pair { name: spec.name, trains_freely, predicted_s: predicted.epoch_s, simulated_s }
+    // Who trains asynchronously waits for all at the end only, when no round is left.
+    let simulated_s = if is_asynchronous { outcome.time.as_secs_f64() } else { seconds_in_rounds(&outcome) };
+    Pair { name: spec.name, is_asynchronous, predicted_s: predicted.epoch_s, simulated_s }
 }
 
 #[test]
 fn strategies_take_as_long_as_was_predicted() {
     for n_peers in [2, 4, 8] {
         for link in ["1gbit/200us", "100mbit/10ms", "5mbit/1ms"] {
-            let shape: Shape = link.parse().expect("a link");
+            let shape: LinkSpec = link.parse().expect("a link");
             let pairs: Vec<Pair> = STRATEGIES.iter().map(|spec| compare(spec, n_peers, shape)).collect();
             let mut largest: f64 = 1.0;
-            for Pair { name, trains_freely, predicted_s, simulated_s } in &pairs {
-                let factor = match (trains_freely, n_peers) {
+            for Pair { name, is_asynchronous, predicted_s, simulated_s } in &pairs {
+                let factor = match (is_asynchronous, n_peers) {
                     (true, _) => FACTOR_OF_FREE,
                     (false, 2) => FACTOR_OF_TWO,
                     (false, _) => FACTOR,

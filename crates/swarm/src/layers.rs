@@ -9,7 +9,7 @@
 //! test or a judgement of its parameters, is not computed by one machine but by the pipeline. So all strategies work here as they are,
 //! and nothing of theirs is written twice.
 //!
-//! Inputs and labels never travel: every block knows from the curriculum which samples a batch has. With several batches in flight the
+//! Inputs and labels never travel: every block knows from the sampler which samples a batch has. With several batches in flight the
 //! next ones are begun before the replica asks for them, with the parameters as they are; what comes down is then computed with the
 //! parameters that went up.
 //!

@@ -79,7 +79,7 @@ pub enum Event {
         decode_s: f64,
         /// How long its links had something to write, added up over all of them.
         send_s: f64,
-        /// By how many batches it was ahead of the hindmost peer whose batches it had heard of when it began.
+        /// By how many batches it was ahead of the slowest peer whose batches it had heard of when it began.
         staleness: u32,
         /// Bytes of bodies that it sent.
         sent_bytes: u64,

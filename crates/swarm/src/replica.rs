@@ -6,15 +6,16 @@
 //! What it holds is the whole network, or in a layer network a block of it.
 
 mod agreement;
+mod asynchronous;
 pub(crate) mod core;
+mod epoch_evaluation;
 mod evaluations;
-mod free;
 mod pace;
+mod partial_score;
 mod recovery;
 mod rounds;
 mod snapshot;
 mod steps;
-mod tests;
 mod turn;
 mod turn_state;
 
@@ -23,12 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agreement::Accord;
+use asynchronous::Ending;
+use epoch_evaluation::EpochEvaluation;
 use evaluations::Evaluations;
-use free::Ending;
 use nettorrent_engine::task::Task;
 use pace::Pace;
 use recovery::Recovery;
-use tests::Tests;
 use turn_state::TurnState;
 
 use crate::effects::{Input, Outbox, Phase, Status, TimerToken};
@@ -41,7 +42,7 @@ use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 
 pub(crate) use agreement::{decoded, encoded};
-pub(crate) use core::{Core, Wish, batch_seed, check_ledger};
+pub(crate) use core::{Core, Request, batch_seed, check_ledger};
 
 /// One of the holders of the same parameters.
 pub(crate) struct Replica {
@@ -52,7 +53,7 @@ pub(crate) struct Replica {
     is_warming_up: bool,
     accord: Accord,
     turn: Option<TurnState>,
-    tests: Tests,
+    epoch_evaluation: EpochEvaluation,
     evaluations: Evaluations,
     pace: Pace,
     /// None where others look after that.
@@ -61,7 +62,7 @@ pub(crate) struct Replica {
     phase_began: Duration,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
     idle_since: Duration,
-    /// How the last segment ended, where peers train freely.
+    /// How the last segment ended, where peers train asynchronously.
     ending: Option<Ending>,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: HeldFrames,
@@ -92,7 +93,7 @@ impl Replica {
             strategy.recall(memories);
         }
         let turn = strategy.turn();
-        let tests = Tests::after(state.place.ledger.epoch);
+        let epoch_evaluation = EpochEvaluation::after(state.place.ledger.epoch);
         let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
         let mut replica = Self {
             core: Core::new(id, setup.training.clone(), turn, state),
@@ -101,7 +102,7 @@ impl Replica {
             is_warming_up,
             accord: Accord::Waiting,
             turn: None,
-            tests,
+            epoch_evaluation,
             evaluations: Evaluations::default(),
             pace: Pace::default(),
             recovery,
@@ -131,8 +132,8 @@ impl Replica {
             Input::Uplink(bytes_per_s) => self.core.uplink = Some(bytes_per_s),
             Input::View(view) => self.on_view(view, out)?,
         }
-        self.grant_wishes(out);
-        self.go_on_freely(out);
+        self.apply_requests(out);
+        self.go_on_asynchronously(out);
         self.keep_pace(out);
         Ok(())
     }
@@ -181,7 +182,7 @@ impl Replica {
             Phase::Exchanging if self.pace.is_waiting() => self.pace.waits_for(self.core.rank, members.len()),
             Phase::Exchanging | Phase::Syncing => self.strategy.waits_for(),
             Phase::Agreeing => self.accord.waits_for(&self.core.view),
-            Phase::Testing => self.tests.missing(members),
+            Phase::Testing => self.epoch_evaluation.missing(members),
             Phase::Training | Phase::Finished => Vec::new(),
         };
         Status {
@@ -263,7 +264,7 @@ impl Replica {
     /// Of which rounds this peer can make use of what it hears.
     fn open_rounds(&self) -> Range<u32> {
         let round = self.core.place.standing.round;
-        if self.trains_freely() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
+        if self.is_asynchronous() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
             return self.core.segment_rounds();
         }
         round..round.saturating_add(1)

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::curriculum::{Rules, Warmup};
 use nettorrent_engine::data::rounds::RoundRule;
+use nettorrent_engine::data::sampler::{Rules, Warmup};
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::task::Task;
 use toml::Table;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::curriculum::CurriculumError;
+use nettorrent_engine::data::sampler::SamplerError;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
@@ -30,7 +30,7 @@ pub enum SetupError {
     Option(#[from] OptionError),
     /// The split or the batches.
     #[error(transparent)]
-    Curriculum(#[from] CurriculumError),
+    Sampler(#[from] SamplerError),
     /// The plan of the layers.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use nettorrent_engine::collapse::{Collapse, size};
-use nettorrent_engine::data::curriculum::{Curriculum, Rules};
+use nettorrent_engine::data::sampler::{Rules, Sampler};
 use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{EvaluateSpec, Job, SwarmSpec};
 use nettorrent_engine::optimizer::OptimizerSpec;
@@ -15,7 +15,7 @@ pub struct TrainPlan {
     /// What is learnt.
     pub task: Arc<dyn Task>,
     /// Who trains which samples.
-    pub curriculum: Arc<Curriculum>,
+    pub sampler: Arc<Sampler>,
     /// Where all randomness comes from.
     pub seed: u64,
     /// Number of epochs.
@@ -37,7 +37,7 @@ impl TrainPlan {
     /// The plan of a job, whose samples are shared out by these rules.
     pub(crate) fn new(job: &Job, task: Arc<dyn Task>, rules: Rules) -> Self {
         Self {
-            curriculum: Arc::new(Curriculum::new(task.labels().into(), rules)),
+            sampler: Arc::new(Sampler::new(task.labels().into(), rules)),
             guessing: Guessing::new(task.labels()),
             task,
             seed: job.seed,
@@ -54,7 +54,7 @@ impl TrainPlan {
     pub(crate) fn for_part(&self, task: Arc<dyn Task>) -> Self {
         Self {
             task,
-            curriculum: self.curriculum.clone(),
+            sampler: self.sampler.clone(),
             seed: self.seed,
             epochs: self.epochs,
             optimizer: self.optimizer.clone(),

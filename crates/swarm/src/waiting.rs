@@ -43,7 +43,7 @@ impl Waiting {
     pub fn take(&mut self, waited: Duration) -> Vec<(PeerId, Duration)> {
         let sums = std::mem::take(&mut self.sums);
         let sum: Duration = sums.values().sum();
-        // A peer that trains freely also waits at the end of a segment within an epoch, which is nobody's time.
+        // A peer that trains asynchronously also waits at the end of a segment within an epoch, which is nobody's time.
         let share = if sum > waited { waited.as_secs_f64() / sum.as_secs_f64() } else { 1.0 };
         sums.into_iter().map(|(peer, time)| (peer, time.mul_f64(share))).collect()
     }

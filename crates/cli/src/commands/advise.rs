@@ -14,7 +14,7 @@ use nettorrent_net::handshake::Encryption;
 use nettorrent_net::message_cost::{MessageCost, measure_message_cost};
 use nettorrent_net::ticket::Ticket;
 use nettorrent_study::{ALONE, Depth, Judge, MessageTime, Question, Situation, message_rate};
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategy::Spec;
 use toml::Table;
@@ -23,7 +23,7 @@ use crate::advice_text::{self, Findings, order};
 use crate::job_arguments::JobArguments;
 use crate::link_survey::{Surveyed, survey, worst};
 use crate::step_time::step_time;
-use crate::swarm::material::Material;
+use crate::swarm::prepared_job::PreparedJob;
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -36,7 +36,7 @@ pub(crate) struct AdviseArguments {
     peers: Option<u32>,
     /// Every peer's link: rate and one-way delay, for example 100mbit/20ms.
     #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
+    link: Option<LinkSpec>,
     /// All peers are to run on this machine, as with `train --peers`, and share its cores; links take no time unless --link is given.
     #[arg(long, conflicts_with = "ticket")]
     here: bool,
@@ -76,14 +76,14 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     }
     let budget =
         Duration::try_from_secs_f64(arguments.budget).context("--budget: must be a number of seconds from 0 up")?;
-    let material = Material::open(arguments.job.open(&[])?, None, 1)?;
+    let prepared = PreparedJob::open(arguments.job.open(&[])?, None, 1)?;
     let surveyed = match &arguments.ticket {
         Some(ticket) => survey(ticket, if arguments.plain { Encryption::Off } else { Encryption::On })?,
         None => Vec::new(),
     };
     let link = match arguments.link {
         Some(link) => link,
-        None if arguments.here => Shape { bits_per_second: None, delay: Duration::ZERO },
+        None if arguments.here => LinkSpec { bits_per_second: None, delay: Duration::ZERO },
         None if arguments.ticket.is_none() => {
             bail!(
                 "say how fast links are, for example --link 100mbit/20ms, measure those of a swarm with --ticket, or say --here \
@@ -93,8 +93,8 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         None => worst(&surveyed)?,
     };
     let n_peers = n_peers(arguments, &surveyed);
-    material.setup.training().curriculum.check(n_peers)?;
-    let Material { job, learning, .. } = &material;
+    prepared.setup.training().sampler.check(n_peers)?;
+    let PreparedJob { job, learning, .. } = &prepared;
     let cores = Cores::of(arguments.here, n_peers, job.threads);
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
     let situation = Situation {

@@ -14,9 +14,9 @@ use nettorrent_net::{Load, block_on, fingerprint};
 
 use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
-use crate::swarm::beginning::Start;
-use crate::swarm::material::Material;
 use crate::swarm::network::{Beginning, NetworkArguments, train};
+use crate::swarm::prepared_job::PreparedJob;
+use crate::swarm::start_state::Start;
 
 /// Arguments of `join`.
 #[derive(Args)]
@@ -55,20 +55,20 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         let there = if members.len() == 1 { "1 peer is".into() } else { format!("{} peers are", members.len()) };
         println!("{there} there; opening the data");
     }
-    let material = Material::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
-    let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
+    let prepared = PreparedJob::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
+    let run = RunFolder::create(arguments.run.as_deref(), &prepared.job, &prepared.spec)?;
     let events = arguments.measuring.open_events(&run, arguments.network.json)?;
-    block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &material, folder).await?;
-        let job = fingerprint::of_job(&material.package);
+    block_on(Load { n_processes: 1, n_bytes: prepared.n_bytes() }, async {
+        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &prepared, folder).await?;
+        let job = fingerprint::of_job(&prepared.package);
         endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });
         let port = endpoint.local_address().port();
         let address = arguments.network.addresses(&endpoint).first().copied();
         let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
         let address = arguments.network.address.or(seen).or(address).unwrap_or(endpoint.local_address());
-        let start = Start::fresh(&material);
+        let start = Start::fresh(&prepared);
         let measures = arguments.measuring.is_on();
-        let beginning = Beginning { material: &material, start, run, events, wait_for: 1, members, measures };
+        let beginning = Beginning { prepared: &prepared, start, run, events, wait_for: 1, members, measures };
         train(beginning, (endpoint, arrivals), address, &arguments.network).await
     })?
 }

@@ -16,11 +16,11 @@ use nettorrent_net::{Load, block_on, fingerprint};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::run_folder::RunFolder;
-use crate::swarm::beginning::Start;
-use crate::swarm::keeper::Keeper;
-use crate::swarm::material::Material;
-use crate::swarm::member::{Keep, Part};
+use crate::swarm::checkpoint_writer::CheckpointWriter;
+use crate::swarm::member::{Keep, PeerProcess};
 use crate::swarm::messages::{EndingKind, Order, Orders, PeerEvent};
+use crate::swarm::prepared_job::PreparedJob;
+use crate::swarm::start_state::Start;
 
 /// Runs `peer`.
 pub(crate) fn peer() -> anyhow::Result<ExitCode> {
@@ -44,31 +44,31 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
         let _ = commands.blocking_send(Command::Leave);
     })?;
     let run = RunFolder::open(&orders.run)?;
-    let material = Material::open(run.job(&[])?, Some(run.model_spec()?), orders.n_peers)?;
-    let load = Load { n_processes: orders.n_peers, n_bytes: material.n_bytes() };
-    block_on(load, take_part(&orders, run, &material, (heard, members)))?
+    let prepared = PreparedJob::open(run.job(&[])?, Some(run.model_spec()?), orders.n_peers)?;
+    let load = Load { n_processes: orders.n_peers, n_bytes: prepared.n_bytes() };
+    block_on(load, take_part(&orders, run, &prepared, (heard, members)))?
 }
 
 async fn take_part(
     orders: &Orders,
     run: RunFolder,
-    material: &Material,
+    prepared: &PreparedJob,
     (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>),
 ) -> anyhow::Result<ExitCode> {
     let start = match &orders.checkpoint {
-        Some(checkpoint) => Start::from_checkpoint(&run, Path::new(checkpoint), material)?,
-        None => Start::fresh(material),
+        Some(checkpoint) => Start::from_checkpoint(&run, Path::new(checkpoint), prepared)?,
+        None => Start::fresh(prepared),
     };
-    material.check(orders.n_peers)?;
+    prepared.check(orders.n_peers)?;
     let ticket: Ticket = orders.ticket.parse()?;
     let identity = Identity::new(&ticket.secret, orders.seat)?;
     let me = identity.peer;
-    let job = fingerprint::of_job(&material.package);
+    let job = fingerprint::of_job(&prepared.package);
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
         shape: orders.link.as_deref().map(str::parse).transpose()?,
-        limits: material.limits(),
+        limits: prepared.limits(),
         folder: orders.shared_dir.as_deref().map(SharedFolder::open).transpose()?,
         ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
     };
@@ -81,10 +81,10 @@ async fn take_part(
     tell(PeerEvent::Listening { peer: me, address })?;
     // Without members the orders have ended before the beginning.
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
-    let part = Part {
-        material,
+    let process = PeerProcess {
+        prepared,
         start,
-        keeper: Keeper::start(run, material)?,
+        checkpoint_writer: CheckpointWriter::start(run, prepared)?,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,
         address,
@@ -92,7 +92,7 @@ async fn take_part(
         measures: orders.measures,
         speed: None,
     };
-    let ending = part.take((endpoint, arrivals), commands, &mut tell).await?;
+    let ending = process.run((endpoint, arrivals), commands, &mut tell).await?;
     Ok(match ending {
         EndingKind::Finished | EndingKind::Left => ExitCode::SUCCESS,
         EndingKind::Failed(_) => ExitCode::FAILURE,

@@ -14,7 +14,7 @@ use nettorrent_engine::model::{LayerSpec, ModelSpec, Network, Workspace, n_value
 use nettorrent_engine::rng::Rng;
 use nettorrent_swarm::layers::plan::LayerPlan;
 use nettorrent_swarm::layers::planner::{Candidate, Choice, Question, USUAL_MULTIPLICATIONS_PER_S, choose, estimate};
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::job_arguments::JobArguments;
 use crate::open::open_data;
@@ -34,7 +34,7 @@ pub(crate) struct PlanArguments {
     peers: u32,
     /// Every peer's link: rate and one-way delay, for example 100mbit/5ms [default: the job's, or 1gbit].
     #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
+    link: Option<LinkSpec>,
     /// How fast peers are by each other, in their order; fewer than peers are taken in turn [default: the job's, or all alike].
     #[arg(long, value_name = "SPEED,…", value_delimiter = ',')]
     speeds: Vec<f64>,

@@ -12,8 +12,8 @@ use nettorrent_engine::job::read_toml;
 use nettorrent_engine::task::Task;
 use nettorrent_history::{Event as Happened, HistoryError, Line};
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::{Event, Record};
-use nettorrent_swarm::shape::Shape;
 use nettorrent_swarm::{Peer, PeerId};
 use serde_json::json;
 
@@ -21,8 +21,8 @@ use crate::job_arguments::JobArguments;
 use crate::memory::peak_rss_bytes;
 use crate::progress::GUESSING;
 use crate::recorder::Recorder;
-use crate::swarm::chronicle::{dropped, incident_text};
-use crate::swarm::material::Material;
+use crate::swarm::prepared_job::PreparedJob;
+use crate::swarm::run_log::{dropped, incident_text};
 
 /// Arguments of `simulate`.
 #[derive(Args)]
@@ -34,7 +34,7 @@ pub(crate) struct SimulateArguments {
     peers: u32,
     /// Every peer's link: rate and one-way delay [default: the scenario's, or 1gbit/200us].
     #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
+    link: Option<LinkSpec>,
     /// A file that describes links, slow peers, losses, joins and partitions (TOML).
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
@@ -54,9 +54,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let n_peers = arguments.peers as usize;
     let scenario = scenario(arguments)?;
     let job = arguments.job.open(&[])?;
-    let material = Material::open(job, None, n_peers)?;
-    let Material { job, learning, setup, .. } = &material;
-    material.check(n_peers)?;
+    let prepared = PreparedJob::open(job, None, n_peers)?;
+    let PreparedJob { job, learning, setup, .. } = &prepared;
+    prepared.check(n_peers)?;
     if !arguments.json {
         println!(
             "{} with {} parameters on {} samples, {} simulated peers by {} over {}",
@@ -72,7 +72,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
     }
     let viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
-    let recorder = |path: &Path| Recorder::start(path, &material, n_peers, &scenario);
+    let recorder = |path: &Path| Recorder::start(path, &prepared, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
     let mut audience = Audience { viewer, run, problem: None };
     let began = Instant::now();
@@ -84,7 +84,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         return Err(problem.into());
     }
     if let Some(run) = run {
-        run.finish(&material, &outcome)?;
+        run.finish(&prepared, &outcome)?;
     }
     summarise(arguments, &outcome, &viewer, began.elapsed());
     if let Some(failure) = outcome.failures.first() {

@@ -13,10 +13,10 @@ use nettorrent_net::{Load, block_on};
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::run_folder::RunFolder;
-use crate::swarm::beginning::Start;
-use crate::swarm::keeper;
-use crate::swarm::material::Material;
+use crate::swarm::checkpoint_writer;
 use crate::swarm::network::{Beginning, NetworkArguments, train};
+use crate::swarm::prepared_job::PreparedJob;
+use crate::swarm::start_state::Start;
 
 /// Arguments of `start`.
 #[derive(Args)]
@@ -44,19 +44,19 @@ pub(crate) struct StartArguments {
 /// Runs `start`.
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let folder = arguments.network.open_folder()?;
-    let (run, material, start) = match &arguments.resume {
+    let (run, prepared, start) = match &arguments.resume {
         Some(path) => resumed(arguments, RunFolder::open(path)?)?,
         None => fresh(arguments)?,
     };
     let wait_for = arguments.wait_for as usize;
-    material.check(wait_for)?;
+    prepared.check(wait_for)?;
     let events = arguments.measuring.open_events(&run, arguments.network.json)?;
     let secret = Secret::random();
     let identity = Identity::new(&secret, 0)?;
     let measures = arguments.measuring.is_on();
-    let beginning = Beginning { material: &material, start, run, events, wait_for, members: Vec::new(), measures };
-    block_on(Load { n_processes: 1, n_bytes: material.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity, &material, folder).await?;
+    let beginning = Beginning { prepared: &prepared, start, run, events, wait_for, members: Vec::new(), measures };
+    block_on(Load { n_processes: 1, n_bytes: prepared.n_bytes() }, async {
+        let (endpoint, arrivals) = arguments.network.bind(identity, &prepared, folder).await?;
         let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
         let address = ticket.addresses.first().copied().unwrap_or(endpoint.local_address());
         if arguments.network.json {
@@ -70,33 +70,33 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     })?
 }
 
-fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Material, Start)> {
-    let material = Material::open(arguments.job.open(&[])?, None, arguments.wait_for as usize)?;
+fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, PreparedJob, Start)> {
+    let prepared = PreparedJob::open(arguments.job.open(&[])?, None, arguments.wait_for as usize)?;
     let values =
-        arguments.weights.as_deref().map(|path| load_weights(path, material.learning.network())).transpose()?;
-    let run = RunFolder::create(arguments.run.as_deref(), &material.job, &material.spec)?;
+        arguments.weights.as_deref().map(|path| load_weights(path, prepared.learning.network())).transpose()?;
+    let run = RunFolder::create(arguments.run.as_deref(), &prepared.job, &prepared.spec)?;
     let start = match values {
         Some(values) => {
             // The seed alone would not bring these back.
-            keeper::save_values(&run, &material, &values)?;
-            Start::from_values(&material, values)
+            checkpoint_writer::save_values(&run, &prepared, &values)?;
+            Start::from_values(&prepared, values)
         }
-        None => Start::fresh(&material),
+        None => Start::fresh(&prepared),
     };
-    Ok((run, material, start))
+    Ok((run, prepared, start))
 }
 
-fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Material, Start)> {
+fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, PreparedJob, Start)> {
     let job = definite(run.job(&arguments.job.settings())?)?;
-    let material = Material::open(job, Some(run.model_spec()?), arguments.wait_for as usize)?;
+    let prepared = PreparedJob::open(job, Some(run.model_spec()?), arguments.wait_for as usize)?;
     let start = match run.choose(None)? {
-        Some(checkpoint) => Start::from_checkpoint(&run, &checkpoint, &material)?,
-        None => Start::fresh(&material),
+        Some(checkpoint) => Start::from_checkpoint(&run, &checkpoint, &prepared)?,
+        None => Start::fresh(&prepared),
     };
     let epoch = start.place().ledger.epoch;
-    if epoch >= material.job.epochs {
+    if epoch >= prepared.job.epochs {
         bail!("the run has done its {epoch} epochs; train it further with --epochs N");
     }
-    run.write_job(&material.job)?;
-    Ok((run, material, start))
+    run.write_job(&prepared.job)?;
+    Ok((run, prepared, start))
 }

@@ -53,8 +53,11 @@ fn describe(spec: &Spec, arguments: &StrategiesArguments) {
     let (n_peers, n_params) = (arguments.peers, arguments.params);
     println!("\nCost (N peers, M bytes of parameters): {}", spec.cost);
     let cost = cost(spec, arguments);
-    let most =
-        if (spec.build)(&(spec.defaults)()).is_ok_and(|strategy| strategy.may_cost_less()) { "at most " } else { "" };
+    let most = if (spec.build)(&(spec.defaults)()).is_ok_and(|strategy| strategy.cost_is_upper_bound()) {
+        "at most "
+    } else {
+        ""
+    };
     println!(
         "  {n_peers} peers, {} parameters: a round moves {most}{}, the busiest peer sends {} and receives {}, in {} communication step{};",
         indicatif::HumanCount(n_params as u64),
@@ -99,10 +102,10 @@ fn as_json(spec: &Spec, arguments: &StrategiesArguments) -> serde_json::Value {
         .collect();
     let cost = cost(spec, arguments);
     let strategy = (spec.build)(&defaults).expect("defaults are right");
-    let trains_freely = strategy.turn().payload == Payload::Updates;
+    let is_asynchronous = strategy.turn().payload == Payload::Updates;
     json!({
-        "name": spec.name, "trains_freely": trains_freely, "about": spec.about, "paper": spec.paper, "options": options,
+        "name": spec.name, "is_asynchronous": is_asynchronous, "about": spec.about, "paper": spec.paper, "options": options,
         "cost": { "formula": spec.cost, "n_peers": arguments.peers, "n_params": arguments.params, "round": cost,
-                  "is_bound": strategy.may_cost_less() },
+                  "is_bound": strategy.cost_is_upper_bound() },
     })
 }

@@ -14,8 +14,8 @@ use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_swarm::{PeerId, Place};
 use serde::Serialize;
 
-use super::board::Board;
 use super::messages::{EndingKind, Order, Orders, PeerEvent};
+use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
 use crate::progress::{GUESSING, finished_text};
@@ -56,11 +56,15 @@ struct Process {
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Trains with processes on this machine until all is done, or until Ctrl-C.
-pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board) -> anyhow::Result<ExitCode> {
+pub(crate) fn train(
+    run: &RunFolder,
+    settings: &LocalSettings,
+    mut progress_view: ProgressView,
+) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::listen()?;
     let mut swarm = LocalSwarm::start(run, settings)?;
-    let result = swarm.watch(&mut board, &interrupt);
-    let finished = board.finish();
+    let result = swarm.watch(&mut progress_view, &interrupt);
+    let finished = progress_view.finish();
     if result.is_err() {
         swarm.kill();
     }
@@ -73,10 +77,10 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
         (None, _) => Reason::Interrupted,
     };
     let peak_rss_bytes = swarm.peak_rss_bytes.or(peak_rss_bytes());
-    let seconds = board.seconds();
+    let seconds = progress_view.seconds();
     let is_interrupted = reason == Reason::Interrupted;
-    let is_guessing = reason == Reason::Finished && board.is_guessing();
-    let told = board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }));
+    let is_guessing = reason == Reason::Finished && progress_view.is_guessing();
+    let told = progress_view.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }));
     ending?;
     finished.and(told)?;
     let path = run.path().display();
@@ -84,12 +88,12 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
         // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
         let is_kept = run.job(&[])?.layers.is_none();
         let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
-        board.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
+        progress_view.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    board.say(&finished_text(board.elapsed(), run.path()));
+    progress_view.say(&finished_text(progress_view.elapsed(), run.path()));
     if is_guessing {
-        board.tell(GUESSING);
+        progress_view.tell(GUESSING);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +101,7 @@ pub(crate) fn train(run: &RunFolder, settings: &LocalSettings, mut board: Board)
 struct LocalSwarm {
     processes: Vec<Process>,
     heard: Receiver<(usize, Heard)>,
-    /// Epoch and step of the foremost that ended; before that, of the beginning.
+    /// Epoch and step of the most advanced that ended; before that, of the beginning.
     place: (u64, u64),
     peak_rss_bytes: Option<u64>,
     has_begun: bool,
@@ -140,14 +144,14 @@ impl LocalSwarm {
     }
 
     /// Takes in what is told until all processes have ended.
-    fn watch(&mut self, board: &mut Board, interrupt: &Interrupt) -> anyhow::Result<()> {
+    fn watch(&mut self, progress_view: &mut ProgressView, interrupt: &Interrupt) -> anyhow::Result<()> {
         while self.processes.iter().any(|process| process.status.is_none()) {
             if interrupt.is_set() && !self.is_stopping {
                 self.is_stopping = true;
                 self.processes.iter_mut().for_each(|process| process.order(&Order::Leave));
             }
             match self.heard.recv_timeout(LOOK_EVERY) {
-                Ok((k, heard)) => self.on_heard(k, heard, board)?,
+                Ok((k, heard)) => self.on_heard(k, heard, progress_view)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -155,14 +159,14 @@ impl LocalSwarm {
         Ok(())
     }
 
-    fn on_heard(&mut self, k: usize, heard: Heard, board: &mut Board) -> anyhow::Result<()> {
+    fn on_heard(&mut self, k: usize, heard: Heard, progress_view: &mut ProgressView) -> anyhow::Result<()> {
         match heard {
             Heard::Event(event) => {
                 match &event {
                     PeerEvent::Listening { peer, address } => {
                         self.processes[k].peer = Some((*peer, *address));
                         let pid = self.processes[k].child.id();
-                        board.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
+                        progress_view.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
                         self.begin_if_all_listen();
                     }
                     PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
@@ -172,14 +176,14 @@ impl LocalSwarm {
                     }
                     _ => {}
                 }
-                board.on_event(&event)
+                progress_view.on_event(&event)
             }
             Heard::Complaint(line) => {
-                board.tell(&format!("peer {k}: {line}"));
+                progress_view.tell(&format!("peer {k}: {line}"));
                 self.processes[k].complaints.push(line);
                 Ok(())
             }
-            Heard::Silent => self.on_end(k, board),
+            Heard::Silent => self.on_end(k, progress_view),
         }
     }
 
@@ -191,7 +195,7 @@ impl LocalSwarm {
         }
     }
 
-    fn on_end(&mut self, k: usize, board: &Board) -> anyhow::Result<()> {
+    fn on_end(&mut self, k: usize, progress_view: &ProgressView) -> anyhow::Result<()> {
         let process = &mut self.processes[k];
         let status = process.child.wait().context("cannot learn how a peer ended")?;
         process.status = Some(status);
@@ -200,7 +204,7 @@ impl LocalSwarm {
             if !self.has_begun {
                 bail!("peer {k} could not start: {}", what.trim_start_matches("error: "));
             }
-            board.tell(&format!("peer {k} is gone ({status}); the others go on without it"));
+            progress_view.tell(&format!("peer {k} is gone ({status}); the others go on without it"));
         }
         Ok(())
     }

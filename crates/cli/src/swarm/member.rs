@@ -14,10 +14,10 @@ use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{Peer, PeerId, Phase};
 use tokio::sync::mpsc;
 
-use super::beginning::Start;
-use super::keeper::Keeper;
-use super::material::Material;
+use super::checkpoint_writer::CheckpointWriter;
 use super::messages::{EndingKind, PeerEvent, Progress};
+use super::prepared_job::PreparedJob;
+use super::start_state::Start;
 use crate::measuring::resources;
 use crate::memory::peak_rss_bytes;
 
@@ -33,11 +33,11 @@ pub(crate) enum Keep {
     Always,
 }
 
-/// What a part in a swarm needs.
-pub(crate) struct Part<'a> {
-    pub material: &'a Material,
+/// A process that takes part in a swarm.
+pub(crate) struct PeerProcess<'a> {
+    pub prepared: &'a PreparedJob,
     pub start: Start,
-    pub keeper: Keeper,
+    pub checkpoint_writer: CheckpointWriter,
     pub keep: Keep,
     pub wait_for: usize,
     pub address: SocketAddr,
@@ -48,36 +48,36 @@ pub(crate) struct Part<'a> {
     pub speed: Option<EmulatedSpeed>,
 }
 
-impl Part<'_> {
+impl PeerProcess<'_> {
     /// Trains with the others until all is done or somebody says `leave`.
-    pub(crate) async fn take(
+    pub(crate) async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
         commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
     ) -> anyhow::Result<EndingKind> {
-        let Self { material, start, keeper, keep, wait_for, address, introducers, measures, speed } = self;
+        let Self { prepared, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
         let epoch = start.place().ledger.epoch;
-        let peer = start.into_peer(id, material);
-        let deadline = material.job.swarm.deadline();
+        let peer = start.into_peer(id, prepared);
+        let deadline = prepared.job.swarm.deadline();
         let settings = NodeSettings {
-            package: material.package.clone(),
+            package: prepared.package.clone(),
             membership: Config { deadline, wait_for },
             address,
-            threads: material.job.threads,
+            threads: prepared.job.threads,
             speed,
             host: host_name(),
             measures_waits: measures,
         };
         let monitor = measures.then(|| Monitor::start(Some(endpoint.sockets()))).transpose()?;
-        let mut node = Node::new((endpoint, arrivals), material.setup.clone(), peer, settings)?;
+        let mut node = Node::new((endpoint, arrivals), prepared.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
         let (sums, told) = (Progress::nothing(id), Instant::now());
         let mut reporter = Reporter {
             id,
-            material,
-            keeper: &keeper,
+            prepared,
+            checkpoint_writer: &checkpoint_writer,
             keep,
             monitor: monitor.as_ref(),
             sums,
@@ -98,9 +98,9 @@ impl Part<'_> {
         }
         let peer = node.peer();
         if keep == Keep::Always || peer.view().rank(id) == Some(0) {
-            keep_state(&keeper, peer);
+            keep_state(&checkpoint_writer, peer);
         }
-        for kept in keeper.finish()? {
+        for kept in checkpoint_writer.finish()? {
             let kept = kept?;
             tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
         }
@@ -121,17 +121,17 @@ impl Part<'_> {
 }
 
 /// Has a peer's state written. In a layer network nobody has it whole: there the blocks come one by one.
-fn keep_state(keeper: &Keeper, peer: &Peer) {
+fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &Peer) {
     if let Some(state) = peer.state() {
-        keeper.keep(state);
+        checkpoint_writer.keep(state);
     }
 }
 
 /// Turns what a node reports into events, and has checkpoints written.
 struct Reporter<'a> {
     id: PeerId,
-    material: &'a Material,
-    keeper: &'a Keeper,
+    prepared: &'a PreparedJob,
+    checkpoint_writer: &'a CheckpointWriter,
     keep: Keep,
     monitor: Option<&'a Monitor>,
     sums: Progress,
@@ -167,7 +167,7 @@ impl Reporter<'_> {
             self.tell_progress(peer, tell)?;
         }
         match report {
-            Report::Saved(block) => self.keeper.keep_block((*block).clone()),
+            Report::Saved(block) => self.checkpoint_writer.keep_block((*block).clone()),
             Report::Tick => {}
             Report::Record { record, .. } if is_progress(&record.event) => {}
             Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
@@ -183,7 +183,7 @@ impl Reporter<'_> {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
             }
         }
-        for kept in self.keeper.news() {
+        for kept in self.checkpoint_writer.news() {
             let kept = kept?;
             tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
         }
@@ -214,7 +214,7 @@ impl Reporter<'_> {
 
     /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
     fn n_ahead(&self, peer: &Peer) -> u64 {
-        let is_open = self.ahead.round == peer.place().standing.round && self.material.job.layers.is_none();
+        let is_open = self.ahead.round == peer.place().standing.round && self.prepared.job.layers.is_none();
         if is_open { self.ahead.n_samples } else { 0 }
     }
 
@@ -245,10 +245,10 @@ impl Reporter<'_> {
             return;
         }
         self.epoch_kept = epoch;
-        let every = self.material.job.checkpoint.every;
+        let every = self.prepared.job.checkpoint.every;
         let is_due = every > 0 && epoch.is_multiple_of(every);
         if is_due && (self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)) {
-            keep_state(self.keeper, peer);
+            keep_state(self.checkpoint_writer, peer);
         }
     }
 }

@@ -16,16 +16,16 @@ use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::{discovery, fingerprint};
 use nettorrent_swarm::PeerId;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use tokio::sync::mpsc;
 
-use super::announcement::{Announcement, announce};
-use super::beginning::Start;
-use super::board::{Board, Company};
-use super::keeper::Keeper;
-use super::material::Material;
-use super::member::{Keep, Part};
+use super::banner::{Banner, announce};
+use super::checkpoint_writer::CheckpointWriter;
+use super::member::{Keep, PeerProcess};
 use super::messages::{EndingKind, PeerEvent};
+use super::prepared_job::PreparedJob;
+use super::progress_view::{ProgressView, Topology};
+use super::start_state::Start;
 use crate::events::EventLog;
 use crate::interrupt::{self, Interrupt};
 use crate::memory::peak_rss_bytes;
@@ -47,7 +47,7 @@ pub(crate) struct NetworkArguments {
     pub discover: bool,
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
-    pub link: Option<Shape>,
+    pub link: Option<LinkSpec>,
     /// Compute as slowly as a machine that trains so many samples a second, for experiments: `500`, or `500,50@30s` for one that
     /// turns slow after 30 seconds.
     #[arg(long, value_name = "SAMPLES/S")]
@@ -82,15 +82,15 @@ impl NetworkArguments {
     pub(crate) async fn bind(
         &self,
         identity: Identity,
-        material: &Material,
+        prepared: &PreparedJob,
         folder: Option<Arc<SharedFolder>>,
     ) -> anyhow::Result<(Endpoint, mpsc::Receiver<Arrival>)> {
-        let job = fingerprint::of_job(&material.package);
+        let job = fingerprint::of_job(&prepared.package);
         let settings = Settings {
             listen: self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()),
             encryption: self.encryption(),
             shape: self.link,
-            limits: material.limits(),
+            limits: prepared.limits(),
             folder,
             ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
         };
@@ -105,7 +105,7 @@ impl NetworkArguments {
 
 /// What a peer begins with.
 pub(crate) struct Beginning<'a> {
-    pub material: &'a Material,
+    pub prepared: &'a PreparedJob,
     pub start: Start,
     pub run: RunFolder,
     pub events: EventLog,
@@ -121,7 +121,7 @@ pub(crate) async fn train(
     address: SocketAddr,
     arguments: &NetworkArguments,
 ) -> anyhow::Result<ExitCode> {
-    let Beginning { material, start, run, events, wait_for, members, measures } = beginning;
+    let Beginning { prepared, start, run, events, wait_for, members, measures } = beginning;
     let (leave, commands) = mpsc::channel(1);
     Interrupt::listen_and(move || {
         // If it does not listen any more, it is ending anyway.
@@ -131,14 +131,14 @@ pub(crate) async fn train(
         .discover
         .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
         .transpose()?;
-    let mut board = Board::new(events, material, Company::OneOfMany, start.place());
-    announce(&Announcement { material, run: &run, place: start.place(), link: None }, &mut board)?;
+    let mut progress_view = ProgressView::new(events, prepared, Topology::OneOfMany, start.place());
+    announce(&Banner { prepared, run: &run, place: start.place(), link: None }, &mut progress_view)?;
     let mut place = (start.place().ledger.epoch, start.place().step);
     let path = run.path().to_owned();
-    let part = Part {
-        material,
+    let process = PeerProcess {
+        prepared,
         start,
-        keeper: Keeper::start(run, material)?,
+        checkpoint_writer: CheckpointWriter::start(run, prepared)?,
         keep: Keep::Always,
         wait_for,
         address,
@@ -147,16 +147,16 @@ pub(crate) async fn train(
         speed: arguments.speed.clone(),
     };
     let mut peak = None;
-    let ending = part
-        .take((endpoint, arrivals), commands, &mut |event| {
+    let ending = process
+        .run((endpoint, arrivals), commands, &mut |event| {
             if let PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } = &event {
                 (place, peak) = ((*epoch, *step), *peak_rss_bytes);
             }
-            board.on_event(&event)
+            progress_view.on_event(&event)
         })
         .await;
-    board.finish()?;
-    let ((epoch, step), seconds) = (place, board.seconds());
+    progress_view.finish()?;
+    let ((epoch, step), seconds) = (place, progress_view.seconds());
     let failure = match &ending {
         Err(error) => Some(crate::explain(error)),
         Ok(EndingKind::Failed(problem)) => Some(problem.clone()),
@@ -169,23 +169,23 @@ pub(crate) async fn train(
     };
     let peak_rss_bytes = peak.or_else(peak_rss_bytes);
     let is_interrupted = reason == Reason::Interrupted;
-    let is_guessing = reason == Reason::Finished && board.is_guessing();
-    board.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }))?;
+    let is_guessing = reason == Reason::Finished && progress_view.is_guessing();
+    progress_view.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }))?;
     if let Some(failure) = &failure {
         anyhow::bail!("{failure}");
     }
     if is_interrupted {
         let path = path.display();
-        let others = if board.is_alone() { "" } else { "; the others go on" };
-        board.tell(&format!(
+        let others = if progress_view.is_alone() { "" } else { "; the others go on" };
+        progress_view.tell(&format!(
             "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \
              --resume {path}"
         ));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    board.say(&finished_text(board.elapsed(), &path));
+    progress_view.say(&finished_text(progress_view.elapsed(), &path));
     if is_guessing {
-        board.tell(GUESSING);
+        progress_view.tell(GUESSING);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,14 +8,14 @@ use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_swarm::Place;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 
-use super::announcement::{Announcement, announce};
-use super::beginning::Start;
-use super::board::{Board, Company};
-use super::keeper;
+use super::banner::{Banner, announce};
+use super::checkpoint_writer;
 use super::local::{self, LocalSettings};
-use super::material::Material;
+use super::prepared_job::PreparedJob;
+use super::progress_view::{ProgressView, Topology};
+use super::start_state::Start;
 use crate::events::EventLog;
 use crate::measuring::MeasuringArguments;
 use crate::progress::Display;
@@ -27,7 +27,7 @@ use crate::run_folder::RunFolder;
 pub(crate) struct LinkArguments {
     /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
-    link: Option<Shape>,
+    link: Option<LinkSpec>,
     /// Do not encrypt what the processes say to each other.
     #[arg(long)]
     plain: bool,
@@ -72,19 +72,19 @@ pub(crate) struct Stopped {
 pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
     let n_peers = job.swarm.peers;
-    let material = Material::open(job, None, n_peers)?;
-    let Material { job, spec, learning, .. } = &material;
-    material.check(job.swarm.peers)?;
+    let prepared = PreparedJob::open(job, None, n_peers)?;
+    let PreparedJob { job, spec, learning, .. } = &prepared;
+    prepared.check(job.swarm.peers)?;
     let values = fresh.weights.map(|path| load_weights(path, learning.network())).transpose()?;
     let run = RunFolder::create(fresh.run, job, spec)?;
     let events = fresh.measuring.open_events(&run, fresh.json)?;
     let checkpoint = match values {
         // The seed alone would not bring these back.
-        Some(values) => Some(keeper::save_values(&run, &material, &values)?.path),
+        Some(values) => Some(checkpoint_writer::save_values(&run, &prepared, &values)?.path),
         None => None,
     };
     let settings = links.settings(job, checkpoint, Place::default());
-    go(&run, events, &material, &LocalSettings { measures: fresh.measuring.is_on(), ..settings })
+    go(&run, events, &prepared, &LocalSettings { measures: fresh.measuring.is_on(), ..settings })
 }
 
 /// Goes on with a run.
@@ -92,33 +92,33 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
     links.check()?;
     let Stopped { run, events, checkpoint, is_changed, measures } = stopped;
     let n_peers = job.swarm.peers;
-    let material = Material::open(job, Some(run.model_spec()?), n_peers)?;
+    let prepared = PreparedJob::open(job, Some(run.model_spec()?), n_peers)?;
     let place = match &checkpoint {
-        Some(checkpoint) => Start::from_checkpoint(&run, checkpoint, &material)?.place().clone(),
+        Some(checkpoint) => Start::from_checkpoint(&run, checkpoint, &prepared)?.place().clone(),
         None => Place::default(),
     };
     let display = Display::new(events.is_printed());
-    if place.ledger.epoch >= material.job.epochs {
+    if place.ledger.epoch >= prepared.job.epochs {
         display.tell(&run.is_done_text(place.ledger.epoch));
         return Ok(ExitCode::SUCCESS);
     }
     if is_changed {
-        run.write_job(&material.job)?;
+        run.write_job(&prepared.job)?;
     }
     if let Some(checkpoint) = &checkpoint {
         for path in run.set_aside_after(checkpoint, place.step)? {
             display.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
     }
-    let settings = links.settings(&material.job, checkpoint, place);
-    go(&run, events, &material, &LocalSettings { measures, ..settings })
+    let settings = links.settings(&prepared.job, checkpoint, place);
+    go(&run, events, &prepared, &LocalSettings { measures, ..settings })
 }
 
-fn go(run: &RunFolder, events: EventLog, material: &Material, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
-    let mut board = Board::new(events, material, Company::Processes(settings.n_peers), &settings.place);
+fn go(run: &RunFolder, events: EventLog, prepared: &PreparedJob, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
+    let mut progress_view = ProgressView::new(events, prepared, Topology::Processes(settings.n_peers), &settings.place);
     let link = settings.link.as_deref();
-    announce(&Announcement { material, run, place: &settings.place, link }, &mut board)?;
-    local::train(run, settings, board)
+    announce(&Banner { prepared, run, place: &settings.place, link }, &mut progress_view)?;
+    local::train(run, settings, progress_view)
 }
 
 impl LinkArguments {

@@ -39,7 +39,7 @@ fn sockets_carry_what_the_formulas_say_and_a_hundredth_more_at_most() {
         }
         let strategy = (spec.build)(&options).expect("an exchange after each step is allowed");
         let payload = strategy.turn().payload;
-        if strategy.may_cost_less() || payload == Payload::Updates {
+        if strategy.cost_is_upper_bound() || payload == Payload::Updates {
             // What it says depends on the numbers, or on the time: the formula is a bound, which the simulator holds.
             continue;
         }
@@ -130,7 +130,7 @@ fn simulated_peers_tell_for_whom_they_wait() {
             waited += all;
         }
         // Where thinking takes no time, a peer that waits knows for whom. But the best peer is found by scoring a few samples,
-        // which every peer does itself; and who trains freely counts its wait for the first view, which is nobody's.
+        // which every peer does itself; and who trains asynchronously counts its wait for the first view, which is nobody's.
         let payload = (spec.build)(&(spec.defaults)()).expect("the defaults are right").turn().payload;
         if spec.name != "best-peer" && payload != Payload::Updates {
             let waits_s = sum(&times, "wait_s");

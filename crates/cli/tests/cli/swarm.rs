@@ -59,7 +59,7 @@ fn the_simulator_and_sockets_give_the_same_bits() {
     let list: Value = serde_json::from_str(&place.succeed(&["strategies", "--json"]).stdout).expect("JSON");
     for strategy in list.as_array().expect("a list") {
         let name = strategy["name"].as_str().expect("a name");
-        if strategy["trains_freely"] == true {
+        if strategy["is_asynchronous"] == true {
             // Who does not wait hears of others when it does.
             continue;
         }

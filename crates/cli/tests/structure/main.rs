@@ -12,7 +12,7 @@ const KNOWN: [&str; 4] = [
     "net: connection link link_task sharing",
     "net: records records/key records/reader records/rekeying records/writer",
     "swarm: layers/agreeing layers/marking layers/peer",
-    "swarm: replica replica/agreement replica/evaluations replica/free replica/pace replica/recovery replica/snapshot replica/tests",
+    "swarm: replica replica/agreement replica/asynchronous replica/epoch_evaluation replica/evaluations replica/pace replica/recovery replica/snapshot",
 ];
 
 #[test]

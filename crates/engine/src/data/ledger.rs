@@ -31,7 +31,7 @@ pub struct Segment {
     pub done: Vec<u32>,
 }
 
-/// How much a ledger may say. See [`super::curriculum::Curriculum::limits`].
+/// How much a ledger may say. See [`super::sampler::Sampler::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How many epochs the run has.

@@ -1,4 +1,4 @@
-//! What a curriculum follows: how samples are shared out, batched and cut into rounds.
+//! What a sampler follows: how samples are shared out, batched and cut into rounds.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::data::curriculum::{Resplit, Warmup, WarmupRule};
+use crate::data::sampler::{Resplit, Warmup, WarmupRule};
 use crate::data::split::SplitRule;
 use crate::scale::Scale;
 
@@ -122,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{SwarmSpec, Work};
-    use crate::data::curriculum::{Resplit, Warmup};
+    use crate::data::sampler::{Resplit, Warmup};
     use crate::data::split::SplitRule;
     use crate::job::Job;
     use crate::scale::Scale;

@@ -92,7 +92,7 @@ impl<'a> ThreadGradient<'a> {
         {
             let (rest, last) = std::mem::take(&mut self.weights).split_at_mut(bucket.start);
             self.weights = rest;
-            self.let_go(last);
+            self.release_bucket(last);
         }
     }
 
@@ -101,11 +101,11 @@ impl<'a> ThreadGradient<'a> {
         self.finish_from(0);
         if !self.buckets.is_empty() {
             let drift = std::mem::take(&mut self.drift);
-            self.let_go(drift);
+            self.release_bucket(drift);
         }
     }
 
-    fn let_go(&mut self, bucket: &'a mut [f32]) {
+    fn release_bucket(&mut self, bucket: &'a mut [f32]) {
         match &mut self.duty {
             Duty::Keep => {}
             // If the first thread is gone, it panicked, and that is what will be told.

@@ -6,7 +6,7 @@ use nettorrent_net::connection::Connection;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::shaper::{Shaper, Shapers};
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use tokio::time::Instant;
 
 use crate::pairs::{End, Over, Transport, connections, frame};
@@ -16,7 +16,7 @@ async fn unshaped() -> (Connection, Connection) {
 }
 
 fn shapers(shape: &str) -> Shapers {
-    Shapers { send: Some(Shaper::new(shape.parse::<Shape>().unwrap())), receive: None }
+    Shapers { send: Some(Shaper::new(shape.parse::<LinkSpec>().unwrap())), receive: None }
 }
 
 /// Asserts that something took so long, within two per cent and a little more than a tick of the timers.

@@ -16,7 +16,7 @@ use nettorrent_net::link::Link;
 use nettorrent_net::shaper::{Shaper, Shapers};
 use nettorrent_net::ticket::Secret;
 use nettorrent_net::wire::Wire;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::sync::mpsc::Receiver;
 
@@ -84,7 +84,7 @@ pub(crate) fn settings(seat: u32, encryption: Encryption) -> Settings {
 
 /// Seats 0 (who dialled) and 1 (who was dialled).
 pub(crate) async fn connections(transport: Transport, limits: Limits) -> (Connection, Connection) {
-    let shape = transport.shape.map(|shape| shape.parse::<Shape>().unwrap());
+    let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
     match transport.over {
         Over::Memory => {
             let (one, other) = tokio::io::duplex(64 << 10);

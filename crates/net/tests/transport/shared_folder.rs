@@ -8,7 +8,7 @@ use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::shared_folder::SharedFolder;
-use nettorrent_swarm::shape::Shape;
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::wire::{Frame, Kind};
 
 use crate::pairs::{End, Over, Transport, frame, incoming, over_all, settings};
@@ -21,7 +21,7 @@ fn open(path: &Path) -> Arc<SharedFolder> {
 
 /// Two ends, each with its own view of a directory.
 async fn linked(transport: Transport, folders: [Option<Arc<SharedFolder>>; 2]) -> (End, End) {
-    let shape = transport.shape.map(|shape| shape.parse::<Shape>().unwrap());
+    let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
     let [one, other] = folders;
     let settings = |seat, folder| Settings { shape, folder, ..settings(seat, transport.encryption) };
     let (dialler, _) = Endpoint::bind(settings(0, one)).await.unwrap();

@@ -127,11 +127,11 @@ impl Case {
     /// Whether the result may depend on who is how fast, because somebody does not wait for everybody.
     pub(crate) fn depends_on_time(&self) -> bool {
         let patience = self.options.get("patience").and_then(Value::as_float);
-        patience.is_some_and(|seconds| seconds > 0.0) || self.trains_freely()
+        patience.is_some_and(|seconds| seconds > 0.0) || self.is_asynchronous()
     }
 
     /// Whether peers do not wait for each other after each batch.
-    pub(crate) fn trains_freely(&self) -> bool {
+    pub(crate) fn is_asynchronous(&self) -> bool {
         self.strategy().turn().payload == Payload::Updates
     }
 

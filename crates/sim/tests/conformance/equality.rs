@@ -24,7 +24,7 @@ fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
     let mut rates = rates.iter();
     for epoch in 0..setup.training().epochs {
         let ledger = Ledger::of_segment(epoch, Segment::new(members.clone()));
-        let plan = &setup.training().curriculum.plan(&ledger);
+        let plan = &setup.training().sampler.plan(&ledger);
         for round in 0..plan.n_rounds() {
             let of = |seat| plan.batches_in(seat, round).flat_map(move |k| plan.batch(seat, k));
             let samples: Vec<usize> = (0..n_peers).flat_map(of).copied().collect();

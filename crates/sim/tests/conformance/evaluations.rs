@@ -93,7 +93,7 @@ fn they_are_after_the_batches_that_one_machine_counts() {
 }
 
 #[test]
-fn who_trains_freely_is_tested_too_and_the_same_bytes_come_again() {
+fn asynchronous_strategies_are_evaluated_too_and_the_same_bytes_come_again() {
     for case in case::defaults() {
         for evaluate in [by_batches(3), by_time(0.03)] {
             let slow = Scenario { jitter: Duration::from_millis(2), ..Scenario::wan() };

@@ -164,7 +164,7 @@ fn attack(seed: u64, kinds: &[Kind]) -> u64 {
     let mut host = Host::new(case.setup(2), n_peers);
     host.run(|host, to, input| {
         if host.n_views < 5 && rng.below(100) == 0 {
-            // In a new view the enemy may say that it is the foremost, and give its state to all.
+            // In a new view the enemy may say that it is the most advanced, and give its state to all.
             host.tell_view();
         }
         let Input::Frame { frame, .. } = input else { return };

@@ -16,7 +16,7 @@ fn the_loss_falls_and_the_accuracy_rises() {
         for n_peers in [1, 2, 3, 5, 8] {
             let what = format!("{}with {n_peers} peers", case.name());
             let setup = case.setup(10);
-            let (task, n_held_out) = (setup.training().task.clone(), setup.training().curriculum.held_out().len());
+            let (task, n_held_out) = (setup.training().task.clone(), setup.training().sampler.held_out().len());
             let before = task.test(&task.init(3), 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap();
             let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
             let epochs: Vec<(f64, f64, f64, u64, u64)> = outcome.records.iter().filter_map(epoch).collect();
@@ -89,7 +89,7 @@ fn replicas_are_equal_after_each_epoch() {
             for (epoch, peers) in replicas.values {
                 assert_eq!(peers.len(), n_peers, "{}", case.name());
                 let first = &peers[peers.keys().next().unwrap()];
-                if case.trains_freely() && epoch < 3 {
+                if case.is_asynchronous() && epoch < 3 {
                     // But for what they have not told yet they are together, to rounding; in the end, exactly.
                     for values in peers.values() {
                         // Running statistics are each peer's own until then.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::data::curriculum::Warmup;
+use nettorrent_engine::data::sampler::Warmup;
 use nettorrent_engine::data::split::SplitRule;
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::rng::Rng;
@@ -40,8 +40,7 @@ fn survive(case: &Case, n_peers: usize, scenario: &Scenario) -> Outcome {
 
 fn survive_with(case: &Case, setup: Arc<Setup>, n_peers: usize, scenario: &Scenario) -> Outcome {
     let what = || format!("{}with {n_peers} peers in {scenario:?}", case.name());
-    let n_samples =
-        EPOCHS * (setup.training().task.labels().len() - setup.training().curriculum.held_out().len()) as u64;
+    let n_samples = EPOCHS * (setup.training().task.labels().len() - setup.training().sampler.held_out().len()) as u64;
     let outcome = match Simulation::new(setup, n_peers, scenario.clone()).unwrap().run() {
         Ok(outcome) => outcome,
         Err(error) => panic!("{}: {error}", what()),

@@ -57,8 +57,8 @@ impl Strategy for Liar {
         self.honest.on_scored(ctx, score);
     }
 
-    fn may_cost_less(&self) -> bool {
-        self.honest.may_cost_less()
+    fn cost_is_upper_bound(&self) -> bool {
+        self.honest.cost_is_upper_bound()
     }
 
     fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
+mod asynchronous;
 mod case;
 mod coding;
 mod costs;
 mod equality;
 mod evaluations;
-mod freely;
 mod hostile;
 mod learning;
 mod losses;

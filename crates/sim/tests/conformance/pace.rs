@@ -10,7 +10,7 @@ use nettorrent_swarm::{Peer, PeerId};
 
 use crate::case;
 
-/// How many rounds the foremost was ahead of the last, at most.
+/// How many rounds the most advanced was ahead of the last, at most.
 #[derive(Default)]
 struct Lead {
     rounds: BTreeMap<PeerId, u32>,

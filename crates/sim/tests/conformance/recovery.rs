@@ -109,7 +109,7 @@ fn a_swarm_that_diverges_goes_back_and_ends_well() {
 fn a_broken_sample_is_left_out_and_named() {
     for case in case::defaults() {
         let setup = case.setup_for(Broken::at(17), Job { epochs: 2, batch: 8, ..case::job() });
-        let is_held_out = setup.training().curriculum.held_out().contains(&17);
+        let is_held_out = setup.training().sampler.held_out().contains(&17);
         let outcome = Simulation::new(setup, 3, Scenario::lan()).unwrap().run().unwrap();
         assert!(outcome.failures.is_empty(), "{}: {:?}", case.name(), outcome.failures);
         let named =

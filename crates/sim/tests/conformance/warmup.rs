@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::curriculum::Warmup;
+use nettorrent_engine::data::sampler::Warmup;
 use nettorrent_engine::data::split::SplitRule;
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::optimizer::{OptimizerKind, OptimizerSpec};

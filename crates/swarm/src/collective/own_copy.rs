@@ -1,6 +1,6 @@
 //! A peer's own copy of shards that are kept all over the swarm: what came last, and what the peer has learnt since.
 //!
-//! It knows by shard whose batches are in it. When the view changes, the foremost peer's copy goes on, and what of a peer's
+//! It knows by shard whose batches are in it. When the view changes, the most advanced peer's copy goes on, and what of a peer's
 //! pushes is not in that, the peer has to push again.
 
 use std::collections::VecDeque;

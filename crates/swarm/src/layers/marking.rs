@@ -34,8 +34,8 @@ impl LayerPeer {
             let (round, epoch) = (replica.place().standing.round, replica.place().ledger.epoch);
             let (last_round, last_epoch) = self.marked[&address];
             let every = self.network.mark_every;
-            // Who trains freely has a state in common with others only at an epoch's end.
-            let is_due = every > 0 && round.is_multiple_of(every) && !replica.trains_freely();
+            // Who trains asynchronously has a state in common with others only at an epoch's end.
+            let is_due = every > 0 && round.is_multiple_of(every) && !replica.is_asynchronous();
             let ends_epoch = epoch > last_epoch;
             if round == last_round || !(is_due || ends_epoch) {
                 continue;

@@ -6,7 +6,7 @@ use nettorrent_engine::job::GroupSpec;
 use nettorrent_engine::model::{ModelError, ModelSpec, Part, PartSpec};
 use serde::Serialize;
 
-use crate::shape::ShapeError;
+use crate::link_spec::LinkSpecError;
 
 /// Consecutive layers and the grid of peers that share them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,7 +76,7 @@ pub enum PlanError {
     },
     /// The link is none.
     #[error("layers.link: {0}")]
-    Link(#[from] ShapeError),
+    Link(#[from] LinkSpecError),
     /// A number that makes no sense.
     #[error("{0}")]
     Setting(String),

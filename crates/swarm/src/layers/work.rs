@@ -13,7 +13,7 @@ use nettorrent_engine::train_error::TrainError;
 /// The samples of a pass.
 #[derive(Clone, Debug)]
 pub(crate) enum Samples {
-    /// A batch of the curriculum.
+    /// A batch of the sampler.
     Batch { plan: Arc<Plan>, seat: usize, batch: usize },
     /// These of the training samples.
     Train(Arc<[usize]>, Range<usize>),

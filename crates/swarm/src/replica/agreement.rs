@@ -1,6 +1,6 @@
 //! A new view: its members agree on whose parameters go on, and those who are behind take them over.
 //!
-//! Everyone tells the first member how far it is. The first member answers with the donor: who is foremost, of equals the
+//! Everyone tells the first member how far it is. The first member answers with the donor: who is most advanced, of equals the
 //! first. The donor sends its state to those whose past is another. A view that changes in the middle begins this anew.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
-use super::free::{Clock, Ending};
+use super::asynchronous::{Clock, Ending};
 use super::pace::compared;
 use super::snapshot::Incoming;
 use super::{Outbox, Phase, Replica};
@@ -39,10 +39,10 @@ pub(super) struct Claim {
     /// finished takes part in nothing any more.
     epoch: u64,
     standing: Standing,
-    /// Where turns go on over a change of the view, and where peers train freely: a fingerprint of who trained what. Else it
+    /// Where turns go on over a change of the view, and where peers train asynchronously: a fingerprint of who trained what. Else it
     /// follows from the past.
     ledger: u64,
-    /// Where peers train freely: how far this one is.
+    /// Where peers train asynchronously: how far this one is.
     clock: Clock,
     /// How many samples a second it trains; 0 if it does not know.
     speed: f32,
@@ -60,7 +60,7 @@ impl Claim {
 struct Verdict {
     donor: u32,
     behind: Vec<u32>,
-    /// Where peers train freely: by rank, how many batches everybody has trained who is in the donor's segment.
+    /// Where peers train asynchronously: by rank, how many batches everybody has trained who is in the donor's segment.
     clocks: Vec<Option<u32>>,
     /// By rank, how fast everybody is compared to the fastest; empty if nobody knows.
     speeds: Vec<u16>,
@@ -92,10 +92,10 @@ impl Replica {
         let Some(rank) = view.rank(core.me) else {
             return Err(Malformed::new("a view came that this peer is not part of"));
         };
-        (core.view, core.rank, core.wish) = (view, rank, None);
+        (core.view, core.rank, core.request) = (view, rank, None);
         (core.is_computing, core.scoring) = (false, None);
         self.pace.on_view();
-        self.tests.on_view();
+        self.epoch_evaluation.on_view();
         self.evaluations.forget();
         if !self.strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
@@ -120,9 +120,9 @@ impl Replica {
         let speed = self.pace.speed();
         let Place { standing, ledger, .. } = &self.core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
-        let is_told = self.strategy.keeps_turn() || self.trains_freely();
+        let is_told = self.strategy.keeps_turn() || self.is_asynchronous();
         let shares = if is_told { fingerprint(&encoded(&(ledger, self.strategy.account()))) } else { 0 };
-        let clock = if self.trains_freely() { self.core.clock() } else { Clock::default() };
+        let clock = if self.is_asynchronous() { self.core.clock() } else { Clock::default() };
         Claim { epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
     }
 
@@ -152,10 +152,10 @@ impl Replica {
         if claims.len() < self.core.view.len() {
             return Ok(());
         }
-        let foremost = |claim: &Claim| (claim.epoch, claim.standing.n_samples, claim.standing.round);
+        let most_advanced = |claim: &Claim| (claim.epoch, claim.standing.n_samples, claim.standing.round);
         let mut donor = 0;
         for (&rank, claim) in claims {
-            if foremost(claim) > foremost(&claims[&donor]) {
+            if most_advanced(claim) > most_advanced(&claims[&donor]) {
                 donor = rank;
             }
         }
@@ -203,7 +203,7 @@ impl Replica {
             return Ok(());
         }
         let mut endings: Vec<Ending> = self.ending.take().into_iter().collect();
-        if self.trains_freely() {
+        if self.is_asynchronous() {
             // The last one first.
             endings.splice(0..0, self.core.count_others(&verdict.clocks)?);
         }
@@ -223,7 +223,7 @@ impl Replica {
         let members = core.view.members.to_vec();
         let (view, round, donor) = (core.view.number, core.place.standing.round, members[donor]);
         out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
-        self.retell_last_test(out);
+        self.resend_last_report(out);
         if self.phase == Phase::Finished {
             if was_behind {
                 // It has to know whose parameters these are, though nothing more is done with them.

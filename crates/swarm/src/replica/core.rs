@@ -25,7 +25,7 @@ use crate::work::take_spare;
 const MOST_MEMBERS: usize = 1 << 17;
 
 /// What a strategy asked for, to be done as soon as it can be.
-pub(crate) enum Wish {
+pub(crate) enum Request {
     /// The round has a result.
     FinishRound { result: Vec<Vec<f32>>, settled: Settled },
     /// Replicas are together.
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
     /// What this peer and the others train until the ledger's segment is over.
     pub plan: Option<Arc<Plan>>,
-    pub wish: Option<Wish>,
+    pub request: Option<Request>,
     /// Whether the turn from before the last change of the view is still valid.
     pub turn_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
     pub speeds: Vec<u16>,
-    /// Where peers train freely: how many rounds of members are not in this peer's parameters yet.
+    /// Where peers train asynchronously: how many rounds of members are not in this peer's parameters yet.
     pub n_unsettled: usize,
     /// Whether a batch is being computed.
     pub is_computing: bool,
@@ -102,7 +102,7 @@ impl Core {
             place,
             round_start: None,
             plan: None,
-            wish: None,
+            request: None,
             turn_goes_on: false,
             epoch_score: Score::default(),
             segment_start: SegmentStart::default(),
@@ -254,22 +254,22 @@ impl Core {
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
     pub(super) fn next_ledger(&self) -> Ledger {
         let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
-        let (ledger, curriculum) = (&self.place.ledger, &self.training.curriculum);
+        let (ledger, sampler) = (&self.place.ledger, &self.training.sampler);
         let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
         if self.place.ends_after == Some(ledger.epoch + 1) {
             // The rest of the epoch is left out.
-            return Ledger::of_segment(ledger.epoch + 1, curriculum.segment(ledger.epoch + 1, members, speeds));
+            return Ledger::of_segment(ledger.epoch + 1, sampler.segment(ledger.epoch + 1, members, speeds));
         }
         if ledger.segments.is_empty() {
             // Nothing of this epoch is trained yet.
-            return Ledger::of_segment(ledger.epoch, curriculum.segment(ledger.epoch, members, speeds));
+            return Ledger::of_segment(ledger.epoch, sampler.segment(ledger.epoch, members, speeds));
         }
-        curriculum.next_segment(ledger, members, speeds)
+        sampler.next_segment(ledger, members, speeds)
     }
 
     /// Begins a segment.
     pub(super) fn open(&mut self, ledger: Ledger) {
-        let plan = self.training.curriculum.plan(&ledger);
+        let plan = self.training.sampler.plan(&ledger);
         self.place.ledger = ledger;
         self.n_unsettled = plan.n_members() * plan.n_rounds();
         self.plan = Some(plan);
@@ -284,7 +284,7 @@ impl Core {
     /// Finds the plan of a ledger that came from elsewhere.
     pub(super) fn reopen(&mut self) {
         let ledger = std::mem::take(&mut self.place.ledger);
-        self.plan = (!ledger.segments.is_empty()).then(|| self.training.curriculum.plan(&ledger));
+        self.plan = (!ledger.segments.is_empty()).then(|| self.training.sampler.plan(&ledger));
         self.place.ledger = ledger;
     }
 
@@ -323,8 +323,8 @@ impl Core {
     /// By what the rate is multiplied because each of `n_peers` takes steps by itself until its weights are mixed with the others'.
     fn mixing_gain(&self, round: usize, n_peers: usize, rate: f32) -> f32 {
         let rule = self.training.swarm.scale;
-        let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.training.curriculum.local_steps(plan, round));
-        let noise = scale::noise(&self.training.optimizer, rate, self.training.curriculum.batch_size());
+        let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.training.sampler.local_steps(plan, round));
+        let noise = scale::noise(&self.training.optimizer, rate, self.training.sampler.batch_size());
         match self.turn.mixing {
             Mixing::Full => rule.local_gain(n_peers, n_steps, noise),
             Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
@@ -334,7 +334,7 @@ impl Core {
 
     /// How many members train in the present epoch.
     fn n_trainers(&self) -> usize {
-        self.training.curriculum.n_trainers(self.place.ledger.epoch, self.view.len())
+        self.training.sampler.n_trainers(self.place.ledger.epoch, self.view.len())
     }
 
     /// How many epochs are done when the segment has come to this share of a round.
@@ -353,11 +353,11 @@ fn exchanged(training: &TrainPlan, turn: Turn) -> Arc<[Range<usize>]> {
 
 /// Refuses a ledger that no honest peer of this swarm has.
 pub(crate) fn check_ledger(training: &TrainPlan, ledger: &Ledger) -> Result<(), Malformed> {
-    let TrainPlan { curriculum, epochs, .. } = training;
+    let TrainPlan { sampler, epochs, .. } = training;
     if ledger.segments.is_empty() && ledger.epoch <= *epochs {
         return Ok(());
     }
-    let limits = curriculum.limits(*epochs, MOST_MEMBERS);
+    let limits = sampler.limits(*epochs, MOST_MEMBERS);
     ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! Tests within an epoch: every peer scores a part of the test set where all stand after the same round, and training goes on.
+//! Evaluations within an epoch: every peer scores a part of the test set where all stand after the same round, and training goes on.
 //!
 //! If they go by batches, every peer knows by itself after which rounds they are. If they go by time, the first member's clock says so: it
 //! names a batch a few rounds ahead, and all test when they come to it. Whoever hears of it too late says so, and the first member names
@@ -14,7 +14,7 @@ use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{decoded, encoded};
-use super::tests::{Part, part};
+use super::partial_score::{PartialScore, test_share};
 use super::{Core, Outbox, Replica};
 use crate::malformed::Malformed;
 use crate::record::Event;
@@ -31,7 +31,7 @@ pub(super) const WHOLE: u64 = 4;
 /// How many rounds ahead a batch is named at first, and at most.
 const LEAD: u64 = 2;
 const MOST_LEAD: u64 = 1 << 10;
-/// More tests than this are never under way: peers that train freely may be a few apart.
+/// More tests than this are never under way: peers that train asynchronously may be a few apart.
 const MOST_OPEN: usize = 64;
 
 /// How one peer's part of a test went, or all of it.
@@ -42,7 +42,7 @@ pub(super) struct Evaluation {
     /// How many epochs were done, and steps taken.
     epoch: f64,
     step: u64,
-    test: Part,
+    test: PartialScore,
     /// Whether the batch was over before this peer heard of it.
     is_missed: bool,
 }
@@ -82,7 +82,7 @@ impl Evaluations {
 impl Core {
     /// How many batches are done since the run's beginning, as one machine counts, before a round of the segment.
     fn batches_done(&self, round: usize) -> u64 {
-        let per_epoch = self.training.curriculum.n_batches(self.place.ledger.epoch);
+        let per_epoch = self.training.sampler.n_batches(self.place.ledger.epoch);
         // Shares of an epoch are not exact.
         (self.epochs_done(round, 0.0) * per_epoch as f64 + 1e-6) as u64
     }
@@ -122,9 +122,9 @@ impl Replica {
     fn evaluate(&mut self, batch: u64, round: usize, out: &mut Outbox) {
         let core = &mut self.core;
         let speeds = core.segment().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
-        let samples = part(core.training.task.n_test(), core.rank, core.view.len(), speeds);
+        let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let (epoch, step) = (core.epochs_done(round, 0.0), core.place.step);
-        let evaluation = Evaluation { batch, epoch, step, test: Part::default(), is_missed: false };
+        let evaluation = Evaluation { batch, epoch, step, test: PartialScore::default(), is_missed: false };
         if samples.is_empty() {
             return self.tell_evaluation(evaluation, out);
         }
@@ -196,7 +196,7 @@ impl Replica {
             return;
         }
         let (epoch, step) = (self.core.place.ledger.epoch as f64, self.core.place.step);
-        self.tell_evaluation(Evaluation { batch, epoch, step, test: Part::default(), is_missed: true }, out);
+        self.tell_evaluation(Evaluation { batch, epoch, step, test: PartialScore::default(), is_missed: true }, out);
     }
 
     /// Refuses what so many peers together cannot honestly tell.

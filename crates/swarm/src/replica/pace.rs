@@ -146,7 +146,7 @@ impl Replica {
                 self.enter(Phase::Exchanging);
             }
         } else if let Some(since) = self.pace.waits_since.take()
-            && !self.trains_freely()
+            && !self.is_asynchronous()
         {
             self.pace.waited += now.saturating_sub(since);
         }
@@ -154,7 +154,7 @@ impl Replica {
     }
 
     fn follows_speed(&self) -> bool {
-        self.core.training.curriculum.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
+        self.core.training.sampler.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
     }
 
     /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.
@@ -169,8 +169,8 @@ impl Replica {
                 return;
             }
             self.proceed(out);
-            self.grant_wishes(out);
-            self.go_on_freely(out);
+            self.apply_requests(out);
+            self.go_on_asynchronously(out);
         }
     }
 

@@ -139,7 +139,7 @@ impl Replica {
     pub(super) fn abandon(&mut self) {
         self.turn = None;
         let core = &mut self.core;
-        (core.wish, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
+        (core.request, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
         self.pace.on_view();
         self.enter(Phase::Agreeing);
     }
@@ -175,7 +175,7 @@ impl Replica {
         self.strategy.recall(memories);
         self.core.reopen();
         self.ending = None;
-        self.tests.forget_reports();
+        self.epoch_evaluation.forget_reports();
         self.evaluations.forget();
         self.begin_anew();
         self.go_on(0, true, out);

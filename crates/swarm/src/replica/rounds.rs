@@ -1,26 +1,26 @@
 //! The end of rounds and epochs, and what comes next.
 
-use super::{Outbox, Phase, Replica, Wish};
+use super::{Outbox, Phase, Replica, Request};
 use crate::record::Event;
 use crate::sketch::sketch;
 use crate::strategy::{Ctx, Settled};
 
 impl Replica {
     /// Does what the strategy asked for, as long as it asks.
-    pub(super) fn grant_wishes(&mut self, out: &mut Outbox) {
+    pub(super) fn apply_requests(&mut self, out: &mut Outbox) {
         loop {
-            match self.core.wish.take() {
+            match self.core.request.take() {
                 None => return,
-                Some(Wish::FinishRound { result, settled }) => {
+                Some(Request::FinishRound { result, settled }) => {
                     // The result may be there before this peer's own work is quite over, which must have its parameters to
                     // the end; but what did not go into the result is not waited for.
                     if !self.turn_is_over() && settled.contains(self.core.rank) {
-                        self.core.wish = Some(Wish::FinishRound { result, settled });
+                        self.core.request = Some(Request::FinishRound { result, settled });
                         return;
                     }
                     self.finish_round(result, &settled, out);
                 }
-                Some(Wish::Synced) => self.finish_epoch(out),
+                Some(Request::Synced) => self.finish_epoch(out),
             }
         }
     }
@@ -55,7 +55,7 @@ impl Replica {
         }
         if !self.core.segment_is_over() {
             self.evaluate_if_due(out);
-            if self.trains_freely() {
+            if self.is_asynchronous() {
                 self.begin_free_turn_if_allowed(out);
             } else {
                 self.begin_turn(out);
@@ -65,13 +65,13 @@ impl Replica {
         if self.must_hear_speeds() {
             return self.release_held(out);
         }
-        if self.trains_freely() {
+        if self.is_asynchronous() {
             self.close_free_segment();
         }
         let next = self.core.next_ledger();
         if next.epoch > self.core.place.ledger.epoch {
-            // Who trains freely waits for the others' last batches; who exchanges in rounds has waited for them in the last one.
-            let has_waited = self.trains_freely() && self.phase == Phase::Exchanging;
+            // Who trains asynchronously waits for the others' last batches; who exchanges in rounds has waited for them in the last one.
+            let has_waited = self.is_asynchronous() && self.phase == Phase::Exchanging;
             self.idle_since = if has_waited { self.phase_began } else { self.core.now };
             self.enter(Phase::Syncing);
             let sketch = sketch(&self.core.values, self.core.training.seed);

@@ -6,7 +6,7 @@ use nettorrent_engine::kernel::is_finite;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
-use super::free::Ending;
+use super::asynchronous::Ending;
 use super::{Outbox, Replica};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
@@ -22,7 +22,7 @@ const PIECE_LEN: usize = 1 << 16;
 struct Title {
     place: Place,
     optimizer_steps: u64,
-    /// Where peers train freely: how the donor's last segments ended.
+    /// Where peers train asynchronously: how the donor's last segments ended.
     endings: Vec<Ending>,
     /// What its strategy says about its parameters.
     account: Vec<u8>,
@@ -139,7 +139,7 @@ impl Replica {
         } else {
             Past::Own
         };
-        // Who trains freely keeps what its own optimizer remembers of its own gradients.
+        // Who trains asynchronously keeps what its own optimizer remembers of its own gradients.
         let keeps_own = matches!(core.past, Past::Adopted { .. });
         if !keeps_own && !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
@@ -151,7 +151,7 @@ impl Replica {
         core.round_start = None;
         core.place = title.place;
         core.reopen();
-        self.tests.forget_reports();
+        self.epoch_evaluation.forget_reports();
         self.evaluations.forget();
         self.begin_anew();
         self.go_on(donor, true, out);

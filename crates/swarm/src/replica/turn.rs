@@ -38,7 +38,7 @@ impl Replica {
             share,
             gradient: Vec::new(),
             waited: self.core.now.saturating_sub(self.phase_began),
-            staleness: if self.trains_freely() { self.core.staleness() } else { 0 },
+            staleness: if self.is_asynchronous() { self.core.staleness() } else { 0 },
             is_finite: true,
             score: Score::default(),
             loss_sum: 0.0,

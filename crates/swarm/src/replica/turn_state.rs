@@ -20,7 +20,7 @@ pub(super) struct TurnState {
     pub share: f32,
     /// The gradient of the current batch, where the peer takes steps by itself.
     pub gradient: Vec<Vec<f32>>,
-    /// How long this peer waited for others before the turn, and how far it is ahead of the hindmost of them.
+    /// How long this peer waited for others before the turn, and how far it is ahead of the slowest of them.
     pub waited: Duration,
     pub staleness: u32,
     /// Whether every gradient so far was made of numbers.

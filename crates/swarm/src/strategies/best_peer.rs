@@ -24,8 +24,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload,
-    Reunion, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
+    CODEC, Cost, CostQuestion, Ctx, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError,
+    Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -120,7 +120,7 @@ struct BestPeer {
     /// The best one's weights as they come: who that is as far as scores are known, and what has come.
     incoming: Option<(usize, Buckets)>,
     /// Brings the networks together.
-    reunion: Reunion,
+    final_sync: FinalSync,
     /// Whether their mean is being judged.
     judges_mean: bool,
 }
@@ -144,15 +144,15 @@ fn network(rank: usize, n_peers: usize, n_networks: usize) -> Range<usize> {
 }
 
 /// The place of the best of those whose accuracies are known; of equals, the first.
-fn foremost(accuracies: &[Option<f64>]) -> Option<usize> {
-    let mut foremost: Option<(usize, f64)> = None;
+fn best_rank(accuracies: &[Option<f64>]) -> Option<usize> {
+    let mut found: Option<(usize, f64)> = None;
     for (rank, accuracy) in accuracies.iter().enumerate() {
         let Some(accuracy) = *accuracy else { continue };
-        if foremost.is_none_or(|(_, best)| accuracy > best) {
-            foremost = Some((rank, accuracy));
+        if found.is_none_or(|(_, best)| accuracy > best) {
+            found = Some((rank, accuracy));
         }
     }
-    foremost.map(|(rank, _)| rank)
+    found.map(|(rank, _)| rank)
 }
 
 fn bad_score() -> Malformed {
@@ -168,7 +168,7 @@ impl BestPeer {
             own: Vec::new(),
             scores: Vec::new(),
             incoming: None,
-            reunion: Reunion::default(),
+            final_sync: FinalSync::default(),
             judges_mean: false,
         }
     }
@@ -189,12 +189,12 @@ impl BestPeer {
 
     /// The rank of the best, when all scores are there.
     fn best(&self) -> Option<usize> {
-        if self.scores.iter().all(Option::is_some) { self.foremost() } else { None }
+        if self.scores.iter().all(Option::is_some) { self.best_rank() } else { None }
     }
 
     /// The rank of the best as far as scores are known.
-    fn foremost(&self) -> Option<usize> {
-        foremost(&self.scores).map(|place| self.network.start + place)
+    fn best_rank(&self) -> Option<usize> {
+        best_rank(&self.scores).map(|place| self.network.start + place)
     }
 
     fn tell_accuracy(&mut self, ctx: &mut Ctx<'_>, accuracy: f64) {
@@ -270,7 +270,7 @@ impl BestPeer {
 
     /// The networks are one: it may be good enough.
     fn judge_if_together(&mut self, ctx: &mut Ctx<'_>) {
-        if self.reunion.is_on() {
+        if self.final_sync.is_on() {
             return;
         }
         self.judges_mean = self.options.stop_at > 0.0 && !ctx.held_out().is_empty();
@@ -346,8 +346,8 @@ impl Strategy for BestPeer {
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        if self.reunion.is_on() {
-            self.reunion.receive(ctx, from, message)?;
+        if self.final_sync.is_on() {
+            self.final_sync.receive(ctx, from, message)?;
             self.judge_if_together(ctx);
             return Ok(());
         }
@@ -367,7 +367,7 @@ impl Strategy for BestPeer {
             }
             WEIGHTS => {
                 // Who sends weights knows all scores; this peer may not have heard them all yet.
-                if self.foremost() != Some(from) {
+                if self.best_rank() != Some(from) {
                     return Err(Malformed::new("it sends its weights and is not the best"));
                 }
                 let incoming = self.incoming.take().filter(|(sender, _)| *sender == from);
@@ -382,7 +382,7 @@ impl Strategy for BestPeer {
 
     fn on_view(&mut self, _: &mut Ctx<'_>) {
         self.forget();
-        self.reunion.break_off();
+        self.final_sync.break_off();
         self.judges_mean = false;
     }
 
@@ -391,13 +391,13 @@ impl Strategy for BestPeer {
             return ctx.synced();
         }
         let values = ctx.values().to_vec();
-        self.reunion.begin(ctx, &values, &[]);
+        self.final_sync.begin(ctx, &values, &[]);
         self.judge_if_together(ctx);
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        if self.reunion.is_on() {
-            return self.reunion.waits_for();
+        if self.final_sync.is_on() {
+            return self.final_sync.waits_for();
         }
         let is_missing = |rank: &usize| self.scores.get(rank - self.network.start).is_some_and(Option::is_none);
         let missing: Vec<usize> = self.others().filter(is_missing).collect();
@@ -407,13 +407,13 @@ impl Strategy for BestPeer {
 
 #[cfg(test)]
 mod tests {
-    use super::{accuracy_from_bytes, foremost, network};
+    use super::{accuracy_from_bytes, best_rank, network};
 
     #[test]
     fn the_highest_accuracy_is_the_best_and_of_equals_the_lowest_rank() {
-        assert_eq!(foremost(&[Some(0.5), Some(0.75), Some(0.75), Some(0.25)]), Some(1));
-        assert_eq!(foremost(&[None, Some(0.0), Some(0.0)]), Some(1));
-        assert_eq!(foremost(&[None, None]), None);
+        assert_eq!(best_rank(&[Some(0.5), Some(0.75), Some(0.75), Some(0.25)]), Some(1));
+        assert_eq!(best_rank(&[None, Some(0.0), Some(0.0)]), Some(1));
+        assert_eq!(best_rank(&[None, None]), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! pushed as it comes. A peer trains on its own copy: what it fetched last, and what it has learnt since. When all batches of
 //! a segment are in a shard, its keeper sends it to everybody, so all are together again.
 //!
-//! When the view changes, the copy of the foremost peer goes on, and the shards begin anew from it; what of its own pushes
+//! When the view changes, the copy of the most advanced peer goes on, and the shards begin anew from it; what of its own pushes
 //! is not in that copy, each peer pushes again, shard by shard. Of a batch that a lost peer had pushed to some of the
 //! keepers only, the rest is lost. AdaGrad's sums go on from those of the segment's beginning.
 //!
@@ -25,8 +25,8 @@ use crate::collective::keeper::{Kept, push_bodies, push_len};
 use crate::collective::own_copy::{OwnCopy, Patience, Shard};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, MOST_STALENESS, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError,
-    Payload, Reunion, Scale, Spec, Strategy, Trained, Turn, add, default_options, read_options,
+    Cost, CostQuestion, Ctx, FinalSync, MOST_STALENESS, Malformed, Message, Mixing, OptimizerState, OptionDoc,
+    OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, add, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -96,7 +96,7 @@ struct Downpour {
     copy: OwnCopy,
     /// The shards that this peer keeps.
     kept: BTreeMap<usize, Kept>,
-    reunion: Reunion,
+    final_sync: FinalSync,
 }
 
 const PUSH: usize = 0;
@@ -108,7 +108,7 @@ const MOST_SHARDS: usize = 1 << 12;
 impl Downpour {
     fn new(options: Options) -> Self {
         let copy = OwnCopy::new(options.adagrad > 0.0);
-        Self { options, copy, kept: BTreeMap::new(), reunion: Reunion::default() }
+        Self { options, copy, kept: BTreeMap::new(), final_sync: FinalSync::default() }
     }
 
     fn uses_sums(&self) -> bool {
@@ -153,9 +153,9 @@ impl Downpour {
         }
     }
 
-    /// After the reunion all hold its result, and nothing is unsaid.
+    /// After the final_sync all hold its result, and nothing is unsaid.
     fn copy_if_together(&mut self, ctx: &mut Ctx<'_>) {
-        if !self.reunion.is_on() {
+        if !self.final_sync.is_on() {
             self.copy.start_over(&ctx.values()[..ctx.n_params()]);
             ctx.synced();
         }
@@ -240,7 +240,7 @@ impl Strategy for Downpour {
         Cost { total: n_peers as u64 * most, most_sent: most, most_received: most, n_steps: others.min(1) as u32 }
     }
 
-    fn may_cost_less(&self) -> bool {
+    fn cost_is_upper_bound(&self) -> bool {
         true
     }
 
@@ -271,8 +271,8 @@ impl Strategy for Downpour {
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        if self.reunion.is_on() {
-            self.reunion.receive(ctx, from, message)?;
+        if self.final_sync.is_on() {
+            self.final_sync.receive(ctx, from, message)?;
             self.copy_if_together(ctx);
             return Ok(());
         }
@@ -299,7 +299,7 @@ impl Strategy for Downpour {
     }
 
     fn on_view(&mut self, ctx: &mut Ctx<'_>) {
-        self.reunion.break_off();
+        self.final_sync.break_off();
         self.copy.on_view(ctx);
     }
 
@@ -338,13 +338,13 @@ impl Strategy for Downpour {
         }
         let mut common = ctx.values().to_vec();
         common[..self.copy.values.len()].copy_from_slice(&self.copy.values);
-        self.reunion.begin(ctx, &common, &self.copy.accrued);
+        self.final_sync.begin(ctx, &common, &self.copy.accrued);
         self.copy_if_together(ctx);
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        if self.reunion.is_on() {
-            return self.reunion.waits_for();
+        if self.final_sync.is_on() {
+            return self.final_sync.waits_for();
         }
         // Who has not pushed all to the shards kept here, and who keeps those that have not come.
         let n_batches = &self.copy.n_batches;

@@ -190,7 +190,7 @@ impl Stream for Parts {
         pieces(question.round, n_parts, question.n_params).into_iter().map(len).collect()
     }
 
-    fn may_cost_less(&self) -> bool {
+    fn cost_is_upper_bound(&self) -> bool {
         self.options.partitions == 0
     }
 }

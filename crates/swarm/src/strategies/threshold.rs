@@ -301,7 +301,7 @@ impl Stream for Thresholds {
         pieces.iter().map(|piece| longest(piece) as u64).collect()
     }
 
-    fn may_cost_less(&self) -> bool {
+    fn cost_is_upper_bound(&self) -> bool {
         true
     }
 }

@@ -12,7 +12,7 @@ use super::optimizer_state::held_at;
 use super::outcome::{Past, Settled};
 use crate::effects::Outbox;
 use crate::record::Event;
-use crate::replica::core::{Core, Wish};
+use crate::replica::core::{Core, Request};
 use crate::view::PeerId;
 use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
@@ -130,28 +130,28 @@ impl<'a> Ctx<'a> {
         self.core.place.ledger.epoch + 1 >= self.core.n_epochs()
     }
 
-    /// For those who train freely: the first round of the present segment.
+    /// Asynchronous strategies only: the first round of the present segment.
     pub fn first_round(&self) -> u32 {
         self.core.segment_start.round
     }
 
-    /// For those who train freely: how many of a member's rounds of the present segment are in this peer's parameters.
+    /// Asynchronous strategies only: how many of a member's rounds of the present segment are in this peer's parameters.
     pub fn n_settled(&self, rank: usize) -> u32 {
         self.core.segment().map_or(0, |segment| segment.done[rank])
     }
 
-    /// For those who train freely: how many rounds everybody has in the present segment.
+    /// Asynchronous strategies only: how many rounds everybody has in the present segment.
     pub fn n_rounds(&self) -> u32 {
         self.core.plan.as_ref().map_or(0, |plan| plan.n_rounds() as u32)
     }
 
-    /// For those who train freely: one more round of a member has gone into this peer's parameters. Its own is counted when
+    /// Asynchronous strategies only: one more round of a member has gone into this peer's parameters. Its own is counted when
     /// the turn ends.
     pub fn settle(&mut self, rank: usize) {
         self.core.settle_one(rank);
     }
 
-    /// For those who train freely: whether a batch is being computed, for which the parameters must stay as they are.
+    /// Asynchronous strategies only: whether a batch is being computed, for which the parameters must stay as they are.
     pub fn is_computing(&self) -> bool {
         self.core.is_computing
     }
@@ -161,7 +161,7 @@ impl<'a> Ctx<'a> {
         Arc::make_mut(&mut self.core.values).as_mut_slice()
     }
 
-    /// In [`super::Strategy::on_view`], for those who train freely: what has become of this peer's part in the past.
+    /// In [`super::Strategy::on_view`], asynchronous strategies only: what has become of this peer's part in the past.
     pub fn past(&self) -> Past {
         self.core.past
     }
@@ -194,7 +194,7 @@ impl<'a> Ctx<'a> {
     /// Ends the round with its result, bucket by bucket: the mean of the gradients, or the new parameters. The next turn
     /// begins as soon as this peer's own is over.
     pub fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: Settled) {
-        self.core.wish = Some(Wish::FinishRound { result, settled });
+        self.core.request = Some(Request::FinishRound { result, settled });
     }
 
     /// Has this peer's parameters judged by some of the training samples; [`super::Strategy::on_scored`] hears of it.
@@ -206,7 +206,7 @@ impl<'a> Ctx<'a> {
 
     /// The training samples that nobody trains, by which peers are judged.
     pub fn held_out(&self) -> Arc<[usize]> {
-        self.core.training.curriculum.held_out().clone()
+        self.core.training.sampler.held_out().clone()
     }
 
     /// Where all randomness of the job comes from, the same for all peers.
@@ -233,6 +233,6 @@ impl<'a> Ctx<'a> {
 
     /// All replicas are together, as [`super::Strategy::sync`] promises.
     pub fn synced(&mut self) {
-        self.core.wish = Some(Wish::Synced);
+        self.core.request = Some(Request::Synced);
     }
 }

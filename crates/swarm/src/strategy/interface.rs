@@ -15,7 +15,7 @@ use crate::malformed::Malformed;
 /// the strategy talks to the other peers and ends the round with [`Ctx::finish_round`]. A new view of who takes part ends the
 /// round without result: what was said in it is void.
 ///
-/// Who hands over [`super::Payload::Updates`] trains freely: no round is waited for. After each batch the peer hands its change over
+/// Who hands over [`super::Payload::Updates`] trains asynchronously: no round is waited for. After each batch the peer hands its change over
 /// and goes on as soon as [`Strategy::may_go_on`]; the strategy tells with [`Ctx::settle`] whose batches have gone into this
 /// peer's parameters. When all batches of all peers have, the members are together again.
 pub trait Strategy: Send {
@@ -26,7 +26,7 @@ pub trait Strategy: Send {
     fn cost(&self, round: &CostQuestion<'_>) -> Cost;
 
     /// Whether a round may cost less than that, because it depends on the numbers or on the time.
-    fn may_cost_less(&self) -> bool {
+    fn cost_is_upper_bound(&self) -> bool {
         false
     }
 
@@ -88,19 +88,19 @@ pub trait Strategy: Send {
         true
     }
 
-    /// For those who train freely: whether the next batch may begin.
+    /// Asynchronous strategies only: whether the next batch may begin.
     fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
         let _ = ctx;
         true
     }
 
-    /// For those who train freely: the part of these parameters that the others would have too if they had heard all, so
+    /// Asynchronous strategies only: the part of these parameters that the others would have too if they had heard all, so
     /// without what this peer keeps to itself yet.
     fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
         values.clone()
     }
 
-    /// For those who train freely: what has to be said about these common parameters to who takes them over, besides whose
+    /// Asynchronous strategies only: what has to be said about these common parameters to who takes them over, besides whose
     /// batches are in them. Peers that say different things hold different parameters.
     fn account(&self) -> Vec<u8> {
         Vec::new()

@@ -20,11 +20,11 @@ use nettorrent_engine::kernel::vectorised;
 
 use super::cost::{Cost, CostQuestion};
 use super::ctx::Ctx;
+use super::final_sync::FinalSync;
 use super::interface::Strategy;
 use super::optimizer_state::OptimizerState;
 use super::options::OptionDoc;
 use super::outcome::Past;
-use super::reunion::Reunion;
 use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::malformed::Malformed;
 
@@ -78,7 +78,7 @@ pub trait Stream: Send {
     fn lens(&self, question: &CostQuestion<'_>) -> Vec<u64>;
 
     /// Whether it may be less than that.
-    fn may_cost_less(&self) -> bool;
+    fn cost_is_upper_bound(&self) -> bool;
 }
 
 /// What there is to know when something is said.
@@ -110,7 +110,7 @@ pub struct Streamer<S: Stream> {
     /// Whom this peer waits for since it asked last whether to go on: in which segment, before which batch.
     waits_for: BTreeSet<usize>,
     asked: Option<(u32, u32)>,
-    reunion: Reunion,
+    final_sync: FinalSync,
 }
 
 /// A message on its way in.
@@ -148,7 +148,7 @@ impl<S: Stream> Streamer<S> {
             first_said: 0,
             waits_for: BTreeSet::new(),
             asked: None,
-            reunion: Reunion::default(),
+            final_sync: FinalSync::default(),
         }
     }
 
@@ -196,9 +196,9 @@ impl<S: Stream> Streamer<S> {
         rank != ctx.rank() && settled < ctx.n_rounds() && (is_done || is_behind)
     }
 
-    /// After the reunion everybody has everything.
+    /// After the final_sync everybody has everything.
     fn forget_if_together(&mut self, ctx: &mut Ctx<'_>) {
-        if !self.reunion.is_on() {
+        if !self.final_sync.is_on() {
             self.stream.forget();
             ctx.synced();
         }
@@ -222,8 +222,8 @@ impl<S: Stream> Strategy for Streamer<S> {
         Cost { total: (others + 1) * most, most_sent: most, most_received: most, n_steps: u32::from(others > 0) }
     }
 
-    fn may_cost_less(&self) -> bool {
-        self.stream.may_cost_less()
+    fn cost_is_upper_bound(&self) -> bool {
+        self.stream.cost_is_upper_bound()
     }
 
     fn delay(&self) -> f64 {
@@ -264,8 +264,8 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        if self.reunion.is_on() {
-            self.reunion.receive(ctx, from, message)?;
+        if self.final_sync.is_on() {
+            self.final_sync.receive(ctx, from, message)?;
             self.forget_if_together(ctx);
             return Ok(());
         }
@@ -303,7 +303,7 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     fn on_view(&mut self, ctx: &mut Ctx<'_>) {
-        self.reunion.break_off();
+        self.final_sync.break_off();
         // What was said in the segment before the one that this peer comes from, all have heard.
         self.enter_segment(ctx);
         match ctx.past() {
@@ -346,12 +346,12 @@ impl<S: Stream> Strategy for Streamer<S> {
         }
         let mut common = ctx.values().to_vec();
         subtract(&mut common, self.stream.unsaid());
-        self.reunion.begin(ctx, &common, self.stream.unsaid());
+        self.final_sync.begin(ctx, &common, self.stream.unsaid());
         self.forget_if_together(ctx);
     }
 
     fn waits_for(&self) -> Vec<usize> {
-        if self.reunion.is_on() { self.reunion.waits_for() } else { self.waits_for.iter().copied().collect() }
+        if self.final_sync.is_on() { self.final_sync.waits_for() } else { self.waits_for.iter().copied().collect() }
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Payload {
     Gradients,
     /// The parameters after steps that each peer took by itself.
     Weights,
-    /// What a step of the peer's own optimizer would add to the parameters, times the peer's share: freely, batch by batch.
+    /// What a step of the peer's own optimizer would add to the parameters, times the peer's share: asynchronously, batch by batch.
     #[serde(skip)]
     Updates,
 }
@@ -73,7 +73,7 @@ pub struct Trained {
 /// What another peer said in this round. What comes too early is kept until its round has come.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// In which round of its sender; the present one, unless peers train freely.
+    /// In which round of its sender; the present one, unless peers train asynchronously.
     pub round: u32,
     /// Which part of the round's exchange; each strategy numbers them for itself.
     pub part: u64,

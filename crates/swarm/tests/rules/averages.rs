@@ -1,6 +1,6 @@
 //! Those who average all vectors: everybody ends with the mean, by the rule's weights.
 
-use nettorrent_engine::data::curriculum::Resplit;
+use nettorrent_engine::data::sampler::Resplit;
 use nettorrent_engine::data::split::SplitRule;
 use nettorrent_engine::job::Job;
 use toml::toml;

@@ -6,7 +6,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale::Scale;
 
 use crate::layers::plan::PlanError;
-use crate::shape::Shape;
+use crate::link_spec::LinkSpec;
 
 /// What a peer computes in a second where nobody has measured it: about a core with wide vectors.
 pub const USUAL_MULTIPLICATIONS_PER_S: f64 = 3e10;
@@ -33,7 +33,7 @@ pub struct Question<'a> {
     /// How fast they are by each other; fewer than peers are taken in turn, and none means all alike.
     pub speeds: Vec<f64>,
     /// Every peer's link.
-    pub link: Shape,
+    pub link: LinkSpec,
     /// How many numbers the optimizer remembers of each parameter.
     pub n_memories: usize,
     /// Multiplications that a peer of speed 1 makes in a second of training.

@@ -7,18 +7,18 @@ use crate::collective::{Collective, Extent, Ring};
 use crate::malformed::Malformed;
 
 /// A sum over all peers of what they hold alike, divided by their number, and of what each has not said.
-pub struct Reunion {
+pub struct FinalSync {
     ring: Ring,
     is_on: bool,
 }
 
-impl Default for Reunion {
+impl Default for FinalSync {
     fn default() -> Self {
         Self { ring: Ring::new(Codec::F32, Extent::AllReduce), is_on: false }
     }
 }
 
-impl Reunion {
+impl FinalSync {
     /// Whether it is going on: what comes now is for it. When it has begun and is not, all are together.
     pub fn is_on(&self) -> bool {
         self.is_on

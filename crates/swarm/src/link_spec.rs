@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 /// A link's rate and its one-way delay.
 ///
 /// ```
-/// use nettorrent_swarm::shape::Shape;
-/// let shape: Shape = "100mbit/20ms".parse()?;
+/// use nettorrent_swarm::link_spec::LinkSpec;
+/// let shape: LinkSpec = "100mbit/20ms".parse()?;
 /// assert_eq!(shape.bits_per_second, Some(100_000_000));
 /// assert_eq!(shape.to_string(), "100mbit/20ms");
-/// # Ok::<(), nettorrent_swarm::shape::ShapeError>(())
+/// # Ok::<(), nettorrent_swarm::link_spec::LinkSpecError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Shape {
+pub struct LinkSpec {
     /// Bits that leave in a second; without a limit if `None`.
     pub bits_per_second: Option<u64>,
     /// How long they are on their way.
@@ -27,7 +27,7 @@ pub struct Shape {
 
 /// Why a text says no link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShapeError {
+pub enum LinkSpecError {
     /// Neither a rate nor a delay.
     #[error("\"{0}\" is neither a rate nor a delay: write for example 100mbit, 1gbit/5ms or 20ms")]
     Neither(String),
@@ -48,7 +48,7 @@ const MOST_BITS: f64 = 1e13;
 /// A thousand years: no number of nanoseconds that is counted with may come near the end of its range.
 const MOST_NANOS: f64 = 9.0e18;
 
-impl Shape {
+impl LinkSpec {
     /// How long this many bytes take to leave.
     pub fn nanos_for(&self, n_bytes: usize) -> u64 {
         // Bodies have at most a few million bytes, so this is far from the end of the range.
@@ -56,26 +56,26 @@ impl Shape {
     }
 }
 
-impl FromStr for Shape {
-    type Err = ShapeError;
+impl FromStr for LinkSpec {
+    type Err = LinkSpecError;
 
-    fn from_str(text: &str) -> Result<Self, ShapeError> {
+    fn from_str(text: &str) -> Result<Self, LinkSpecError> {
         let text = text.trim();
         match text.split_once('/') {
             Some((rate, delay)) => Ok(Self {
-                bits_per_second: Some(parse_rate(rate).ok_or_else(|| ShapeError::Rate(shown(rate)))?),
-                delay: parse_delay(delay).ok_or_else(|| ShapeError::Delay(shown(delay)))?,
+                bits_per_second: Some(parse_rate(rate).ok_or_else(|| LinkSpecError::Rate(shown(rate)))?),
+                delay: parse_delay(delay).ok_or_else(|| LinkSpecError::Delay(shown(delay)))?,
             }),
             None => match (parse_rate(text), parse_delay(text)) {
                 (Some(rate), _) => Ok(Self { bits_per_second: Some(rate), delay: Duration::ZERO }),
                 (None, Some(delay)) => Ok(Self { bits_per_second: None, delay }),
-                (None, None) => Err(ShapeError::Neither(shown(text))),
+                (None, None) => Err(LinkSpecError::Neither(shown(text))),
             },
         }
     }
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rate) = self.bits_per_second {
             // The largest unit that leaves no fraction, so that the text reads back as the same rate.
@@ -90,16 +90,16 @@ impl fmt::Display for Shape {
     }
 }
 
-impl TryFrom<String> for Shape {
-    type Error = ShapeError;
+impl TryFrom<String> for LinkSpec {
+    type Error = LinkSpecError;
 
-    fn try_from(text: String) -> Result<Self, ShapeError> {
+    fn try_from(text: String) -> Result<Self, LinkSpecError> {
         text.parse()
     }
 }
 
-impl From<Shape> for String {
-    fn from(link: Shape) -> Self {
+impl From<LinkSpec> for String {
+    fn from(link: LinkSpec) -> Self {
         link.to_string()
     }
 }
@@ -151,17 +151,17 @@ pub mod as_text {
     /// Reads it.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
-        super::parse_delay(&text).ok_or_else(|| D::Error::custom(super::ShapeError::Delay(super::shown(&text))))
+        super::parse_delay(&text).ok_or_else(|| D::Error::custom(super::LinkSpecError::Delay(super::shown(&text))))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Shape, ShapeError};
+    use super::{LinkSpec, LinkSpecError};
     use std::time::Duration;
 
-    fn link(bits_per_second: impl Into<Option<u64>>, delay_nanos: u64) -> Shape {
-        Shape { bits_per_second: bits_per_second.into(), delay: Duration::from_nanos(delay_nanos) }
+    fn link(bits_per_second: impl Into<Option<u64>>, delay_nanos: u64) -> LinkSpec {
+        LinkSpec { bits_per_second: bits_per_second.into(), delay: Duration::from_nanos(delay_nanos) }
     }
 
     #[test]
@@ -185,14 +185,14 @@ mod tests {
     #[test]
     fn other_texts_are_explained() {
         for text in ["", "fast", "100", "mbit", "0mbit", "-1mbit", "infgbit", "1e3mbit", "1.2.3mbit", "99999gbit"] {
-            let error = text.parse::<Shape>().unwrap_err();
-            assert_eq!(error, ShapeError::Neither(text.to_owned()));
+            let error = text.parse::<LinkSpec>().unwrap_err();
+            assert_eq!(error, LinkSpecError::Neither(text.to_owned()));
             assert!(error.to_string().contains("write for example"));
         }
-        assert_eq!("x/20ms".parse::<Shape>(), Err(ShapeError::Rate("x".into())));
-        assert_eq!("1gbit/".parse::<Shape>(), Err(ShapeError::Delay(String::new())));
-        assert_eq!("1gbit/1ms/1ms".parse::<Shape>(), Err(ShapeError::Delay("1ms/1ms".into())));
-        assert_eq!("1gbit/99999999999s".parse::<Shape>(), Err(ShapeError::Delay("99999999999s".into())));
+        assert_eq!("x/20ms".parse::<LinkSpec>(), Err(LinkSpecError::Rate("x".into())));
+        assert_eq!("1gbit/".parse::<LinkSpec>(), Err(LinkSpecError::Delay(String::new())));
+        assert_eq!("1gbit/1ms/1ms".parse::<LinkSpec>(), Err(LinkSpecError::Delay("1ms/1ms".into())));
+        assert_eq!("1gbit/99999999999s".parse::<LinkSpec>(), Err(LinkSpecError::Delay("99999999999s".into())));
     }
 
     #[test]

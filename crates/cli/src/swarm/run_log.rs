@@ -17,7 +17,7 @@ use crate::events::EventLog;
 const INTERVAL_S: f64 = 1.0;
 
 /// The events of a swarm's run, and what is gathered for those to come.
-pub(crate) struct Chronicle {
+pub(crate) struct RunLog {
     pub events: EventLog,
     setup: Arc<Setup>,
     /// Among how many peers samples are shared out, as far as it is written what that drops.
@@ -48,7 +48,7 @@ pub(crate) struct Course {
     pub took: Duration,
 }
 
-impl Chronicle {
+impl RunLog {
     pub(crate) fn new(events: EventLog, setup: Arc<Setup>) -> Self {
         Self {
             events,
@@ -216,7 +216,7 @@ impl Chronicle {
 pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
     // Where so many cannot share them out by the rule, samples are dealt in turn, and none is dropped.
     let report =
-        setup.training().curriculum.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
+        setup.training().sampler.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
     let (split, n_trained, n_dropped) = (report.split.to_string(), report.n_trained, report.n_dropped);
     Some(Dropped { split, n_peers, n_trained, n_dropped })
 }

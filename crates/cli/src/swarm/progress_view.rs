@@ -12,10 +12,10 @@ use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{PeerId, Place};
 
-use super::chronicle::{Chronicle, Course, incident_text};
-use super::material::Material;
 use super::messages::{PeerEvent, Progress};
 use super::peer_line::peer_text;
+use super::prepared_job::PreparedJob;
+use super::run_log::{Course, RunLog, incident_text};
 use crate::events::EventLog;
 use crate::progress::{EpochLine, clock, epoch_name, epoch_text, evaluation_text};
 
@@ -30,7 +30,7 @@ const ECHO: Duration = Duration::from_secs(5);
 
 /// Who trains.
 #[derive(Clone, Copy)]
-pub(crate) enum Company {
+pub(crate) enum Topology {
     /// So many processes of this machine, all of which tell.
     Processes(usize),
     /// This process, with others on other machines, of whom it alone tells.
@@ -38,15 +38,15 @@ pub(crate) enum Company {
 }
 
 /// What is known of a swarm from what its peers tell, shown and written down.
-pub(crate) struct Board {
+pub(crate) struct ProgressView {
     bars: MultiProgress,
     whole: ProgressBar,
     peers: BTreeMap<PeerId, ProgressBar>,
     quiet: bool,
-    company: Company,
+    company: Topology,
     /// What was said of late, and when.
     said: Vec<(Instant, String)>,
-    chronicle: Chronicle,
+    run_log: RunLog,
     epochs: u64,
     n_train: usize,
     written: Instant,
@@ -80,10 +80,10 @@ struct Pace {
     took: Duration,
 }
 
-impl Board {
-    /// A board for a job that begins at this place; quiet if another program reads standard output.
-    pub(crate) fn new(events: EventLog, material: &Material, company: Company, place: &Place) -> Self {
-        let (epochs, n_train, quiet) = (material.job.epochs, material.learning.labels().len(), events.is_printed());
+impl ProgressView {
+    /// The view of a job that begins at this place; quiet if another program reads standard output.
+    pub(crate) fn new(events: EventLog, prepared: &PreparedJob, company: Topology, place: &Place) -> Self {
+        let (epochs, n_train, quiet) = (prepared.job.epochs, prepared.learning.labels().len(), events.is_printed());
         let bars = MultiProgress::new();
         let whole = if quiet { ProgressBar::hidden() } else { bars.add(ProgressBar::new(n_train as u64)) };
         let style = ProgressStyle::with_template("{prefix} {bar:24.cyan/dim} {msg}");
@@ -104,7 +104,7 @@ impl Board {
             quiet,
             company,
             said: Vec::new(),
-            chronicle: Chronicle::new(events, material.setup.clone()),
+            run_log: RunLog::new(events, prepared.setup.clone()),
             epochs,
             n_train,
             written: Instant::now(),
@@ -117,13 +117,13 @@ impl Board {
         }
     }
 
-    pub(crate) fn company(&self) -> Company {
+    pub(crate) fn company(&self) -> Topology {
         self.company
     }
 
     /// Whether the last view has one member only.
     pub(crate) fn is_alone(&self) -> bool {
-        self.chronicle.n_members <= 1
+        self.run_log.n_members <= 1
     }
 
     /// Prints a line above the bars.
@@ -140,12 +140,12 @@ impl Board {
 
     /// Writes an event down.
     pub(crate) fn write(&mut self, event: Event) -> Result<(), HistoryError> {
-        self.chronicle.events.write(event)
+        self.run_log.events.write(event)
     }
 
     /// Whether the last test came to no more than guessing.
     pub(crate) fn is_guessing(&self) -> bool {
-        self.chronicle.is_guessing
+        self.run_log.is_guessing
     }
 
     pub(crate) fn seconds(&self) -> f64 {
@@ -153,14 +153,14 @@ impl Board {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.chronicle.events.elapsed()
+        self.run_log.events.elapsed()
     }
 
     /// Takes the bars away, and writes what has not been written yet.
     pub(crate) fn finish(&mut self) -> Result<(), HistoryError> {
         self.peers.values().for_each(ProgressBar::finish_and_clear);
         self.whole.finish_and_clear();
-        self.chronicle.finish(self.elapsed())
+        self.run_log.finish(self.elapsed())
     }
 
     /// Takes in what a peer tells.
@@ -180,7 +180,7 @@ impl Board {
 
     /// Where all processes are one command's, it is no news that they come and go, nor what several of them noticed.
     fn show_note(&mut self, peer: PeerId, text: &str, is_routine: bool) {
-        if let Company::OneOfMany = self.company {
+        if let Topology::OneOfMany = self.company {
             return self.say(text);
         }
         self.said.retain(|(when, _)| when.elapsed() < ECHO);
@@ -200,7 +200,7 @@ impl Board {
     }
 
     fn on_progress(&mut self, progress: &Progress) -> anyhow::Result<()> {
-        self.chronicle.add_times(self.elapsed(), &progress.times)?;
+        self.run_log.add_times(self.elapsed(), &progress.times)?;
         if progress.times.elapsed_s >= LEAST_INTERVAL.as_secs_f64() {
             self.show_peer(progress);
         }
@@ -249,8 +249,8 @@ impl Board {
         let n_samples_all = self.epoch.n_samples_all;
         let ahead = self.turns.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
         let factor = match self.company {
-            Company::Processes(_) => 1,
-            Company::OneOfMany => self.chronicle.n_members as u64,
+            Topology::Processes(_) => 1,
+            Topology::OneOfMany => self.run_log.n_members as u64,
         };
         n_samples_all + factor * ahead.sum::<u64>()
     }
@@ -308,7 +308,7 @@ impl Board {
         let (paces, now, lr) = (&mut self.paces, self.epoch.pace(), self.epoch.lr);
         // Peers may be in the next epoch already when the last one's test is known.
         let mut course = Course::default();
-        let is_news = self.chronicle.add_record(at, record, |epoch| {
+        let is_news = self.run_log.add_record(at, record, |epoch| {
             let pace = paces.remove(&epoch).unwrap_or(now);
             course = Course { lr, samples_per_s: pace.samples_per_s(), took: pace.took };
             course
@@ -348,7 +348,7 @@ impl Board {
 
     /// Tells what nobody trains when so many peers share the samples out, unless it is told.
     pub(crate) fn tell_dropped(&mut self, n_peers: usize) -> anyhow::Result<()> {
-        let dropped = self.chronicle.share_out(self.elapsed(), n_peers)?;
+        let dropped = self.run_log.share_out(self.elapsed(), n_peers)?;
         dropped.iter().for_each(|dropped| self.say(&dropped.to_string()));
         Ok(())
     }

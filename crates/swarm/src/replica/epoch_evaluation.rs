@@ -1,7 +1,6 @@
-//! The test at the end of an epoch: every peer scores a part of the test set, and the first member adds the parts up.
+//! The evaluation at the end of an epoch: every peer scores a part of the test set, and the first member adds the parts up.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 use super::agreement::{Accord, decoded, encoded};
+use super::partial_score::{PartialScore, test_share};
 use super::{Outbox, Replica};
 use crate::malformed::Malformed;
 use crate::record::Event;
@@ -32,21 +32,13 @@ struct Report {
     /// The round and the step that the epoch ended with; from who came later, where it came in.
     round: u32,
     step: u64,
-    train: Part,
-    test: Part,
+    train: PartialScore,
+    test: PartialScore,
 }
 
-/// A score as it travels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Part {
-    loss_sum: f64,
-    n_correct: u64,
-    n: u64,
-}
-
-/// Tests that are going on.
+/// Evaluations that are going on.
 #[derive(Default)]
-pub(super) struct Tests {
+pub(super) struct EpochEvaluation {
     /// This peer's own test that is being computed: its work, and what will be reported.
     running: Vec<(u64, Report)>,
     /// What this peer told last.
@@ -62,14 +54,7 @@ pub(super) struct Tests {
     is_spoilt: bool,
 }
 
-impl Part {
-    /// Whether so many samples can give it.
-    pub(super) fn is_possible(&self, most: usize) -> bool {
-        self.n <= most as u64 && self.n_correct <= self.n
-    }
-}
-
-impl Tests {
+impl EpochEvaluation {
     /// None yet; of these epochs all is known, for they were told before this peer began.
     pub(super) fn after(n_epochs: u64) -> Self {
         Self { concluded: n_epochs, ..Self::default() }
@@ -99,31 +84,31 @@ impl Replica {
     pub(super) fn begin_test(&mut self, next: &Ledger, train: Score, out: &mut Outbox) {
         let core = &mut self.core;
         let speeds = next.segments.last().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
-        let samples = part(core.training.task.n_test(), core.rank, core.view.len(), speeds);
+        let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let epoch = next.epoch;
         let (round, step) = (core.place.standing.round, core.place.step);
-        let report = Report { epoch, round, step, train: train.into(), test: Part::default() };
+        let report = Report { epoch, round, step, train: train.into(), test: PartialScore::default() };
         if samples.is_empty() {
             return self.tell_test(report, out);
         }
         let id = core.next_work_id();
         let values = Arc::clone(&core.values);
-        self.tests.running.push((id, report));
+        self.epoch_evaluation.running.push((id, report));
         out.work.push(Work { id, values, what: What::Test { samples } });
     }
 
     pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration, out: &mut Outbox) {
-        let Some(at) = self.tests.running.iter().position(|(work, _)| *work == id) else {
+        let Some(at) = self.epoch_evaluation.running.iter().position(|(work, _)| *work == id) else {
             return self.on_own_evaluation(id, score, took, out);
         };
-        let (_, mut report) = self.tests.running.remove(at);
+        let (_, mut report) = self.epoch_evaluation.running.remove(at);
         report.test = score.into();
-        self.tests.took = took;
+        self.epoch_evaluation.took = took;
         self.tell_test(report, out);
     }
 
     fn tell_test(&mut self, report: Report, out: &mut Outbox) {
-        self.tests.told = report;
+        self.epoch_evaluation.told = report;
         if !matches!(self.accord, Accord::Reached) {
             // Those who agree on a new view tell each other afterwards.
             return;
@@ -138,14 +123,17 @@ impl Replica {
 
     /// In a new view the first member may be another, who has to be told again; and one who came late has nothing to tell
     /// of the epoch that ended before, which has to be known too.
-    pub(super) fn retell_last_test(&mut self, out: &mut Outbox) {
+    pub(super) fn resend_last_report(&mut self, out: &mut Outbox) {
         let epoch = self.core.place.ledger.epoch;
-        if epoch == 0 || self.tests.running.iter().any(|(_, report)| report.epoch == epoch) {
+        if epoch == 0 || self.epoch_evaluation.running.iter().any(|(_, report)| report.epoch == epoch) {
             return;
         }
         let (round, step) = (self.core.place.standing.round, self.core.place.step);
         let nothing = Report { epoch, round, step, ..Report::default() };
-        self.tell_test(if self.tests.told.epoch == epoch { self.tests.told } else { nothing }, out);
+        self.tell_test(
+            if self.epoch_evaluation.told.epoch == epoch { self.epoch_evaluation.told } else { nothing },
+            out,
+        );
     }
 
     pub(super) fn on_tested(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
@@ -190,20 +178,20 @@ impl Replica {
         if self.core.rank != 0 {
             return;
         }
-        if report.epoch <= self.tests.concluded {
+        if report.epoch <= self.epoch_evaluation.concluded {
             // Who came when all was done already has to hear of it.
             let rank = self.core.view.rank(from).filter(|&rank| rank != 0 && self.all_is_concluded());
-            if let (Some(rank), Some(last)) = (rank, &self.tests.last) {
+            if let (Some(rank), Some(last)) = (rank, &self.epoch_evaluation.last) {
                 self.tell(rank, Kind::Tested, CONCLUDED, encoded(last), out);
             }
             return;
         }
-        self.tests.heard.entry(report.epoch).or_default().insert(from, report);
+        self.epoch_evaluation.heard.entry(report.epoch).or_default().insert(from, report);
         let members = self.core.view.members.clone();
-        while let Some((&epoch, heard)) = self.tests.heard.first_key_value() {
+        while let Some((&epoch, heard)) = self.epoch_evaluation.heard.first_key_value() {
             let is_complete = members.iter().all(|member| heard.contains_key(member));
             // When a later epoch is being told of, what is still missing of this one will not come.
-            if !is_complete && self.tests.heard.len() == 1 {
+            if !is_complete && self.epoch_evaluation.heard.len() == 1 {
                 return;
             }
             let (mut train, mut test) = (Score::default(), Score::default());
@@ -214,7 +202,7 @@ impl Replica {
                 // All who were there ended it in the same place, and who came later is further.
                 (round, step) = (round.min(report.round), step.min(report.step));
             }
-            self.tests.heard.remove(&epoch);
+            self.epoch_evaluation.heard.remove(&epoch);
             let report = Report { epoch, round, step, train: train.into(), test: test.into() };
             let (body, why) = (encoded(&report), self.spoilt_by(&train, &test));
             let part = if why.is_some() { SPOILT } else { CONCLUDED };
@@ -226,11 +214,11 @@ impl Replica {
     /// All is known of an epoch, and what is wrong if it shows that training has diverged. After the last one, all members have done all:
     /// only now may one go, or the others would be disturbed in their last round.
     fn conclude(&mut self, report: &Report, spoilt: Option<&str>, out: &mut Outbox) {
-        if report.epoch <= self.tests.concluded {
+        if report.epoch <= self.epoch_evaluation.concluded {
             return;
         }
-        self.tests.concluded = report.epoch;
-        self.tests.last = Some(*report);
+        self.epoch_evaluation.concluded = report.epoch;
+        self.epoch_evaluation.last = Some(*report);
         let (train, test): (Score, Score) = (report.train.into(), report.test.into());
         out.records.push(self.core.record(Event::Epoch {
             epoch: report.epoch,
@@ -243,36 +231,16 @@ impl Replica {
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
             is_guessing: self.core.training.guessing().explains(&test),
-            test_s: self.tests.took.as_secs_f64(),
+            test_s: self.epoch_evaluation.took.as_secs_f64(),
         }));
         if let Some(why) = spoilt {
-            self.tests.is_spoilt = true;
+            self.epoch_evaluation.is_spoilt = true;
             self.on_spoilt_test(why, out);
         }
     }
 
     /// Whether all members are known to have done and told everything.
     pub(super) fn all_is_concluded(&self) -> bool {
-        !self.tests.is_spoilt && self.tests.concluded >= self.core.n_epochs()
-    }
-}
-
-/// A member's part of so many samples, in proportion to its speed.
-pub(super) fn part(n_samples: usize, rank: usize, n_peers: usize, speeds: &[u16]) -> Range<usize> {
-    let speed = |rank: usize| speeds.get(rank).map_or(1, |&speed| usize::from(speed));
-    let until = |rank: usize| (0..rank).map(speed).sum::<usize>();
-    let all = until(n_peers).max(1);
-    until(rank) * n_samples / all..until(rank + 1) * n_samples / all
-}
-
-impl From<Score> for Part {
-    fn from(score: Score) -> Self {
-        Self { loss_sum: score.loss_sum, n_correct: score.n_correct as u64, n: score.n as u64 }
-    }
-}
-
-impl From<Part> for Score {
-    fn from(part: Part) -> Self {
-        Self { loss_sum: part.loss_sum, n_correct: part.n_correct as usize, n: part.n as usize }
+        !self.epoch_evaluation.is_spoilt && self.epoch_evaluation.concluded >= self.core.n_epochs()
     }
 }

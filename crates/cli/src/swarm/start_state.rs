@@ -12,7 +12,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_swarm::{Origin, Peer, PeerId, Place, State};
 
-use super::material::Material;
+use super::prepared_job::PreparedJob;
 use crate::run_folder::RunFolder;
 
 /// What a peer begins with.
@@ -25,31 +25,31 @@ pub(crate) enum Start {
 
 impl Start {
     /// As the job's seed gives it.
-    pub(crate) fn fresh(material: &Material) -> Self {
-        match &material.setup.layers {
-            None => Self::Whole(State::fresh(material.setup.training())),
+    pub(crate) fn fresh(prepared: &PreparedJob) -> Self {
+        match &prepared.setup.layers {
+            None => Self::Whole(State::fresh(prepared.setup.training())),
             Some(network) => Self::Layers { origin: network.fresh(), place: Place::default() },
         }
     }
 
     /// From parameters that come from elsewhere.
-    pub(crate) fn from_values(material: &Material, values: Vec<f32>) -> Self {
-        let state = State::from_values(material.setup.training(), values);
-        match &material.setup.layers {
+    pub(crate) fn from_values(prepared: &PreparedJob, values: Vec<f32>) -> Self {
+        let state = State::from_values(prepared.setup.training(), values);
+        match &prepared.setup.layers {
             None => Self::Whole(state),
             Some(network) => Self::Layers { place: state.place.clone(), origin: network.origin(state) },
         }
     }
 
     /// From a checkpoint.
-    pub(crate) fn from_checkpoint(run: &RunFolder, checkpoint: &Path, material: &Material) -> anyhow::Result<Self> {
-        let Some(network) = &material.setup.layers else {
-            return Ok(Self::Whole(load(run, checkpoint, material)?));
+    pub(crate) fn from_checkpoint(run: &RunFolder, checkpoint: &Path, prepared: &PreparedJob) -> anyhow::Result<Self> {
+        let Some(network) = &prepared.setup.layers else {
+            return Ok(Self::Whole(load(run, checkpoint, prepared)?));
         };
         // The first block tells how far it is; who needs another reads that one.
-        let place = read_block(checkpoint, &material.learning, &material.job, network.part(0))?.place;
+        let place = read_block(checkpoint, &prepared.learning, &prepared.job, network.part(0))?.place;
         let (path, standing): (PathBuf, _) = (checkpoint.to_owned(), place.standing);
-        let (learning, job) = (material.learning.clone(), material.job.clone());
+        let (learning, job) = (prepared.learning.clone(), prepared.job.clone());
         let block = move |_: usize, part: &Part| {
             let state = read_block(&path, &learning, &job, part);
             state.map_err(|error| crate::explain(&error))
@@ -66,10 +66,10 @@ impl Start {
     }
 
     /// A peer that begins with it.
-    pub(crate) fn into_peer(self, id: PeerId, material: &Material) -> Peer {
+    pub(crate) fn into_peer(self, id: PeerId, prepared: &PreparedJob) -> Peer {
         match self {
-            Self::Whole(state) => Peer::new(id, &material.setup, state),
-            Self::Layers { origin, .. } => Peer::in_layers(id, material.setup.clone(), origin),
+            Self::Whole(state) => Peer::new(id, &prepared.setup, state),
+            Self::Layers { origin, .. } => Peer::in_layers(id, prepared.setup.clone(), origin),
         }
     }
 }
@@ -84,8 +84,8 @@ fn read_block(checkpoint: &Path, learning: &Learning, job: &Job, part: &Part) ->
 }
 
 /// Reads a state back from a checkpoint.
-fn load(run: &RunFolder, checkpoint: &Path, material: &Material) -> anyhow::Result<State> {
-    let Material { job, learning, .. } = material;
+fn load(run: &RunFolder, checkpoint: &Path, prepared: &PreparedJob) -> anyhow::Result<State> {
+    let PreparedJob { job, learning, .. } = prepared;
     let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
     let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
     let place = place_of(&progress, learning.labels().len() as u64)?;

@@ -11,7 +11,7 @@ use nettorrent_engine::learning::Learning;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_swarm::{Place, SavedBlock, State};
 
-use super::material::Material;
+use super::prepared_job::PreparedJob;
 use crate::run_folder::RunFolder;
 
 /// A checkpoint that is whole on the disk.
@@ -30,7 +30,7 @@ enum Order {
 }
 
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
-pub(crate) struct Keeper {
+pub(crate) struct CheckpointWriter {
     orders: Sender<Order>,
     /// Says that a block is written, and whether one is being.
     written: Receiver<()>,
@@ -39,14 +39,14 @@ pub(crate) struct Keeper {
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
-    pub(crate) fn start(run: RunFolder, material: &Material) -> anyhow::Result<Self> {
+impl CheckpointWriter {
+    pub(crate) fn start(run: RunFolder, prepared: &PreparedJob) -> anyhow::Result<Self> {
         let (sender, orders) = channel::<Order>();
         let (answers, kept) = channel();
         let (done, written) = channel();
-        let (learning, seed, keep) = (material.learning.clone(), material.job.seed, material.job.checkpoint.keep);
-        let optimizer = material.job.optimizer.clone();
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+        let (learning, seed, keep) = (prepared.learning.clone(), prepared.job.seed, prepared.job.checkpoint.keep);
+        let optimizer = prepared.job.optimizer.clone();
+        let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
             let (run, learning) = (&run, &*learning);
             let mut pieces = Pieces { run, learning, optimizer: &optimizer, seed, keep, writer: None };
             for order in orders {
@@ -99,9 +99,9 @@ impl Keeper {
 }
 
 /// Writes parameters that a run is to begin with at once.
-pub(crate) fn save_values(run: &RunFolder, material: &Material, values: &[f32]) -> anyhow::Result<Kept> {
-    let state = State::from_values(material.setup.training(), values.to_vec());
-    write(run, &material.learning, material.job.seed, &state, material.job.checkpoint.keep)
+pub(crate) fn save_values(run: &RunFolder, prepared: &PreparedJob, values: &[f32]) -> anyhow::Result<Kept> {
+    let state = State::from_values(prepared.setup.training(), values.to_vec());
+    write(run, &prepared.learning, prepared.job.seed, &state, prepared.job.checkpoint.keep)
 }
 
 /// A checkpoint of a layer network that is being written block by block: the whole is never in memory.

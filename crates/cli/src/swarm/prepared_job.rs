@@ -18,7 +18,7 @@ use nettorrent_swarm::layers::planner;
 use crate::open::{data_spec, n_threads, open_data};
 
 /// A job with all that it names.
-pub(crate) struct Material {
+pub(crate) struct PreparedJob {
     /// As it is run here: with this machine's path to the data and its number of threads.
     pub job: Job,
     pub spec: ModelSpec,
@@ -28,7 +28,7 @@ pub(crate) struct Material {
     pub package: JobPackage,
 }
 
-impl Material {
+impl PreparedJob {
     /// What a job names, for so many peers; the model is the job's, or one that was described before.
     pub(crate) fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: usize) -> anyhow::Result<Self> {
         let train_set = open_data(&job, Part::Train)?;
@@ -50,7 +50,7 @@ impl Material {
 
     /// Whether so many peers can do the job.
     pub(crate) fn check(&self, n_peers: usize) -> anyhow::Result<()> {
-        self.setup.training().curriculum.check(self.setup.n_replicas(n_peers))?;
+        self.setup.training().sampler.check(self.setup.n_replicas(n_peers))?;
         Ok(())
     }
 
@@ -81,14 +81,14 @@ impl Material {
         job.threads = n_threads(threads.unwrap_or(0));
         let spec: ModelSpec = read_toml("the swarm's model", &package.model)?;
         // Whoever began the swarm has planned it.
-        let material = Self::open(job, Some(spec), 1)?;
-        if material.package.data != package.data {
+        let prepared = Self::open(job, Some(spec), 1)?;
+        if prepared.package.data != package.data {
             bail!(
                 "the data here are not those of the swarm: their contents differ; get the same data set, or say with \
                  --data where it is"
             );
         }
-        Ok(Self { package: package.clone(), ..material })
+        Ok(Self { package: package.clone(), ..prepared })
     }
 }
 

@@ -26,7 +26,7 @@ const MOST_SEGMENTS: usize = 1024;
 
 /// Why a run cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CurriculumError {
+pub enum SamplerError {
     /// The samples cannot be shared out.
     #[error(transparent)]
     Split(#[from] SplitError),
@@ -75,18 +75,18 @@ enum Left {
 ///
 /// ```
 /// use nettorrent_engine::data::batches::BatchRule;
-/// use nettorrent_engine::data::curriculum::{Curriculum, Resplit, Rules};
+/// use nettorrent_engine::data::sampler::{Sampler, Resplit, Rules};
 /// use nettorrent_engine::data::ledger::Ledger;
 /// use nettorrent_engine::data::split::SplitRule;
 /// let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(4), 1);
-/// let curriculum = Curriculum::new([0; 20].into(), rules);
+/// let sampler = Sampler::new([0; 20].into(), rules);
 /// let mut ledger = Ledger::new(vec![7, 8]); // two peers share 20 samples in batches of 4, so each has 2 of every batch,
-/// assert_eq!(curriculum.plan(&ledger).n_rounds(), 5);
+/// assert_eq!(sampler.plan(&ledger).n_rounds(), 5);
 /// ledger.segments[0].done = vec![3, 3]; // train three rounds,
-/// let ledger = curriculum.next_segment(&ledger, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
-/// assert_eq!((ledger.epoch, curriculum.plan(&ledger).n_samples_left()), (0, 8));
+/// let ledger = sampler.next_segment(&ledger, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
+/// assert_eq!((ledger.epoch, sampler.plan(&ledger).n_samples_left()), (0, 8));
 /// ```
-pub struct Curriculum {
+pub struct Sampler {
     labels: Arc<[u32]>,
     rules: Rules,
     held_out: Arc<[usize]>,
@@ -125,7 +125,7 @@ impl Known {
     }
 }
 
-impl Curriculum {
+impl Sampler {
     /// For samples with these labels.
     pub fn new(labels: Arc<[u32]>, rules: Rules) -> Self {
         let mut held_out: Vec<usize> = Vec::new();
@@ -170,7 +170,7 @@ impl Curriculum {
     }
 
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.
-    pub fn check(&self, n_peers: usize) -> Result<Report, CurriculumError> {
+    pub fn check(&self, n_peers: usize) -> Result<Report, SamplerError> {
         // If the first epochs have a common order, it is enough that the others can be trained.
         let (trained, epoch) = (self.trained(), self.rules.warmup.epochs);
         let labels: Vec<u32> = trained.iter().map(|&sample| self.labels[sample]).collect();
@@ -181,7 +181,7 @@ impl Curriculum {
             let order = self.rules.batches.epoch_batches(&trained, &self.labels, self.rules.seed, epoch)?;
             if order.is_empty() {
                 let (n_samples, batch_size) = (trained.len(), self.rules.batches.batch_size);
-                return Err(CurriculumError::NoBatch { rank: 0, n_peers, n_samples, batch_size });
+                return Err(SamplerError::NoBatch { rank: 0, n_peers, n_samples, batch_size });
             }
             return Ok(report);
         }
@@ -189,7 +189,7 @@ impl Curriculum {
         let n_batches = self.share_rule(&self.rules.rounds_of(epoch), epoch).check(&shares)?;
         if let Some(rank) = n_batches.iter().position(|&n| n == 0) {
             let (n_samples, batch_size) = (shares[rank].len(), self.rules.batches.batch_size);
-            return Err(CurriculumError::NoBatch { rank, n_peers, n_samples, batch_size });
+            return Err(SamplerError::NoBatch { rank, n_peers, n_samples, batch_size });
         }
         Ok(report)
     }
@@ -411,7 +411,7 @@ fn dealt(n_samples: usize, n_members: usize) -> Split {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Curriculum, CurriculumError, N_KNOWN, Plan, Report, Resplit, Rules, Warmup, WarmupRule};
+    use super::{N_KNOWN, Plan, Report, Resplit, Rules, Sampler, SamplerError, Warmup, WarmupRule};
     use crate::data::batches::{BatchError, BatchRule, LastBatch, Order};
     use crate::data::ledger::{Ledger, Segment};
     use crate::data::rounds::{RoundLength, RoundRule};
@@ -429,13 +429,13 @@ mod tests {
         SplitRule::Range,
     ];
 
-    fn curriculum(labels: &[u32], split: SplitRule, resplit: Resplit, batches: BatchRule, seed: u64) -> Curriculum {
-        Curriculum::new(labels.into(), Rules::new(split, resplit, batches, seed))
+    fn sampler(labels: &[u32], split: SplitRule, resplit: Resplit, batches: BatchRule, seed: u64) -> Sampler {
+        Sampler::new(labels.into(), Rules::new(split, resplit, batches, seed))
     }
 
-    fn plain(n_samples: usize, batch_size: usize) -> Curriculum {
+    fn plain(n_samples: usize, batch_size: usize) -> Sampler {
         let labels: Vec<u32> = (0..n_samples as u32).map(|i| i % 3).collect();
-        curriculum(&labels, SplitRule::Random, Resplit::Run, BatchRule::shuffled(batch_size), 1)
+        sampler(&labels, SplitRule::Random, Resplit::Run, BatchRule::shuffled(batch_size), 1)
     }
 
     fn members(n: usize) -> Vec<u64> {
@@ -458,7 +458,7 @@ mod tests {
         choices[rng.below(choices.len())]
     }
 
-    fn random_curriculum(rng: &mut Rng, seed: u64) -> (Curriculum, Vec<u32>) {
+    fn random_sampler(rng: &mut Rng, seed: u64) -> (Sampler, Vec<u32>) {
         let (n_samples, n_classes) = (rng.below(300) + 1, rng.below(6) + 1);
         let labels: Vec<u32> = (0..n_samples).map(|_| rng.below(n_classes) as u32).collect();
         let batches = BatchRule {
@@ -486,7 +486,7 @@ mod tests {
         let warmup = WarmupRule { kind, epochs: random(rng, &[0, 0, 1, 2]) };
         let n_held_out = random(rng, &[0, 0, n_samples / 10]);
         let rules = Rules { split, resplit, batches, rounds, warmup, n_held_out, seed };
-        (Curriculum::new(labels.clone().into(), rules), labels)
+        (Sampler::new(labels.clone().into(), rules), labels)
     }
 
     /// Some members do nothing, some everything, most something.
@@ -522,19 +522,19 @@ mod tests {
         let mut n_changes = 0;
         for seed in 0..600 {
             let mut rng = Rng::new(seed);
-            let (curriculum, labels) = random_curriculum(&mut rng, seed);
-            let Rules { split, batches: rule, .. } = &curriculum.rules;
+            let (sampler, labels) = random_sampler(&mut rng, seed);
+            let Rules { split, batches: rule, .. } = &sampler.rules;
             let n_samples = labels.len();
-            let limits = curriculum.limits(3, 12);
+            let limits = sampler.limits(3, 12);
             let mut ledger = Ledger::new(members(rng.below(12) + 1));
             let mut tally = Tally { n_trained: vec![0; n_samples], ..Tally::default() };
             let mut n_segments = 0;
             while ledger.epoch < 3 {
                 n_segments += 1;
                 assert!(n_segments < 10_000, "seed {seed}: the epoch never ends");
-                let hint = format!("seed {seed}, {:?}, {ledger:?}", curriculum.rules);
+                let hint = format!("seed {seed}, {:?}, {ledger:?}", sampler.rules);
                 assert_eq!(ledger.check(&limits), Ok(()), "{hint}");
-                let plan = curriculum.plan(&ledger);
+                let plan = sampler.plan(&ledger);
                 let last = ledger.segments.len() - 1;
                 assert_eq!(plan.n_members(), ledger.segments[last].members.len(), "{hint}");
                 assert!(plan.n_samples_before() >= tally.n_settled_before, "{hint}: samples came back");
@@ -549,7 +549,7 @@ mod tests {
                 tally.n_dropped += if done.iter().any(|&done| done > 0) { plan.n_dropped() } else { 0 };
                 ledger.segments[last].done = done;
                 let n_members = rng.below(12) + 1;
-                let next = curriculum.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
+                let next = sampler.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
                 n_changes += usize::from(next.epoch == ledger.epoch);
                 if next.epoch != ledger.epoch {
                     assert_eq!((next.epoch, next.start, next.segments.len()), (ledger.epoch + 1, 0, 1), "{hint}");
@@ -557,12 +557,12 @@ mod tests {
                     let more = Segment::new(members(3));
                     let segments = ledger.segments.iter().cloned().chain([more]).collect();
                     let after = Ledger { epoch: ledger.epoch, start: ledger.start, segments };
-                    assert_eq!(curriculum.plan(&after).n_samples_left(), 0, "{hint}");
+                    assert_eq!(sampler.plan(&after).n_samples_left(), 0, "{hint}");
                     let is_group = matches!(split, SplitRule::Groups { .. });
                     let repeats = is_group || rule.order == Order::BalancedRepeat;
                     let leaves_out = rule.last == LastBatch::Drop || rule.order == Order::Balanced;
                     assert!(repeats || tally.n_trained.iter().all(|&n| n <= 1), "{hint}: trained twice");
-                    let held_out = curriculum.held_out();
+                    let held_out = sampler.held_out();
                     assert!(held_out.iter().all(|&sample| tally.n_trained[sample] == 0), "{hint}: trained what judges");
                     let n_missed = tally.n_trained.iter().filter(|&&n| n == 0).count() - held_out.len();
                     assert!(leaves_out || n_missed == tally.n_dropped, "{hint}: {n_missed} missed");
@@ -579,14 +579,14 @@ mod tests {
         let labels: Vec<u32> = (0..103).map(|i| i % 3).collect();
         let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(8), 5);
         let rounds = RoundRule { redeal: 4, ..RoundRule::alone() };
-        let curriculum = Curriculum::new(labels.clone().into(), Rules { rounds, ..rules });
+        let sampler = Sampler::new(labels.clone().into(), Rules { rounds, ..rules });
         let all: Vec<usize> = (0..labels.len()).collect();
         let mut alone = BatchRule::shuffled(8).epoch_batches(&all, &labels, 5, 0).unwrap().into_iter();
-        let mut ledger = Ledger::of_segment(0, curriculum.segment(0, members(3), Vec::new()));
+        let mut ledger = Ledger::of_segment(0, sampler.segment(0, members(3), Vec::new()));
         for (n_members, speeds, n_rounds) in
             [(3, vec![10, 1, 5], 1), (3, vec![10, 1, 5], 4), (5, vec![], 4), (2, vec![9, 9], 1)]
         {
-            let plan = curriculum.plan(&ledger);
+            let plan = sampler.plan(&ledger);
             assert_eq!(plan.n_rounds(), n_rounds, "a trial round first, then a few");
             for round in 0..plan.n_rounds() {
                 let of = |rank| plan.batches_in(rank, round).flat_map(|k| plan.batch(rank, k).to_vec()).collect();
@@ -595,7 +595,7 @@ mod tests {
             }
             let last = ledger.segments.last_mut().unwrap();
             last.done.fill(n_rounds as u32);
-            ledger = curriculum.next_segment(&ledger, members(n_members), speeds);
+            ledger = sampler.next_segment(&ledger, members(n_members), speeds);
             assert_eq!(ledger.segments.len(), 1, "what is over is forgotten");
         }
     }
@@ -605,9 +605,9 @@ mod tests {
         let labels: Vec<u32> = (0..120).map(|i| i % 4).collect();
         let rules = Rules::new(SplitRule::Class, Resplit::Epoch, BatchRule::shuffled(8), 5);
         let warmup = WarmupRule { kind: Warmup::AllData, epochs: 1 };
-        let curriculum = Curriculum::new(labels.clone().into(), Rules { warmup, ..rules });
+        let sampler = Sampler::new(labels.clone().into(), Rules { warmup, ..rules });
         for (epoch, n_classes) in [(0, 4), (1, 2)] {
-            let plan = curriculum.plan(&Ledger::of_segment(epoch, curriculum.segment(epoch, members(2), Vec::new())));
+            let plan = sampler.plan(&Ledger::of_segment(epoch, sampler.segment(epoch, members(2), Vec::new())));
             for rank in 0..2 {
                 let mut seen: Vec<u32> = batches(&plan, rank).concat().iter().map(|&sample| labels[sample]).collect();
                 seen.sort_unstable();
@@ -625,14 +625,14 @@ mod tests {
             let rules = Rules::new(split, Resplit::Run, BatchRule::shuffled(8), 5);
             let warmup = WarmupRule { kind: Warmup::OnePeer, epochs: 1 };
             let rounds = RoundRule { redeal: 4, ..RoundRule::alone() };
-            let curriculum = Curriculum::new(labels.clone().into(), Rules { warmup, rounds, ..rules });
-            let ledger = Ledger::of_segment(0, curriculum.segment(0, members(3), vec![1, 2, 3]));
-            let plan = curriculum.plan(&ledger);
+            let sampler = Sampler::new(labels.clone().into(), Rules { warmup, rounds, ..rules });
+            let ledger = Ledger::of_segment(0, sampler.segment(0, members(3), vec![1, 2, 3]));
+            let plan = sampler.plan(&ledger);
             assert_eq!((plan.n_members(), plan.n_rounds()), (3, 1));
             assert_eq!((batches(&plan, 0), plan.n_batches(1), plan.n_batches(2)), (alone.clone(), 0, 0));
             // The one that trains is lost: another begins anew.
-            let next = curriculum.next_segment(&ledger, members(2), Vec::new());
-            assert_eq!(batches(&curriculum.plan(&next), 0), alone);
+            let next = sampler.next_segment(&ledger, members(2), Vec::new());
+            assert_eq!(batches(&sampler.plan(&next), 0), alone);
         }
     }
 
@@ -640,19 +640,18 @@ mod tests {
     fn who_is_faster_gets_more_and_a_round_stays_as_large() {
         let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(31), 5);
         let rounds = RoundRule { redeal: 8, ..RoundRule::alone() };
-        let curriculum = Curriculum::new([0; 3100].into(), Rules { rounds, ..rules });
-        let plan = curriculum.plan(&Ledger::of_segment(0, curriculum.segment(0, members(4), vec![10, 10, 1, 10])));
+        let sampler = Sampler::new([0; 3100].into(), Rules { rounds, ..rules });
+        let plan = sampler.plan(&Ledger::of_segment(0, sampler.segment(0, members(4), vec![10, 10, 1, 10])));
         for round in 0..8 {
             assert_eq!([0, 1, 2, 3].map(|rank| plan.samples_of(rank, round)), [10, 10, 1, 10]);
             assert_eq!(plan.samples_in(round), 31);
         }
         // In a long phase it takes more steps, not longer ones.
         let rounds = RoundRule { length: RoundLength::Auto, ..rounds };
-        let rules = Rules { rounds, ..curriculum.rules.clone() };
-        let curriculum = Curriculum::new([0; 3100].into(), rules);
-        let plan_of = |epoch| {
-            curriculum.plan(&Ledger::of_segment(epoch, curriculum.segment(epoch, members(4), vec![10, 10, 1, 10])))
-        };
+        let rules = Rules { rounds, ..sampler.rules.clone() };
+        let sampler = Sampler::new([0; 3100].into(), rules);
+        let plan_of =
+            |epoch| sampler.plan(&Ledger::of_segment(epoch, sampler.segment(epoch, members(4), vec![10, 10, 1, 10])));
         assert_eq!(plan_of(0).samples_in(0), 31, "early phases are short");
         let plan = plan_of(4);
         assert_eq!(plan.n_rounds(), 1);
@@ -663,25 +662,22 @@ mod tests {
     fn the_same_ledger_gives_the_same_plan() {
         for seed in 0..100 {
             let mut rng = Rng::new(seed);
-            let (curriculum, labels) = random_curriculum(&mut rng, seed);
+            let (sampler, labels) = random_sampler(&mut rng, seed);
             let mut asked: Vec<(Ledger, Arc<Plan>)> = Vec::new();
             let mut ledger = Ledger::new(members(rng.below(9) + 1));
             for _ in 0..3 * N_KNOWN {
-                let plan = curriculum.plan(&ledger);
+                let plan = sampler.plan(&ledger);
                 asked.push((ledger.clone(), plan.clone()));
                 let last = ledger.segments.last_mut().unwrap();
                 last.done = random_done(&mut rng, &plan);
-                assert!(
-                    Arc::ptr_eq(&plan, &curriculum.plan(&ledger)),
-                    "what is done of it is not part of the question"
-                );
+                assert!(Arc::ptr_eq(&plan, &sampler.plan(&ledger)), "what is done of it is not part of the question");
                 let n_members = rng.below(9) + 1;
-                ledger = curriculum.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
+                ledger = sampler.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
             }
             rng.shuffle(&mut asked);
-            let other = Curriculum::new(labels.into(), curriculum.rules.clone());
+            let other = Sampler::new(labels.into(), sampler.rules.clone());
             for (ledger, plan) in &asked {
-                assert_eq!(curriculum.plan(ledger), *plan, "seed {seed}: after others, {ledger:?}");
+                assert_eq!(sampler.plan(ledger), *plan, "seed {seed}: after others, {ledger:?}");
                 assert_eq!(other.plan(ledger), *plan, "seed {seed}: by others, {ledger:?}");
             }
         }
@@ -689,26 +685,26 @@ mod tests {
 
     #[test]
     fn plans_are_remembered_but_not_all() {
-        let curriculum = plain(100, 5);
+        let sampler = plain(100, 5);
         let first = Ledger::new(members(2));
-        let plan = curriculum.plan(&first);
+        let plan = sampler.plan(&first);
         for n in 3..3 + N_KNOWN - 1 {
-            curriculum.plan(&Ledger::new(members(n)));
-            assert!(Arc::ptr_eq(&plan, &curriculum.plan(&first)), "it was asked for a moment ago");
+            sampler.plan(&Ledger::new(members(n)));
+            assert!(Arc::ptr_eq(&plan, &sampler.plan(&first)), "it was asked for a moment ago");
         }
         for n in 3..3 + N_KNOWN {
-            curriculum.plan(&Ledger::new(members(n)));
+            sampler.plan(&Ledger::new(members(n)));
         }
-        assert!(!Arc::ptr_eq(&plan, &curriculum.plan(&first)));
-        assert_eq!(curriculum.memory().plans.len(), N_KNOWN);
+        assert!(!Arc::ptr_eq(&plan, &sampler.plan(&first)));
+        assert_eq!(sampler.memory().plans.len(), N_KNOWN);
     }
 
     #[test]
     fn what_went_before_is_part_of_the_question() {
-        let curriculum = plain(40, 4);
+        let sampler = plain(40, 4);
         let n_left = |done| {
             let before = of_done(members(2), done);
-            curriculum.plan(&of_segments(0, vec![before, Segment::new(members(2))])).n_samples_left()
+            sampler.plan(&of_segments(0, vec![before, Segment::new(members(2))])).n_samples_left()
         };
         assert_eq!((n_left(vec![1, 2]), n_left(vec![3, 0]), n_left(vec![4, 0])), (34, 34, 32));
     }
@@ -720,11 +716,11 @@ mod tests {
             let labels = [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
             let batch_size = if order == Order::Balanced { 4 } else { 5 };
             let rule = BatchRule { batch_size, order, last };
-            let curriculum = curriculum(&labels, SplitRule::Random, Resplit::Run, rule, 1);
-            assert_eq!(curriculum.plan(&Ledger::new(members(1))).n_batches(0), 2);
+            let sampler = sampler(&labels, SplitRule::Random, Resplit::Run, rule, 1);
+            assert_eq!(sampler.plan(&Ledger::new(members(1))).n_batches(0), 2);
             for (done, n_left) in [(0, 14), (1, 14 - batch_size), (2, 0)] {
                 let before = of_done(members(1), vec![done]);
-                let plan = curriculum.plan(&of_segments(0, vec![before, Segment::new(members(3))]));
+                let plan = sampler.plan(&of_segments(0, vec![before, Segment::new(members(3))]));
                 assert_eq!(
                     (plan.n_samples_left(), plan.n_samples_before()),
                     (n_left, 14 - n_left),
@@ -738,10 +734,9 @@ mod tests {
     fn a_swarm_of_one_trains_as_one_machine_does() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
-            let (curriculum, labels) = random_curriculum(&mut rng, seed);
-            let rules =
-                Rules { split: SplitRule::Random, n_held_out: 0, rounds: RoundRule::alone(), ..curriculum.rules };
-            let alone = Curriculum::new(labels.clone().into(), rules.clone());
+            let (sampler, labels) = random_sampler(&mut rng, seed);
+            let rules = Rules { split: SplitRule::Random, n_held_out: 0, rounds: RoundRule::alone(), ..sampler.rules };
+            let alone = Sampler::new(labels.clone().into(), rules.clone());
             let all: Vec<usize> = (0..labels.len()).collect();
             for epoch in 0..3 {
                 let expected = rules.batches.epoch_batches(&all, &labels, seed, epoch);
@@ -755,8 +750,8 @@ mod tests {
     fn rounds_are_counted_over_all_members() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
-            let (curriculum, _) = random_curriculum(&mut rng, seed);
-            let plan = curriculum.plan(&Ledger::new(members(rng.below(9) + 1)));
+            let (sampler, _) = random_sampler(&mut rng, seed);
+            let plan = sampler.plan(&Ledger::new(members(rng.below(9) + 1)));
             for round in 0..plan.n_rounds() + 2 {
                 let expected: usize = (0..plan.n_members()).map(|rank| plan.samples_of(rank, round)).sum();
                 assert_eq!(plan.samples_in(round), expected, "seed {seed}");
@@ -770,13 +765,13 @@ mod tests {
     #[test]
     fn peers_that_hold_the_same_samples_take_them_in_another_order() {
         let split = SplitRule::Groups { networks: 2, sets: 1 };
-        let curriculum = curriculum(&[0; 40], split, Resplit::Run, BatchRule::shuffled(4), 5);
-        let plan = curriculum.plan(&Ledger::new(members(2)));
+        let sampler = sampler(&[0; 40], split, Resplit::Run, BatchRule::shuffled(4), 5);
+        let plan = sampler.plan(&Ledger::new(members(2)));
         let [first, second] = [0, 1].map(|rank| batches(&plan, rank).concat());
         assert_ne!(first, second);
         // Both leave the same samples: they are shared out once to three, for whom the rule has no groups.
         let segments = vec![of_done(members(2), vec![18, 18]), Segment::new(members(3))];
-        let left = curriculum.plan(&of_segments(0, segments));
+        let left = sampler.plan(&of_segments(0, segments));
         let mut left_samples: Vec<usize> = (0..3).flat_map(|rank| batches(&left, rank).concat()).collect();
         left_samples.sort_unstable();
         let mut expected = [&first[36..], &second[36..]].concat();
@@ -788,8 +783,8 @@ mod tests {
     #[test]
     fn shares_stay_for_a_run_or_change_with_the_epoch() {
         let share = |resplit, epoch| {
-            let curriculum = curriculum(&[0; 40], SplitRule::Random, resplit, BatchRule::shuffled(4), 5);
-            let plan = curriculum.plan(&of_segments(epoch, vec![Segment::new(members(2))]));
+            let sampler = sampler(&[0; 40], SplitRule::Random, resplit, BatchRule::shuffled(4), 5);
+            let plan = sampler.plan(&of_segments(epoch, vec![Segment::new(members(2))]));
             let mut share = batches(&plan, 0).concat();
             share.sort_unstable();
             share
@@ -801,8 +796,8 @@ mod tests {
     #[test]
     fn what_is_too_little_for_the_rule_is_dealt_in_turn() {
         for split in SPLITS {
-            let curriculum = curriculum(&[0, 1, 1, 0, 1], split, Resplit::Run, BatchRule::shuffled(2), 5);
-            let plan = curriculum.plan(&Ledger::new(members(7)));
+            let sampler = sampler(&[0, 1, 1, 0, 1], split, Resplit::Run, BatchRule::shuffled(2), 5);
+            let plan = sampler.plan(&Ledger::new(members(7)));
             let sizes: Vec<usize> = (0..7).map(|rank| batches(&plan, rank).concat().len()).collect();
             assert_eq!(sizes, [1, 1, 1, 1, 1, 0, 0], "{split}");
         }
@@ -810,15 +805,15 @@ mod tests {
 
     #[test]
     fn a_segment_in_which_nothing_was_trained_is_forgotten() {
-        let curriculum = plain(20, 2);
+        let sampler = plain(20, 2);
         let mut ledger = Ledger::new(members(1));
         for n in 2..50 {
-            ledger = curriculum.next_segment(&ledger, members(n), Vec::new());
+            ledger = sampler.next_segment(&ledger, members(n), Vec::new());
         }
         assert_eq!(ledger, Ledger::new(members(49)));
         ledger.segments[0].done[3] = 1;
-        let ledger = curriculum.next_segment(&ledger, members(2), Vec::new());
-        let ledger = curriculum.next_segment(&ledger, members(3), Vec::new());
+        let ledger = sampler.next_segment(&ledger, members(2), Vec::new());
+        let ledger = sampler.next_segment(&ledger, members(3), Vec::new());
         assert_eq!(ledger.segments.len(), 2);
     }
 
@@ -828,7 +823,7 @@ mod tests {
         let check = |split, order, last, batch_size, n_peers| {
             let rules = Rules::new(split, Resplit::Run, BatchRule { batch_size, order, last }, 1);
             let rounds = RoundRule { scale: Scale::None, ..RoundRule::alone() };
-            Curriculum::new(labels.into(), Rules { rounds, ..rules }).check(n_peers)
+            Sampler::new(labels.into(), Rules { rounds, ..rules }).check(n_peers)
         };
         let (shuffled, keep) = (Order::Shuffled, LastBatch::Keep);
         for (split, n_peers, n_dropped) in [(SplitRule::Equal, 3, 1), (SplitRule::Class, 2, 0)] {
@@ -838,18 +833,18 @@ mod tests {
         let few = SplitError::TooFewClasses { n_classes: 3, n_peers: 4 };
         assert_eq!(check(SplitRule::Class, shuffled, keep, 2, 4), Err(few.into()));
         assert_eq!(check(SplitRule::Random, shuffled, keep, 2, 0), Err(SplitError::NoPeers.into()));
-        assert!(matches!(check(SplitRule::Random, shuffled, keep, 2, usize::MAX), Err(CurriculumError::Split(_))));
+        assert!(matches!(check(SplitRule::Random, shuffled, keep, 2, usize::MAX), Err(SamplerError::Split(_))));
         let uneven = check(SplitRule::Equal, Order::Balanced, keep, 4, 1);
-        assert!(matches!(uneven, Err(CurriculumError::Batches(BatchError::Uneven { .. }))));
+        assert!(matches!(uneven, Err(SamplerError::Batches(BatchError::Uneven { .. }))));
         assert_eq!(check(SplitRule::Random, shuffled, keep, 0, 2), Err(BatchError::Empty.into()));
-        let none = CurriculumError::NoBatch { rank: 0, n_peers: 2, n_samples: 5, batch_size: 6 };
+        let none = SamplerError::NoBatch { rank: 0, n_peers: 2, n_samples: 5, batch_size: 6 };
         assert_eq!(check(SplitRule::Random, shuffled, LastBatch::Drop, 6, 2), Err(none));
     }
 
     #[test]
     fn ledgers_that_nobody_checked_do_no_harm() {
         for split in SPLITS {
-            let curriculum = curriculum(&[0, 1, 1, 0, 1], split, Resplit::Run, BatchRule::shuffled(2), 5);
+            let sampler = sampler(&[0, 1, 1, 0, 1], split, Resplit::Run, BatchRule::shuffled(2), 5);
             let segment = |members: &[u64], done: &[u32]| of_done(members.to_vec(), done.to_vec());
             for segments in [
                 vec![],
@@ -859,9 +854,9 @@ mod tests {
                 vec![segment(&[1, 2], &[]), segment(&[1, 1], &[7])],
             ] {
                 let ledger = Ledger { epoch: u64::MAX, start: 9, segments };
-                assert!(ledger.check(&curriculum.limits(10, 5)).is_err());
-                curriculum.plan(&ledger);
-                assert!(!curriculum.next_segment(&ledger, members(2), vec![1]).segments.is_empty());
+                assert!(ledger.check(&sampler.limits(10, 5)).is_err());
+                sampler.plan(&ledger);
+                assert!(!sampler.next_segment(&ledger, members(2), vec![1]).segments.is_empty());
             }
         }
     }
@@ -883,9 +878,9 @@ mod tests {
                 [vec![vec![0], vec![3], vec![1]], vec![vec![7], vec![5]]],
             ),
         ] {
-            let curriculum = curriculum(&[0; 9], SplitRule::Random, resplit, BatchRule::shuffled(2), 42);
+            let sampler = sampler(&[0; 9], SplitRule::Random, resplit, BatchRule::shuffled(2), 42);
             let all = |segments| {
-                let plan = curriculum.plan(&of_segments(3, segments));
+                let plan = sampler.plan(&of_segments(3, segments));
                 [0, 1].map(|rank| batches(&plan, rank))
             };
             assert_eq!(all(vec![Segment::new(members(2))]), first);

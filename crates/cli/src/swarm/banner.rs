@@ -6,13 +6,13 @@ use nettorrent_engine::task::Task;
 use nettorrent_history::{Event, Start};
 use nettorrent_swarm::Place;
 
-use super::board::{Board, Company};
-use super::material::Material;
+use super::prepared_job::PreparedJob;
+use super::progress_view::{ProgressView, Topology};
 use crate::run_folder::RunFolder;
 
 /// What begins.
-pub(crate) struct Announcement<'a> {
-    pub material: &'a Material,
+pub(crate) struct Banner<'a> {
+    pub prepared: &'a PreparedJob,
     pub run: &'a RunFolder,
     /// Where it goes on from.
     pub place: &'a Place,
@@ -34,18 +34,18 @@ fn layers_text(groups: &[GroupSpec]) -> String {
 }
 
 /// Tells people what is trained, by whom and from where on, and writes it down.
-pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> anyhow::Result<()> {
-    let Announcement { material, run, place, link } = *announcement;
+pub(crate) fn announce(banner: &Banner<'_>, progress_view: &mut ProgressView) -> anyhow::Result<()> {
+    let Banner { prepared, run, place, link } = *banner;
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let Material { job, learning, .. } = material;
+    let PreparedJob { job, learning, .. } = prepared;
     let (n_params, n_train, n_test) = (learning.n_params(), learning.labels().len(), learning.n_test());
     let (s, strategy) = (if job.threads == 1 { "" } else { "s" }, &job.swarm.strategy);
-    let company = match board.company() {
-        Company::Processes(1) => format!("1 peer by {strategy}, {} thread{s}", job.threads),
-        Company::Processes(n_peers) => format!("{n_peers} peers by {strategy}, {} thread{s} each", job.threads),
-        Company::OneOfMany => format!("with others by {strategy}, {} thread{s} here", job.threads),
+    let company = match progress_view.company() {
+        Topology::Processes(1) => format!("1 peer by {strategy}, {} thread{s}", job.threads),
+        Topology::Processes(n_peers) => format!("{n_peers} peers by {strategy}, {} thread{s} each", job.threads),
+        Topology::OneOfMany => format!("with others by {strategy}, {} thread{s} here", job.threads),
     };
-    board.say(&format!(
+    progress_view.say(&format!(
         "{} with {} parameters on {} samples, {company}; the run is in {}",
         job.model,
         HumanCount(n_params as u64),
@@ -58,16 +58,16 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
             1 => "; 1 batch in flight".to_owned(),
             n => format!("; {n} batches in flight"),
         };
-        board.say(&format!("{}{in_flight}.", layers_text(groups)));
+        progress_view.say(&format!("{}{in_flight}.", layers_text(groups)));
     }
     if step > 0 {
-        board.say(&format!("Going on after step {step}."));
+        progress_view.say(&format!("Going on after step {step}."));
     }
-    let n_peers = match board.company() {
-        Company::Processes(n_peers) => Some(n_peers),
-        Company::OneOfMany => None,
+    let n_peers = match progress_view.company() {
+        Topology::Processes(n_peers) => Some(n_peers),
+        Topology::OneOfMany => None,
     };
-    board.write(Event::Start(Start {
+    progress_view.write(Event::Start(Start {
         run: run.path().to_owned(),
         model: job.model.clone(),
         n_params,
@@ -83,7 +83,7 @@ pub(crate) fn announce(announcement: &Announcement<'_>, board: &mut Board) -> an
         step,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }))?;
-    n_peers.map_or(Ok(()), |n_peers| board.tell_dropped(n_peers))
+    n_peers.map_or(Ok(()), |n_peers| progress_view.tell_dropped(n_peers))
 }
 
 #[cfg(test)]

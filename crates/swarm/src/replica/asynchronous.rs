@@ -1,11 +1,11 @@
-//! Training freely: batch after batch without waiting for rounds, and how members of a new view stay honest about it.
+//! Asynchronous training: batch after batch without waiting for rounds, and how members of a new view stay honest about it.
 //!
 //! Within a segment every peer is in a round of its own: the number of its batch. Its ledger counts whose batches have gone
 //! into its own parameters, so it says exactly what these are made of. When all batches of all peers have, the segment is
 //! over, and all are together again.
 //!
-//! When the view changes in the middle, the foremost peer's parameters go on. Batches that others have trained stay
-//! counted: what the foremost has not heard of them, their strategies take back and say again.
+//! When the view changes in the middle, the most advanced peer's parameters go on. Batches that others have trained stay
+//! counted: what the most advanced has not heard of them, their strategies take back and say again.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ pub(super) struct Ending {
     heard: Vec<u32>,
 }
 
-/// What a peer that trains freely says about itself when the view changes.
+/// What a peer that trains asynchronously says about itself when the view changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Clock {
     /// A fingerprint of the segment that it is in.
@@ -64,14 +64,14 @@ impl Core {
         }
     }
 
-    /// By how many rounds this peer is ahead of the hindmost that still has some to train.
+    /// By how many rounds this peer is ahead of the slowest that still has some to train.
     pub(super) fn staleness(&self) -> u32 {
         let (Some(plan), Some(segment), Some(seat)) = (&self.plan, self.segment(), self.seat_of(self.me)) else {
             return 0;
         };
         let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_rounds();
-        let hindmost = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
-        hindmost.map_or(0, |hindmost| segment.done[seat].saturating_sub(hindmost))
+        let slowest = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
+        slowest.map_or(0, |slowest| segment.done[seat].saturating_sub(slowest))
     }
 
     /// The present segment and how far this peer is in it.
@@ -118,7 +118,7 @@ impl Ending {
 
 impl Replica {
     /// Whether it does not wait for rounds.
-    pub(crate) fn trains_freely(&self) -> bool {
+    pub(crate) fn is_asynchronous(&self) -> bool {
         self.core.turn.payload == Payload::Updates
     }
 
@@ -167,11 +167,11 @@ impl Replica {
     }
 
     /// Goes on if what this peer has just heard allows it.
-    pub(super) fn go_on_freely(&mut self, out: &mut Outbox) {
-        while self.trains_freely() && self.phase == Phase::Exchanging && self.turn.is_none() {
+    pub(super) fn go_on_asynchronously(&mut self, out: &mut Outbox) {
+        while self.is_asynchronous() && self.phase == Phase::Exchanging && self.turn.is_none() {
             let before = (self.core.place.standing, self.core.place.ledger.epoch);
             self.proceed(out);
-            self.grant_wishes(out);
+            self.apply_requests(out);
             if before == (self.core.place.standing, self.core.place.ledger.epoch) {
                 return;
             }

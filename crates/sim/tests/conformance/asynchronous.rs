@@ -1,4 +1,4 @@
-//! Who trains freely loses nothing and applies nothing twice, whoever comes and goes, and is never further ahead than allowed.
+//! Who trains asynchronously loses nothing and applies nothing twice, whoever comes and goes, and is never further ahead than allowed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -131,7 +131,7 @@ impl Observer for Accounts {
         let ledger = &self.ledgers[&record.peer];
         let segment = ledger.segments.last().unwrap();
         let seat = segment.members.binary_search(&record.peer.0).unwrap();
-        let (plan, clock) = (self.setup.training().curriculum.plan(ledger), segment.done[seat]);
+        let (plan, clock) = (self.setup.training().sampler.plan(ledger), segment.done[seat]);
         let batch: Vec<usize> =
             plan.batches_in(seat, clock as usize).flat_map(|k| plan.batch(seat, k)).copied().collect();
         let share = batch.len() as f64 / plan.samples_in(clock as usize) as f64;
@@ -167,7 +167,7 @@ fn cases() -> Vec<Case> {
     };
     let cases: Vec<Case> = case::all()
         .into_iter()
-        .filter(|case| case.trains_freely() && case.steps_are_its_own())
+        .filter(|case| case.is_asynchronous() && case.steps_are_its_own())
         .filter(keeps_nothing)
         .collect();
     assert!(cases.len() > 3);
@@ -248,8 +248,8 @@ fn every_change_that_counts_is_in_all_parameters_exactly_once_whoever_is_lost() 
 #[test]
 fn nobody_is_further_ahead_than_allowed() {
     // Who pushes to some and fetches from others is bound by what it gets back, not by who is where.
-    let freely = |case: &Case| case.trains_freely() && !case.has_keepers();
-    for case in case::all().iter().filter(|case| freely(case)) {
+    let streams = |case: &Case| case.is_asynchronous() && !case.has_keepers();
+    for case in case::all().iter().filter(|case| streams(case)) {
         let bound = case.option("staleness").and_then(|value| value.as_integer()).unwrap() as u32;
         let mut most = 0;
         let mut see = |record: Record| {

@@ -20,7 +20,7 @@ const MOST_CONNECTIONS: usize = 64;
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// Accepts no more while there are as many connections as there may be.
-pub(crate) struct FewConnections {
+pub(crate) struct ConnectionLimit {
     listener: TcpListener,
     free: Arc<Semaphore>,
 }
@@ -33,13 +33,13 @@ pub(crate) struct Connection {
     _counted: OwnedSemaphorePermit,
 }
 
-impl FewConnections {
+impl ConnectionLimit {
     pub(crate) fn new(listener: std::net::TcpListener) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::from_std(listener)?, free: Arc::new(Semaphore::new(MOST_CONNECTIONS)) })
     }
 }
 
-impl Listener for FewConnections {
+impl Listener for ConnectionLimit {
     type Io = Connection;
     type Addr = SocketAddr;
 
@@ -90,12 +90,12 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpStream;
 
-    use super::{FewConnections, MOST_CONNECTIONS};
+    use super::{ConnectionLimit, MOST_CONNECTIONS};
 
-    fn listener() -> FewConnections {
+    fn listener() -> ConnectionLimit {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        FewConnections::new(listener).unwrap()
+        ConnectionLimit::new(listener).unwrap()
     }
 
     #[tokio::test]
