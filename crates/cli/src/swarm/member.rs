@@ -97,6 +97,7 @@ impl PeerProcess<'_> {
             return Err(problem);
         }
         let peer = node.peer();
+        reporter.tell_rest(peer, tell)?;
         if keep == Keep::Always || peer.view().rank(id) == Some(0) {
             keep_state(&checkpoint_writer, peer);
         }
@@ -238,6 +239,11 @@ impl Reporter<'_> {
         }))
     }
 
+    /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them.
+    fn tell_rest(&mut self, peer: &Peer, tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        if self.sums.is_empty() { Ok(()) } else { self.tell_progress(peer, tell) }
+    }
+
     /// Has an epoch's end written, if this peer is the one to write it.
     fn keep_epoch(&mut self, peer: &Peer) {
         let epoch = peer.place().ledger.epoch;
@@ -269,6 +275,12 @@ impl Progress {
             phase: Phase::Agreeing,
             waits_for: Vec::new(),
         }
+    }
+
+    /// Whether nothing was added up.
+    fn is_empty(&self) -> bool {
+        let Times { compute_s, wait_s, sent_bytes, received_bytes, .. } = self.times;
+        (self.n_samples, sent_bytes, received_bytes) == (0, 0, 0) && compute_s + wait_s == 0.0
     }
 
     fn add(&mut self, event: &Event, waits: &[(PeerId, Duration)]) {
