@@ -13,7 +13,7 @@ const EPOCH: &str = "epoch";
 pub const LOCAL_STEPS: OptionDoc = OptionDoc {
     name: "local_steps",
     about: "how many batches each peer trains by itself before each exchange; `\"epoch\"`: its share of the epoch; `\"auto\"`: as \
-            many as may be without learning worse, at most 50 and a 32nd of the epoch",
+            many as may be without learning worse, at most 50, a 32nd of the epoch and a 128th of all steps so far",
 };
 
 /// How many batches a peer trains by itself before each exchange.
