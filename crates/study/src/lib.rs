@@ -33,6 +33,7 @@ mod study;
 mod time_left;
 mod trial;
 mod verdict;
+mod welch;
 
 pub use advice::{ALONE, Advice, Judged, advise};
 pub use axis::{AxisError, AxisSpec};

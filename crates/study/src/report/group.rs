@@ -7,6 +7,7 @@ use nettorrent_figures::{Bar, Unit};
 use crate::compare::{Group, Spread, groups};
 use crate::report::document::NOTHING;
 use crate::results::{Measurement, Results};
+use crate::welch::p_value;
 
 /// All groups, and what tells them apart.
 #[derive(Clone, Debug)]
@@ -96,9 +97,11 @@ fn part(axis: &str, value: &str) -> String {
 impl Spread {
     /// How it is to be read against another.
     pub(crate) fn compare(&self, other: &Self) -> Difference {
-        let (Some(own), Some(others)) = (self.deviation, other.deviation) else { return Difference::Unknown };
-        let noise = own.hypot(others);
-        if (self.mean - other.mean).abs() <= noise { Difference::Noise } else { Difference::Clear }
+        match p_value(self, other) {
+            None => Difference::Unknown,
+            Some(p) if p < SIGNIFICANT => Difference::Significant(p),
+            Some(_) => Difference::Insignificant,
+        }
     }
 
     /// With its deviation, if it has one.
@@ -112,15 +115,29 @@ impl Spread {
     }
 }
 
-/// Whether two numbers differ by more than chance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A difference with a smaller p-value is significant.
+const SIGNIFICANT: f64 = 0.05;
+
+/// Whether two means differ by more than chance, by Welch's t-test.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Difference {
-    /// By more than their deviations together.
-    Clear,
-    /// By less.
-    Noise,
+    /// They do; this is the p-value.
+    Significant(f64),
+    /// It may be chance.
+    Insignificant,
     /// There are too few trials to say.
     Unknown,
+}
+
+impl Difference {
+    /// The p-value, to be put behind a sentence's claim.
+    pub(crate) fn p_text(self) -> String {
+        match self {
+            Self::Significant(p) if p < 0.001 => " (p below 0.001)".to_owned(),
+            Self::Significant(p) => format!(" (p = {p:.3})"),
+            Self::Insignificant | Self::Unknown => String::new(),
+        }
+    }
 }
 
 /// A cell of a table.
@@ -134,13 +151,14 @@ mod tests {
     use crate::compare::Spread;
 
     #[test]
-    fn a_difference_is_clear_only_beyond_both_deviations() {
+    fn differences_are_significant_by_the_number_of_trials_too() {
         let near = Spread { mean: 10.0, deviation: Some(0.6), n: 3 };
-        let same = Spread { mean: 10.9, deviation: Some(0.8), n: 3 };
         let far = Spread { mean: 11.1, deviation: Some(0.8), n: 3 };
-        assert_eq!(near.compare(&same), Difference::Noise);
-        assert_eq!(near.compare(&far), Difference::Clear);
+        assert_eq!(near.compare(&far), Difference::Insignificant, "of three trials each");
+        let (near, far) = (Spread { n: 10, ..near }, Spread { n: 10, ..far });
+        assert!(matches!(near.compare(&far), Difference::Significant(p) if p < 0.01), "of ten each");
         assert_eq!(near.compare(&Spread { deviation: None, n: 1, ..far }), Difference::Unknown);
+        assert_eq!(Difference::Significant(0.0123).p_text(), " (p = 0.012)");
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
 fn terms() -> String {
     "Training time leaves out the time of tests. Time to an accuracy is that of the first test that showed it. Payload is what \
      the exchange strategy sends; bytes at sockets include framing and encryption. Deviations are standard deviations of a sample; a \
-     difference is called clear when it is more than the root of the sum of both their squares."
+     difference is significant when Welch's t-test (two-sided) gives p < 0.05."
         .to_owned()
 }
 

@@ -177,14 +177,15 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
         return format!("{winner} and {second} reached {target} first, both after {}.{missing}", best.text(&seconds));
     }
     match best.compare(next) {
-        Difference::Clear | Difference::Unknown => format!(
-            "{winner} was the first to reach {target}: after {}. {} took {}, {percent:.0} % longer.{missing}",
+        difference @ (Difference::Significant(_) | Difference::Unknown) => format!(
+            "{winner} was the first to reach {target}: after {}. {} took {}, {percent:.0} % longer{}.{missing}",
             best.text(&seconds),
             capital(second),
-            next.text(&seconds)
+            next.text(&seconds),
+            difference.p_text()
         ),
-        Difference::Noise => format!(
-            "{} reached {target} first, and the difference between them is within the deviation of trials.{missing}",
+        Difference::Insignificant => format!(
+            "{} reached {target} first, and the difference between them is not significant.{missing}",
             tied(times, &seconds)
         ),
     }
@@ -192,7 +193,7 @@ fn told_times(target: &str, times: &Ranked<'_>, n_candidates: usize) -> String {
 
 /// The first, and all that differ from it by no more than chance.
 fn tied(ranked: &Ranked<'_>, unit: &Unit) -> String {
-    let is_tied = |other: &&(&str, Spread)| ranked[0].1.compare(&other.1) == Difference::Noise;
+    let is_tied = |other: &&(&str, Spread)| ranked[0].1.compare(&other.1) == Difference::Insignificant;
     let mut names = vec![format!("{} ({})", ranked[0].0, ranked[0].1.text(unit))];
     names.extend(
         ranked.iter().skip(1).take_while(is_tied).map(|(name, spread)| format!("{name} ({})", spread.text(unit))),
@@ -209,18 +210,19 @@ fn told_accuracies(ranked: &Ranked<'_>) -> Option<String> {
         return Some(format!("all ended with the same accuracy, {}.", best.text(&share)));
     }
     let lowest = match ranked.as_slice() {
-        [_, _, .., (last, worst)] if worst.mean < next.mean && best.compare(worst) != Difference::Noise => {
+        [_, _, .., (last, worst)] if worst.mean < next.mean && best.compare(worst) != Difference::Insignificant => {
             format!(" {last} ended lowest, with {}.", worst.text(&share))
         }
         _ => String::new(),
     };
     Some(match best.compare(next) {
-        Difference::Clear | Difference::Unknown => format!(
-            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below.{lowest}",
-            best.text(&share)
+        difference @ (Difference::Significant(_) | Difference::Unknown) => format!(
+            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below{}.{lowest}",
+            best.text(&share),
+            difference.p_text()
         ),
-        Difference::Noise => format!(
-            "{} ended with the highest accuracies, which differ by no more than trials of one setting do.{lowest}",
+        Difference::Insignificant => format!(
+            "{} ended with the highest accuracies, and their differences are not significant.{lowest}",
             tied(ranked, &share)
         ),
     })
