@@ -288,6 +288,7 @@ mod tests {
             n_params: task.n_params(),
             optimizer: &job.optimizer,
             n_train,
+            epochs: job.epochs,
             batch: job.batch,
             scale: job.swarm.scale,
             step: StepTime { sample_s: 0.01, ..StepTime::default() },

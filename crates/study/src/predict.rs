@@ -45,6 +45,8 @@ pub struct Situation<'a> {
     pub optimizer: &'a OptimizerSpec,
     /// Training samples, of all peers together.
     pub n_train: usize,
+    /// How many epochs the run has.
+    pub epochs: u64,
     /// Samples in a batch.
     pub batch: usize,
     /// Whether a batch is each peer's, or shared by all.
@@ -115,6 +117,9 @@ impl Situation<'_> {
     }
 }
 
+/// Of a longer run no more epochs than this are looked at: rounds then are as long as they become.
+const MOST_EPOCHS: u64 = 16;
+
 /// The steps of an epoch.
 pub(crate) struct Steps {
     /// How many a peer takes in an epoch.
@@ -126,11 +131,18 @@ pub(crate) struct Steps {
 }
 
 impl Situation<'_> {
-    /// The steps of an epoch that is cut into rounds by this rule, when those are as long as they become.
+    /// The steps of an epoch that is cut into rounds by this rule, in the mean over the run: early rounds may be shorter.
     pub(crate) fn steps(&self, rule: RoundRule) -> Steps {
         let step = rule.scale.step_samples(self.batch.max(1), self.n_peers.max(1));
         let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
-        let per_round = rule.steps(per_epoch, usize::MAX, own_samples, self.n_peers);
+        let n_steps = per_epoch * self.epochs.clamp(1, MOST_EPOCHS) as usize;
+        let (mut n_done, mut n_rounds) = (0, 0);
+        while n_done < n_steps {
+            let left = per_epoch - n_done % per_epoch;
+            n_done += rule.steps(per_epoch, n_done, own_samples, self.n_peers).min(left);
+            n_rounds += 1;
+        }
+        let per_round = (n_steps as f64 / f64::from(n_rounds)).round();
         Steps { per_epoch: per_epoch as u64, per_round: per_round as u64, own_samples }
     }
 }
@@ -370,6 +382,7 @@ mod tests {
                     n_params: whole.end,
                     optimizer: &OptimizerSpec::default(),
                     n_train: 1000,
+                    epochs: 3,
                     batch: 10,
                     scale: Scale::default(),
                     step: StepTime { sample_s: 0.001, ..StepTime::default() },

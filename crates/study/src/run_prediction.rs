@@ -38,6 +38,7 @@ pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measu
         n_params: found.n_params,
         optimizer: &job.optimizer,
         n_train: found.n_train,
+        epochs: found.epochs.len() as u64,
         batch: facts.batch,
         scale: job.swarm.scale,
         step: StepTime { sample_s, ..StepTime::default() },

@@ -81,6 +81,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: LinkSpec) -> Pair {
         n_params: toy.n_params(),
         optimizer: &OptimizerSpec::default(),
         n_train: toy.labels().len(),
+        epochs: 1,
         batch: BATCH,
         scale: Scale::None,
         step: StepTime { sample_s: SAMPLE_TIME.as_secs_f64(), ..StepTime::default() },

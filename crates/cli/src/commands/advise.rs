@@ -103,6 +103,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         n_params: learning.n_params(),
         optimizer: &job.optimizer,
         n_train: learning.labels().len(),
+        epochs: job.epochs,
         batch: job.batch,
         scale: job.swarm.scale,
         step: step_time(job, learning.as_ref(), n_peers, MEASURE_FOR)?,
