@@ -135,14 +135,10 @@ impl Situation<'_> {
     pub(crate) fn steps(&self, rule: RoundRule) -> Steps {
         let step = rule.scale.step_samples(self.batch.max(1), self.n_peers.max(1));
         let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
-        let n_steps = per_epoch * self.epochs.clamp(1, MOST_EPOCHS) as usize;
-        let (mut n_done, mut n_rounds) = (0, 0);
-        while n_done < n_steps {
-            let left = per_epoch - n_done % per_epoch;
-            n_done += rule.steps(per_epoch, n_done, own_samples, self.n_peers).min(left);
-            n_rounds += 1;
-        }
-        let per_round = (n_steps as f64 / f64::from(n_rounds)).round();
+        let n_epochs = self.epochs.clamp(1, MOST_EPOCHS);
+        let n_rounds = |epoch| rule.round_ends(epoch, per_epoch, own_samples, self.n_peers).len();
+        let per_round =
+            (per_epoch as f64 * n_epochs as f64 / (0..n_epochs).map(n_rounds).sum::<usize>() as f64).round();
         Steps { per_epoch: per_epoch as u64, per_round: per_round as u64, own_samples }
     }
 }

@@ -31,6 +31,17 @@ pub struct Segment {
     pub done: Vec<u32>,
 }
 
+/// What a ledger leaves of its epoch.
+#[derive(Clone, Copy)]
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// All of the common order from this batch on, and nothing before it.
+    From(u32),
+    /// Something else.
+    Some,
+}
+
 /// How much a ledger may say. See [`super::sampler::Sampler::limits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -127,7 +138,7 @@ impl Segment {
         Self { done: vec![0; members.len()], members, speeds: Vec::new(), rounds: 0 }
     }
 
-    pub(super) fn is_untouched(&self) -> bool {
+    fn is_untouched(&self) -> bool {
         self.done.iter().all(|&done| done == 0)
     }
 }
@@ -141,6 +152,25 @@ impl Ledger {
     /// The beginning of an epoch.
     pub fn of_segment(epoch: u64, segment: Segment) -> Self {
         Self { epoch, start: 0, segments: vec![segment] }
+    }
+
+    /// In which epoch training goes on, by what this one leaves.
+    pub(super) fn epoch_with(&self, left: Left) -> u64 {
+        self.epoch.saturating_add(matches!(left, Left::Nothing).into())
+    }
+
+    /// The same with one more segment, in the epoch in which training goes on. Segments of which nothing is left are forgotten, and so is
+    /// a last one in which nothing was trained.
+    pub(super) fn followed_by(&self, segment: Segment, left: Left) -> Self {
+        match left {
+            Left::Nothing => Self::of_segment(self.epoch_with(left), segment),
+            Left::From(start) => Self { epoch: self.epoch, start, segments: vec![segment] },
+            Left::Some => {
+                let n_kept = self.segments.len() - usize::from(self.segments.last().is_some_and(Segment::is_untouched));
+                let segments = self.segments[..n_kept].iter().cloned().chain([segment]).collect();
+                Self { segments, ..*self }
+            }
+        }
     }
 
     /// Refuses what no honest peer would say, before anything is computed from it.

@@ -47,6 +47,18 @@ impl RoundRule {
         }
     }
 
+    /// After how many steps of an epoch each of its rounds ends.
+    pub fn round_ends(&self, epoch: u64, per_epoch: usize, own_samples: f64, n_members: usize) -> Vec<usize> {
+        let before = (epoch as usize).saturating_mul(per_epoch);
+        let (mut ends, mut end) = (Vec::new(), 0);
+        while end < per_epoch {
+            end += self.steps(per_epoch, before.saturating_add(end), own_samples, n_members);
+            end = end.min(per_epoch);
+            ends.push(end);
+        }
+        ends
+    }
+
     /// How many samples one member's share of a step has, in the mean over `n_members`.
     pub fn own_samples(&self, batches: &BatchRule, n_members: usize) -> f64 {
         self.scale.step_samples(batches.batch_size, n_members) as f64 / n_members.max(1) as f64

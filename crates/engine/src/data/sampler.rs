@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::batches::{BatchError, BatchRule, Order};
 use super::deal::Deal;
-use super::ledger::{Ledger, Limits, Segment};
+use super::ledger::{Ledger, Left, Limits, Segment};
 use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
@@ -59,16 +59,6 @@ pub struct Report {
     pub n_trained: usize,
     /// Samples that the rule gives to nobody.
     pub n_dropped: usize,
-}
-
-/// What a ledger leaves of its epoch.
-enum Left {
-    /// Nothing.
-    Nothing,
-    /// All of the common order from this batch on, and nothing before it.
-    From(u32),
-    /// Something else.
-    Some,
 }
 
 /// Who trains what, for any ledger. Peers of one process share one.
@@ -259,20 +249,9 @@ impl Sampler {
     /// left are forgotten, and so is a last one in which nothing was trained: the ledger does not grow while all goes well.
     #[must_use]
     pub fn next_segment(&self, ledger: &Ledger, members: Vec<u64>, speeds: Vec<u16>) -> Ledger {
-        let segment = |epoch| self.segment(epoch, members, speeds);
-        match self.left(ledger) {
-            Left::Nothing => {
-                let epoch = ledger.epoch.saturating_add(1);
-                Ledger::of_segment(epoch, segment(epoch))
-            }
-            Left::From(start) => Ledger { epoch: ledger.epoch, start, segments: vec![segment(ledger.epoch)] },
-            Left::Some => {
-                let before = &ledger.segments;
-                let n_kept = before.len() - usize::from(before.last().is_some_and(Segment::is_untouched));
-                let segments = before[..n_kept].iter().cloned().chain([segment(ledger.epoch)]).collect();
-                Ledger { segments, ..*ledger }
-            }
-        }
+        let left = self.left(ledger);
+        let segment = self.segment(ledger.epoch_with(left), members, speeds);
+        ledger.followed_by(segment, left)
     }
 
     /// What a ledger leaves of its epoch to be trained.

@@ -28,20 +28,8 @@ impl ShareRule<'_> {
         let batches: Vec<Vec<Vec<usize>>> = batches.collect();
         let n_steps = batches.iter().map(Vec::len).max().unwrap_or(0);
         let own = sizes.iter().sum::<usize>() as f64 / sizes.len().max(1) as f64;
-        let ends = self.round_ends(n_steps, own, sizes.len());
+        let ends = self.rule.round_ends(self.epoch, n_steps, own, sizes.len());
         shares.into_iter().zip(batches).map(|(share, batches)| spread(share, batches, &ends)).collect()
-    }
-
-    /// After how many steps of the epoch each round ends.
-    fn round_ends(&self, n_steps: usize, own: f64, n_members: usize) -> Vec<usize> {
-        let mut ends = Vec::new();
-        let mut end = 0;
-        while end < n_steps {
-            let n_done = (self.epoch as usize).saturating_mul(n_steps).saturating_add(end);
-            end = n_steps.min(end + self.rule.steps(n_steps, n_done, own, n_members));
-            ends.push(end);
-        }
-        ends
     }
 
     /// How many batches each share has, or why it cannot be cut into any.
