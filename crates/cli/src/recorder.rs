@@ -159,7 +159,7 @@ impl Recorder {
         if let Some(values) = values {
             let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
-            let path = self.run.save(learning.network(), &values, &optimizer, &progress, job.checkpoint.keep)?;
+            let path = self.run.save(learning.layout(), &values, &optimizer, &progress, job.checkpoint.keep)?;
             self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
         }
         let reason = match outcome.failures.first() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use nettorrent_engine::checkpoint::{self, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
-use nettorrent_engine::model::{ModelSpec, Network};
+use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
 
 use crate::date::Date;
@@ -109,7 +109,7 @@ impl RunFolder {
     /// Saves a state and removes what is older than the newest `keep`.
     pub(crate) fn save(
         &self,
-        network: &Network,
+        layout: &Layout,
         values: &[f32],
         optimizer: &Optimizer,
         progress: &Progress,
@@ -117,7 +117,7 @@ impl RunFolder {
     ) -> anyhow::Result<PathBuf> {
         let path = self.checkpoint_path(progress.step);
         if !path.exists() {
-            checkpoint::save(&path, network, values, optimizer, progress)?;
+            checkpoint::save(&path, layout, values, optimizer, progress)?;
         }
         self.remove_old(keep)?;
         Ok(path)
@@ -150,16 +150,16 @@ impl RunFolder {
     pub(crate) fn load(
         &self,
         checkpoint: &Path,
-        network: &Network,
+        layout: &Layout,
         optimizer: &mut Optimizer,
     ) -> anyhow::Result<(Vec<f32>, Progress)> {
-        checkpoint::load(checkpoint, network, optimizer).with_context(|| self.unreadable(checkpoint))
+        checkpoint::load(checkpoint, layout, optimizer).with_context(|| self.unreadable(checkpoint))
     }
 
     /// Reads only the model of a checkpoint.
-    pub(crate) fn load_model(&self, checkpoint: &Path, network: &Network) -> anyhow::Result<Vec<f32>> {
+    pub(crate) fn load_model(&self, checkpoint: &Path, layout: &Layout) -> anyhow::Result<Vec<f32>> {
         let path = checkpoint.join(checkpoint::MODEL_FILE);
-        checkpoint::load_weights(&path, network).with_context(|| self.unreadable(checkpoint))
+        checkpoint::load_weights(&path, layout).with_context(|| self.unreadable(checkpoint))
     }
 
     /// Takes the checkpoints that are not in the past of this one out of the way: training goes on from it, and would

@@ -1,9 +1,9 @@
 //! How long this machine takes to train a batch.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::Workspace;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_study::StepTime;
@@ -28,12 +28,18 @@ pub(crate) fn timed<E>(duration: Duration, mut step: impl FnMut() -> Result<(), 
 
 /// How long a batch of a job takes with as many threads as the job says, by the number of its samples: whole batches and those that one
 /// of so many peers trains are timed in turn, so that whatever else the machine does disturbs both alike.
-pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for: Duration) -> anyhow::Result<StepTime> {
-    let (mut values, mut gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
+pub(crate) fn step_time(
+    job: &Job,
+    task: Arc<dyn Task>,
+    n_peers: usize,
+    measure_for: Duration,
+) -> anyhow::Result<StepTime> {
+    // What is in a gradient does not matter for how long a step takes.
+    let (mut values, gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
     let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
-    let mut room = Workspace::new(job.threads)?;
     let (few, many) = sizes(job, n_peers);
     let n_train = task.labels().len().max(1);
+    let mut worker = task.worker(job.threads)?;
     let mut times: [Vec<f64>; 3] = Default::default();
     let mut next = 0;
     timed(measure_for, || {
@@ -42,7 +48,7 @@ pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for:
                 let indices: Vec<usize> = (0..n_samples).map(|k| (next + k) % n_train).collect();
                 next += n_samples;
                 let began = Instant::now();
-                task.gradient(&values, &indices, next as u64, &mut gradient, &mut room, &mut |_, _| {})?;
+                worker.gradient(&values, &indices, next as u64, &mut |_, _| {})?;
                 // The first of another size finds neither memory nor caches as it needs them.
                 if repeat > 0 {
                     times.push(began.elapsed().as_secs_f64());
@@ -50,7 +56,10 @@ pub(crate) fn step_time(job: &Job, task: &dyn Task, n_peers: usize, measure_for:
             }
         }
         let began = Instant::now();
-        optimizer.step(job.optimizer.lr, &mut values, &gradient, &room);
+        match worker.workspace() {
+            Some(workspace) => optimizer.step(job.optimizer.lr, &mut values, &gradient, workspace),
+            None => optimizer.step_alone(job.optimizer.lr, &mut values, &gradient),
+        }
         times[2].push(began.elapsed().as_secs_f64());
         anyhow::Ok(())
     })?;

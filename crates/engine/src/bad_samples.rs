@@ -1,8 +1,7 @@
 //! Finds the samples of a batch that spoil it: those which alone give no finite loss or gradient, or an enormous loss.
 
 use crate::kernel::is_finite;
-use crate::model::Workspace;
-use crate::task::Task;
+use crate::task::Worker;
 use crate::train_error::TrainError;
 
 /// A sample whose loss is so many times that of the others is to blame for what became of the batch.
@@ -21,18 +20,16 @@ const BROKEN: f64 = 100.0;
 /// So it helps to examine some samples of other batches too.
 ///
 /// # Panics
-/// If `values` are not [`Task::n_values`] long.
+/// If `values` has not the length of the task's flat vector.
 pub fn find_bad_samples(
-    task: &dyn Task,
+    worker: &mut dyn Worker,
     values: &[f32],
     indices: &[usize],
     usual_loss: f64,
-    room: &mut Workspace,
 ) -> Result<Vec<usize>, TrainError> {
-    let mut gradient = vec![0.0; task.n_values()];
     let mut losses = Vec::with_capacity(indices.len());
     for index in indices {
-        losses.push(loss_alone(task, values, *index, &mut gradient, room)?);
+        losses.push(loss_alone(worker, values, *index)?);
     }
     let mut sorted = losses.clone();
     sorted.sort_by(f64::total_cmp);
@@ -50,32 +47,29 @@ pub fn find_bad_samples(
 }
 
 /// The loss of one sample; infinite if it, or the gradient, is not finite.
-fn loss_alone(
-    task: &dyn Task,
-    values: &[f32],
-    index: usize,
-    gradient: &mut [f32],
-    room: &mut Workspace,
-) -> Result<f64, TrainError> {
-    let loss = task.score(values, &[index], room)?.loss();
+fn loss_alone(worker: &mut dyn Worker, values: &[f32], index: usize) -> Result<f64, TrainError> {
+    let loss = worker.score(values, &[index])?.loss();
     // Varied samples may differ from what was trained, but a number that is not finite stays one.
-    let varied = task.gradient(values, &[index], 0, gradient, room, &mut |_, _| {})?.loss();
-    let is_finite = loss.is_finite() && varied.is_finite() && is_finite(gradient);
+    let mut is_gradient_finite = true;
+    let varied = worker.gradient(values, &[index], 0, &mut |_, bucket| is_gradient_finite &= is_finite(bucket))?.loss();
+    let is_finite = loss.is_finite() && varied.is_finite() && is_gradient_finite;
     Ok(if is_finite { loss.max(varied) } else { f64::INFINITY })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::find_bad_samples;
+    use crate::cpu_worker::CpuWorker;
     use crate::data::Dataset;
     use crate::data::in_memory::{InMemory, Samples};
     use crate::job::{Job, build_network};
     use crate::learning::Learning;
-    use crate::model::Workspace;
     use crate::task::Task;
 
     /// Two classes of three features, in which some samples hold another number.
-    fn learning(model: &str, changed: &[(usize, f32)]) -> Learning {
+    fn learning(model: &str, changed: &[(usize, f32)]) -> Arc<Learning> {
         let job = Job::parse("the test's job", &format!("model = \"{model}\""), &[]).unwrap();
         let set = |n: usize, changed: &[(usize, f32)]| -> Box<dyn Dataset> {
             let mut values: Vec<f32> = (0..3 * n).map(|i| (i % 7) as f32 / 7.0).collect();
@@ -84,11 +78,12 @@ mod tests {
             Box::new(InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values)).unwrap())
         };
         let network = build_network(model, &job.model_spec(&[3], 2).unwrap()).unwrap();
-        Learning::new(&job, network, set(64, changed), set(4, &[])).unwrap()
+        Arc::new(Learning::new(&job, network, set(64, changed), set(4, &[])).unwrap())
     }
 
-    fn find(task: &dyn Task, values: &[f32], indices: &[usize]) -> Vec<usize> {
-        find_bad_samples(task, values, indices, 2_f64.ln(), &mut Workspace::new(1).unwrap()).unwrap()
+    fn find(learning: &Arc<Learning>, values: &[f32], indices: &[usize]) -> Vec<usize> {
+        let mut worker = CpuWorker::new(learning.clone(), 1).unwrap();
+        find_bad_samples(&mut worker, values, indices, 2_f64.ln()).unwrap()
     }
 
     #[test]

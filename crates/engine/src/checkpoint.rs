@@ -7,7 +7,7 @@
 
 mod atomic;
 mod error;
-mod layout;
+mod file_layout;
 mod pieces;
 mod progress;
 mod runs;
@@ -17,7 +17,7 @@ mod weights;
 
 use std::path::Path;
 
-use crate::model::{Network, Part};
+use crate::model::{Layout, Part};
 use crate::optimizer::Optimizer;
 use pieces::STATE_FILE;
 use share::Share;
@@ -31,46 +31,46 @@ pub use weights::{load_weights, save_weights, weights_from_bytes, weights_to_byt
 /// Writes a checkpoint as a folder, which must not exist yet.
 pub fn save(
     folder: &Path,
-    network: &Network,
+    layout: &Layout,
     values: &[f32],
     optimizer: &Optimizer,
     progress: &Progress,
 ) -> Result<(), CheckpointError> {
     let memories = &progress.swarm_memories;
-    let mut writer = PieceWriter::create(folder, network, optimizer.spec(), progress, memories.len())?;
-    writer.put_share(&Share::whole(network), values, optimizer, memories)?;
+    let mut writer = PieceWriter::create(folder, layout, optimizer.spec(), progress, memories.len())?;
+    writer.put_share(&Share::whole(layout), values, optimizer, memories)?;
     writer.finish()
 }
 
 /// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its memories back.
 pub fn load(
     folder: &Path,
-    network: &Network,
+    layout: &Layout,
     optimizer: &mut Optimizer,
 ) -> Result<(Vec<f32>, Progress), CheckpointError> {
-    load_share(folder, network, &Share::whole(network), optimizer)
+    load_share(folder, layout, &Share::whole(layout), optimizer)
 }
 
 /// Reads a part's numbers of a checkpoint of the whole network, and nothing else: its parameters, and the place in the run with
 /// its share of what the swarm remembers; its optimizer gets its memories back.
 pub fn load_part(
     folder: &Path,
-    network: &Network,
+    layout: &Layout,
     part: &Part,
     optimizer: &mut Optimizer,
 ) -> Result<(Vec<f32>, Progress), CheckpointError> {
-    load_share(folder, network, &Share::of(part), optimizer)
+    load_share(folder, layout, &Share::of(part), optimizer)
 }
 
 fn load_share(
     folder: &Path,
-    network: &Network,
+    layout: &Layout,
     share: &Share,
     optimizer: &mut Optimizer,
 ) -> Result<(Vec<f32>, Progress), CheckpointError> {
-    let lens = (network.n_params(), network.n_values());
-    assert!(share.fits(lens.0, lens.1), "the part belongs to another network");
-    let values = weights::load_share(&folder.join(MODEL_FILE), network, share)?;
+    let lens = (layout.n_params(), layout.n_values());
+    assert!(share.fits(lens.0, lens.1), "the part belongs to another model");
+    let values = weights::load_share(&folder.join(MODEL_FILE), layout, share)?;
     let progress = state::load_share(&folder.join(STATE_FILE), lens, share, optimizer)?;
     Ok((values, progress))
 }

@@ -6,24 +6,19 @@ use crate::data::augment::{Flip, crop_flip};
 use crate::data::{Batch, Dataset};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
-use crate::model::{Handover, Network, Score, Workspace};
+use crate::model::{Handover, Layout, Network, Score, Workspace};
 use crate::rng::Rng;
-use crate::task::Task;
 use crate::train_error::TrainError;
-
-/// How many numbers a bucket has at least: 1 MiB of them. Sending that much takes far longer than starting to, and a model of
-/// a few MiB is still cut into pieces that can travel while the rest is computed.
-pub const BUCKET_LEN: usize = 1 << 18;
 
 /// What a job wants learnt.
 pub struct Learning {
     network: Network,
+    layout: Layout,
     train_set: Box<dyn Dataset>,
     test_set: Box<dyn Dataset>,
     /// How many samples are tested at a time.
     batch: usize,
     augment: Augmentation,
-    buckets: Vec<Range<usize>>,
 }
 
 impl Learning {
@@ -36,8 +31,8 @@ impl Learning {
     ) -> Result<Self, TrainError> {
         check_fit(&network, train_set.as_ref())?;
         check_fit(&network, test_set.as_ref())?;
-        let buckets = network.buckets(BUCKET_LEN);
-        Ok(Self { network, train_set, test_set, batch: job.batch, augment: job.augment, buckets })
+        let layout = network.layout();
+        Ok(Self { network, layout, train_set, test_set, batch: job.batch, augment: job.augment })
     }
 
     /// The network.
@@ -45,7 +40,27 @@ impl Learning {
         &self.network
     }
 
-    /// The same as [`Task::gradient`] for those who have no use for buckets.
+    /// What its flat vector holds.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The gradient of the mean loss of these training samples. Each bucket of the layout is handed over as soon as it is final.
+    pub fn gradient_in_buckets(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        seed: u64,
+        gradient: &mut [f32],
+        room: &mut Workspace,
+        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+    ) -> Result<Score, TrainError> {
+        let batch = self.read_train(indices, Some(seed), room)?;
+        let handover = Handover { buckets: self.layout.buckets(), on_bucket };
+        Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
+    }
+
+    /// The same for those who have no use for buckets.
     pub fn whole_gradient(
         &self,
         values: &[f32],
@@ -58,7 +73,13 @@ impl Learning {
         Ok(self.network.gradient(values, &batch, seed, gradient, room))
     }
 
-    /// The same as [`Task::test`], ended early when `go_on` says no: the score then counts fewer samples.
+    /// How well the network does on some of the training samples, as they are.
+    pub fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
+        let indices = indices.iter().copied();
+        evaluate(&self.network, values, self.train_set.as_ref(), indices, self.batch, room, |_, _, _| true)
+    }
+
+    /// How well it does on some of the test samples. When `go_on` says no, this ends early: the score then counts fewer samples.
     pub fn test_while(
         &self,
         values: &[f32],
@@ -66,7 +87,7 @@ impl Learning {
         room: &mut Workspace,
         mut go_on: impl FnMut() -> bool,
     ) -> Result<Score, TrainError> {
-        assert!(samples.end <= self.n_test(), "there are no test samples {samples:?}");
+        assert!(samples.end <= self.test_labels().len(), "there are no test samples {samples:?}");
         evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, room, |_, _, _| go_on())
     }
 
@@ -94,6 +115,11 @@ impl Learning {
         Ok(room.install(|| self.test_set.batch(&indices))?)
     }
 
+    /// The label of every training sample.
+    pub fn train_labels(&self) -> &[u32] {
+        self.train_set.labels()
+    }
+
     /// The label of every test sample.
     pub fn test_labels(&self) -> &[u32] {
         self.test_set.labels()
@@ -105,67 +131,19 @@ impl Learning {
     }
 }
 
-impl Task for Learning {
-    fn n_params(&self) -> usize {
-        self.network.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.network.n_values()
-    }
-
-    fn init(&self, seed: u64) -> Vec<f32> {
-        self.network.init(&mut Rng::stream(seed, "init", 0))
-    }
-
-    fn labels(&self) -> &[u32] {
-        self.train_set.labels()
-    }
-
-    fn n_test(&self) -> usize {
-        self.test_set.len()
-    }
-
-    fn buckets(&self) -> &[Range<usize>] {
-        &self.buckets
-    }
-
-    fn gradient(
-        &self,
-        values: &[f32],
-        indices: &[usize],
-        seed: u64,
-        gradient: &mut [f32],
-        room: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<Score, TrainError> {
-        let batch = self.read_train(indices, Some(seed), room)?;
-        let handover = Handover { buckets: &self.buckets, on_bucket };
-        Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
-    }
-
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
-        let indices = indices.iter().copied();
-        evaluate(&self.network, values, self.train_set.as_ref(), indices, self.batch, room, |_, _, _| true)
-    }
-
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
-        self.test_while(values, samples, room, || true)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::Learning;
+    use crate::cpu_worker::CpuWorker;
     use crate::data::Part;
     use crate::data::source::{DataSpec, open};
     use crate::job::{Job, build_network};
     use crate::model::{Score, Workspace};
     use crate::optimizer::Optimizer;
     use crate::rng::mix;
-    use crate::task::Task;
+    use crate::task::{Task, Worker};
     use crate::train_error::TrainError;
     use crate::trainer::Trainer;
 
@@ -187,38 +165,41 @@ mod tests {
         Workspace::new(n_threads).unwrap()
     }
 
-    fn gradient(task: &dyn Task, indices: &[usize], seed: u64) -> (Score, Vec<f32>) {
-        let values = task.init(1);
-        let mut gradient = vec![f32::NAN; task.n_values()];
-        let score = task.gradient(&values, indices, seed, &mut gradient, &mut room(1), &mut |_, _| {}).unwrap();
+    fn gradient(learning: &Learning, indices: &[usize], seed: u64) -> (Score, Vec<f32>) {
+        let values = learning.init(1);
+        let mut gradient = vec![f32::NAN; learning.n_values()];
+        let score = learning.whole_gradient(&values, indices, seed, &mut gradient, &mut room(1)).unwrap();
         (score, gradient)
     }
 
     #[test]
     fn a_trainer_takes_the_steps_that_the_task_describes() {
         let job = job(&["augment={crop-flip={padding=1,flip=true}}", "optimizer.momentum=0.9"]);
-        let learning = learning(&job);
-        let mut trainer = Trainer::new(&job, &learning).unwrap();
-        let task: &dyn Task = &learning;
+        let task = Arc::new(learning(&job));
+        let mut trainer = Trainer::new(&job, &task).unwrap();
+        let mut workers = [(); 2].map(|()| CpuWorker::new(task.clone(), 2).unwrap());
         let (mut values, mut gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
         let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
         let all: Vec<usize> = (0..task.labels().len()).collect();
         let batches = job.batch_rule().epoch_batches(&all, task.labels(), job.seed, 0).unwrap();
         for (step, indices) in batches.iter().take(3).enumerate() {
             let seed = mix(job.seed ^ mix(step as u64));
-            let score = task.gradient(&values, indices, seed, &mut gradient, &mut room(2), &mut |_, _| {}).unwrap();
+            let mut put = |bucket: usize, numbers: &[f32]| {
+                gradient[task.layout().buckets()[bucket].clone()].copy_from_slice(numbers);
+            };
+            let score = workers[0].gradient(&values, indices, seed, &mut put).unwrap();
             optimizer.step_alone(job.optimizer.lr, &mut values, &gradient);
-            assert_eq!(trainer.step(&mut room(2)).unwrap().score, score);
+            assert_eq!(trainer.step(&mut workers[1]).unwrap().score, score);
             assert_eq!(trainer.values(), values);
         }
     }
 
     #[test]
     fn threads_share_a_task_and_get_the_same() {
-        let task: Arc<dyn Task> = Arc::new(learning(&job(&[])));
-        let expected = gradient(task.as_ref(), &[3, 1, 4], 7);
+        let task = learning(&job(&[]));
+        let expected = gradient(&task, &[3, 1, 4], 7);
         std::thread::scope(|scope| {
-            let peers = [(); 3].map(|()| scope.spawn(|| gradient(task.as_ref(), &[3, 1, 4], 7)));
+            let peers = [(); 3].map(|()| scope.spawn(|| gradient(&task, &[3, 1, 4], 7)));
             peers.into_iter().for_each(|peer| assert_eq!(peer.join().unwrap(), expected));
         });
     }
@@ -250,7 +231,7 @@ mod tests {
     fn parts_of_a_test_add_up() {
         let learning = learning(&job(&[]));
         let (values, n) = (learning.init(1), learning.n_test());
-        let test = |samples| learning.test(&values, samples, &mut room(1)).unwrap();
+        let test = |samples| learning.test_while(&values, samples, &mut room(1), || true).unwrap();
         let whole = test(0..n);
         let mut sum = test(0..n / 3);
         sum += test(n / 3..n);
@@ -263,9 +244,8 @@ mod tests {
     #[test]
     fn samples_that_are_not_there_are_an_error() {
         let learning = learning(&job(&[]));
-        let (values, mut gradient) = (learning.init(1), vec![0.0; learning.n_values()]);
-        let missing = [0, learning.labels().len()];
-        let result = learning.gradient(&values, &missing, 0, &mut gradient, &mut room(1), &mut |_, _| {});
+        let (values, missing) = (learning.init(1), [0, learning.labels().len()]);
+        let result = CpuWorker::new(Arc::new(learning), 1).unwrap().gradient(&values, &missing, 0, &mut |_, _| {});
         assert!(matches!(result, Err(TrainError::Data(_))));
     }
 }

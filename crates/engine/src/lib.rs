@@ -3,6 +3,7 @@
 pub mod bad_samples;
 pub mod checkpoint;
 pub mod collapse;
+pub mod cpu_worker;
 pub mod data;
 pub mod evaluation;
 pub mod guard;
@@ -16,6 +17,7 @@ pub mod optimizer;
 pub mod rng;
 pub mod scale;
 pub mod schedule;
+pub mod stateless;
 pub mod task;
 pub mod team;
 pub mod train_error;

@@ -11,6 +11,7 @@ mod graph;
 mod handover;
 mod layer;
 pub mod layers;
+mod layout;
 mod loss;
 mod network;
 mod part;
@@ -32,6 +33,7 @@ pub use description::{
 pub use graph::{ModelError, NamedTensor};
 pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
+pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Score, best_class};
 pub use network::{LayerSummary, Network};
 pub use part::{Part, Rows, loss_gradient};

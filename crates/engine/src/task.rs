@@ -1,18 +1,15 @@
-//! What is to be learnt, as peers see it: an immutable function that any number of them share.
+//! What is trained, as peers see it: a [`Task`] says what there is, and its [`Worker`]s compute.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::model::{Score, Workspace};
+use crate::model::{Layout, Score, Workspace};
 use crate::train_error::TrainError;
 
-/// A model with its data, as a function of the parameters. It keeps nothing from call to call, so that peers of one process
-/// may ask at the same time, each with parameters and a [`Workspace`] of its own.
+/// A model with its data. It is immutable and shared by all peers of a process.
 pub trait Task: Send + Sync {
-    /// How many numbers are trained.
-    fn n_params(&self) -> usize;
-
-    /// Length of the flat vector: the trained numbers, then the running statistics.
-    fn n_values(&self) -> usize;
+    /// What the flat vector of parameters holds.
+    fn layout(&self) -> &Layout;
 
     /// The flat vector to start from; the same for all peers with the same seed.
     fn init(&self, seed: u64) -> Vec<f32>;
@@ -20,39 +17,56 @@ pub trait Task: Send + Sync {
     /// The labels of the training samples.
     fn labels(&self) -> &[u32];
 
-    /// How many test samples there are.
+    /// Number of test samples.
     fn n_test(&self) -> usize;
 
-    /// Ranges of the flat vector in the order in which a backward pass completes them; together they cover it once.
-    fn buckets(&self) -> &[Range<usize>];
+    /// A worker that computes with so many threads.
+    fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError>;
 
+    /// Number of trained parameters.
+    fn n_params(&self) -> usize {
+        self.layout().n_params()
+    }
+
+    /// Length of the flat vector: the parameters, then the running statistics.
+    fn n_values(&self) -> usize {
+        self.layout().n_values()
+    }
+
+    /// See [`Layout::buckets`].
+    fn buckets(&self) -> &[Range<usize>] {
+        self.layout().buckets()
+    }
+}
+
+/// Takes the buckets of a gradient, by their number in the [`Layout`], in order and each as soon as it is final, while the rest is
+/// still computed. It should not panic, for other threads may be waiting for the one that calls it.
+pub type GradientSink<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
+
+/// Computes a task's gradients and losses. It owns the threads, buffers or device that it needs, and whatever it remembers from call
+/// to call changes no result.
+///
+/// All its functions panic if `values` has another length than the task's [`Layout`] says.
+pub trait Worker: Send {
     /// The gradient of the mean loss of these training samples, and how well the model did on them.
     ///
-    /// `seed` decides what dropout drops and how samples are varied; it should be a new one for every step. For each bucket,
-    /// in order, `on_bucket(k, &gradient[buckets[k]])` is called as soon as the bucket is final, while the rest is still
-    /// computed; it should not panic, for other threads may be waiting for the one that calls it.
-    ///
-    /// # Panics
-    /// If `values` or `gradient` are not [`n_values`](Self::n_values) long.
+    /// `seed` decides what dropout drops and how samples are augmented; it should be a new one for every step.
     fn gradient(
-        &self,
+        &mut self,
         values: &[f32],
-        indices: &[usize],
+        samples: &[usize],
         seed: u64,
-        gradient: &mut [f32],
-        room: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError>;
 
-    /// How well the model does on some of the training samples, as they are: nothing is dropped or varied.
-    ///
-    /// # Panics
-    /// If there are no such samples.
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError>;
+    /// How well the model does on some of the training samples, without dropout or augmentation.
+    fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError>;
 
-    /// How well the model does on some of the test samples. Scores of parts add up to the whole's.
-    ///
-    /// # Panics
-    /// If there are no such samples.
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError>;
+    /// How well the model does on some of the test samples. Scores of ranges add up to that of the whole.
+    fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError>;
+
+    /// The CPU threads it computes with, if it can compute parts of a network as well as the whole.
+    fn workspace(&mut self) -> Option<&mut Workspace> {
+        None
+    }
 }

@@ -3,6 +3,7 @@
 use crate::data::DataError;
 use crate::data::batches::BatchError;
 use crate::guard::Divergence;
+use crate::team::TeamError;
 
 /// What ends a run.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +14,9 @@ pub enum TrainError {
     /// The batches cannot be made.
     #[error(transparent)]
     Batches(#[from] BatchError),
+    /// There are no threads to compute with.
+    #[error(transparent)]
+    Threads(#[from] TeamError),
     /// The data do not fit the model.
     #[error("{0}")]
     Mismatch(String),

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use crate::bad_samples::find_bad_samples;
 use crate::checkpoint::Progress;
 use crate::collapse::{Collapse, size};
+use crate::cpu_worker::CpuWorker;
 use crate::data::batches::BatchError;
 use crate::guard::{Divergence, LossGuard};
 use crate::guessing::Guessing;
 use crate::job::Job;
 use crate::learning::Learning;
-use crate::model::{Score, Workspace};
+use crate::model::Score;
 use crate::optimizer::Optimizer;
 use crate::rng::mix;
 use crate::task::Task;
@@ -42,7 +43,6 @@ pub struct Trainer<'a> {
     /// Which samples are this peer's.
     indices: Vec<usize>,
     values: Vec<f32>,
-    gradient: Vec<f32>,
     optimizer: Optimizer,
     progress: Progress,
     /// The present epoch's batches, without the samples that are left out.
@@ -86,7 +86,6 @@ impl<'a> Trainer<'a> {
             job,
             learning,
             indices: (0..learning.labels().len()).collect(),
-            gradient: vec![0.0; values.len()],
             good: GoodState::new(&values, &optimizer, &progress, &guard),
             values,
             optimizer,
@@ -178,24 +177,24 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains one batch. If the run has diverged, it goes back first, so this may be a batch that was trained before.
-    pub fn step(&mut self, room: &mut Workspace) -> Result<StepReport, TrainError> {
+    pub fn step(&mut self, worker: &mut CpuWorker) -> Result<StepReport, TrainError> {
         loop {
-            match self.try_step(room) {
+            match self.try_step(worker) {
                 Ok(report) => return Ok(report),
-                Err(Setback::Diverged(why)) => self.go_back(why, room)?,
+                Err(Setback::Diverged(why)) => self.go_back(why, worker)?,
                 Err(Setback::Failed(error)) => return Err(error),
             }
         }
     }
 
-    fn try_step(&mut self, room: &mut Workspace) -> Result<StepReport, Setback> {
+    fn try_step(&mut self, worker: &mut CpuWorker) -> Result<StepReport, Setback> {
         let (lr, batch) = (self.lr(), self.progress.batch);
-        let score = self.gradient_without_bad_samples(room)?;
+        let score = self.gradient_without_bad_samples(worker)?;
         // A batch of which all samples are left out is passed over.
         if score.n > 0 {
             self.guard.add(score.loss())?;
             self.look_after(batch);
-            self.optimizer.step(lr, &mut self.values, &self.gradient, room);
+            worker.step(&mut self.optimizer, lr, &mut self.values);
             self.last_batch.clone_from(&self.batches[batch]);
             recovery::check("a parameter", &self.values)?;
         }
@@ -211,7 +210,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The gradient of the present batch. Samples that spoil it are left out from here on.
-    fn gradient_without_bad_samples(&mut self, room: &mut Workspace) -> Result<Score, Setback> {
+    fn gradient_without_bad_samples(&mut self, worker: &mut CpuWorker) -> Result<Score, Setback> {
         let Progress { seed, step, batch, .. } = self.progress;
         loop {
             let indices = &self.batches[batch];
@@ -219,12 +218,12 @@ impl<'a> Trainer<'a> {
                 return Ok(Score::default());
             }
             let step_seed = mix(seed ^ mix(step));
-            let score = self.learning.whole_gradient(&self.values, indices, step_seed, &mut self.gradient, room)?;
-            let problem = recovery::check_batch(&score, &self.gradient);
+            let score = worker.whole_gradient(&self.values, indices, step_seed)?;
+            let problem = recovery::check_batch(&score, worker.last_gradient());
             if problem.is_ok() && !self.guard.is_enormous(score.loss()) {
                 return Ok(score);
             }
-            if !self.leave_out_bad_samples(room)? {
+            if !self.leave_out_bad_samples(worker)? {
                 problem?;
                 return Ok(score);
             }
@@ -272,10 +271,10 @@ impl<'a> Trainer<'a> {
     }
 
     /// Looks at the loss of a test after an epoch; if it shows that the run has diverged, the run goes back. Whether it did.
-    pub fn judge_test(&mut self, loss: f64, room: &mut Workspace) -> Result<bool, TrainError> {
+    pub fn judge_test(&mut self, loss: f64, worker: &mut CpuWorker) -> Result<bool, TrainError> {
         match self.guard.judge_test(loss) {
             Ok(()) => Ok(false),
-            Err(why) => self.go_back(why, room).map(|()| true),
+            Err(why) => self.go_back(why, worker).map(|()| true),
         }
     }
 
@@ -294,13 +293,13 @@ impl<'a> Trainer<'a> {
     }
 
     /// Leaves samples of the present batch out if they are to blame for its loss or gradient. Whether there are any.
-    fn leave_out_bad_samples(&mut self, room: &mut Workspace) -> Result<bool, TrainError> {
+    fn leave_out_bad_samples(&mut self, worker: &mut CpuWorker) -> Result<bool, TrainError> {
         if !self.guard.is_healthy() {
             // These parameters would make good samples look bad.
             return Ok(false);
         }
         let batch = &self.batches[self.progress.batch];
-        let bad = self.find_bad(&self.values, batch.clone(), room)?;
+        let bad = self.find_bad(&self.values, batch.clone(), worker)?;
         if !bad.iter().any(|index| batch.contains(index)) {
             return Ok(false);
         }
@@ -310,12 +309,12 @@ impl<'a> Trainer<'a> {
 
     /// Goes back to the last good state, and on from there: without the samples that are to blame, or with half the learning
     /// rate if there are none.
-    fn go_back(&mut self, why: Divergence, room: &mut Workspace) -> Result<(), TrainError> {
+    fn go_back(&mut self, why: Divergence, worker: &mut CpuWorker) -> Result<(), TrainError> {
         let Progress { step: from_step, epoch, mut n_rollbacks, .. } = self.progress;
         let mut suspects = self.batches[self.progress.batch].clone();
         suspects.extend(&self.last_batch);
         suspects.extend(&self.exploding_batch);
-        let bad = self.find_bad(&self.good.values, suspects, room)?;
+        let bad = self.find_bad(&self.good.values, suspects, worker)?;
         let is_rate_halved = bad.is_empty();
         if is_rate_halved {
             recovery::check("a parameter", &self.good.values).or_else(|_| self.check_finite())?;
@@ -340,7 +339,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The bad ones among suspected samples, and among some others that they are compared with.
-    fn find_bad(&self, values: &[f32], suspects: Vec<usize>, room: &mut Workspace) -> Result<Vec<usize>, TrainError> {
+    fn find_bad(&self, values: &[f32], suspects: Vec<usize>, worker: &mut CpuWorker) -> Result<Vec<usize>, TrainError> {
         let is_left_out = |index: &usize| self.progress.left_out.binary_search(index).is_ok();
         let mut examined: BTreeSet<usize> = suspects.into_iter().filter(|index| !is_left_out(index)).collect();
         let n_wanted = examined.len() + examined.len().max(FEWEST_OTHERS);
@@ -352,7 +351,7 @@ impl<'a> Trainer<'a> {
             examined.insert(index);
         }
         let examined: Vec<usize> = examined.into_iter().collect();
-        find_bad_samples(self.learning, values, &examined, self.guard.start(), room)
+        find_bad_samples(worker, values, &examined, self.guard.start())
     }
 
     fn leave_out(&mut self, samples: Vec<usize>) -> Result<(), TrainError> {

@@ -48,12 +48,12 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         let progress = Progress { step: 99, swarm_memories: vec![vector(3, n_values)], ..Progress::default() };
         let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
         let optimizer = remembering(memories.to_vec());
-        save(&at_once, &network, &values, &optimizer, &progress).unwrap();
+        save(&at_once, &network.layout(), &values, &optimizer, &progress).unwrap();
 
         let parts = parts(&spec, columns);
         assert!(parts.len() > spec.layers.len(), "{model}: some layer is split");
         let rule = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
-        let mut writer = PieceWriter::create(&in_pieces, &network, &rule, &progress, 1).unwrap();
+        let mut writer = PieceWriter::create(&in_pieces, &network.layout(), &rule, &progress, 1).unwrap();
         let of_part = |part: &Part| {
             let optimizer = remembering(memories.iter().map(|memory| part.take_params(memory)).collect());
             (part.take(&values), optimizer, vec![part.take(&progress.swarm_memories[0])])
@@ -68,7 +68,7 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         for part in &parts {
             let (values, optimizer, swarm_memories) = of_part(part);
             let mut restored = Optimizer::new(rule.clone(), part.n_params());
-            let (found, place) = load_part(&in_pieces, &network, part, &mut restored).unwrap();
+            let (found, place) = load_part(&in_pieces, &network.layout(), part, &mut restored).unwrap();
             assert!(found == values && restored == optimizer, "{model}");
             assert!(place == Progress { swarm_memories, ..progress.clone() }, "{model}");
         }
@@ -82,7 +82,7 @@ fn a_checkpoint_without_one_of_its_parts_is_refused() {
     let spec = zoo::describe("digits-cnn", None, None).unwrap();
     let network = Network::new(&spec).unwrap();
     let rule = OptimizerSpec::default();
-    let mut writer = PieceWriter::create(&folder, &network, &rule, &Progress::default(), 0).unwrap();
+    let mut writer = PieceWriter::create(&folder, &network.layout(), &rule, &Progress::default(), 0).unwrap();
     let parts = parts(&spec, 2);
     let left_out = parts.iter().position(|part| part.n_values() > 0).unwrap();
     for part in parts.iter().enumerate().filter(|&(k, _)| k != left_out).map(|(_, part)| part) {

@@ -14,8 +14,9 @@ use std::time::Duration;
 use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
-use nettorrent_engine::model::{Score, Workspace};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::model::{Layout, Score};
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
@@ -37,17 +38,11 @@ use nettorrent_swarm::{Peer, PeerId, Setup, State};
 static ALLOCATOR: LineAligned = LineAligned;
 
 /// A vector that nothing is learnt about.
-struct Vector {
-    buckets: Vec<Range<usize>>,
-}
+struct Vector(Layout);
 
 impl Task for Vector {
-    fn n_params(&self) -> usize {
-        self.buckets[0].len()
-    }
-
-    fn n_values(&self) -> usize {
-        self.buckets[0].len()
+    fn layout(&self) -> &Layout {
+        &self.0
     }
 
     fn init(&self, _: u64) -> Vec<f32> {
@@ -62,28 +57,22 @@ impl Task for Vector {
         0
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        &self.buckets
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
-    fn gradient(
-        &self,
-        _: &[f32],
-        indices: &[usize],
-        _: u64,
-        gradient: &mut [f32],
-        _: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<Score, TrainError> {
-        on_bucket(0, gradient);
+impl Stateless for Vector {
+    fn gradient(&self, _: &[f32], indices: &[usize], _: u64, sink: &mut GradientSink<'_>) -> Result<Score, TrainError> {
+        sink(0, &vec![0.0; self.n_values()]);
         Ok(Score { n: indices.len(), ..Score::default() })
     }
 
-    fn score(&self, _: &[f32], _: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+    fn score(&self, _: &[f32], _: &[usize]) -> Result<Score, TrainError> {
         Ok(Score::default())
     }
 
-    fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+    fn test(&self, _: &[f32], _: Range<usize>) -> Result<Score, TrainError> {
         Ok(Score::default())
     }
 }
@@ -260,7 +249,7 @@ fn node(
     result: &Arc<AtomicU64>,
 ) -> Node {
     let id = endpoint.0.identity().peer;
-    let task = Arc::new(Vector { buckets: std::iter::once(0..measured.n_floats).collect() });
+    let task = Arc::new(Vector(Layout::of_tensors([("vector", [measured.n_floats].as_slice())])));
     let job = Job { epochs: 1, batch: 64, ..Job::default() };
     let setup = Arc::new(Setup::new(&job, task).expect("a setup"));
     let strategy = Repeat {

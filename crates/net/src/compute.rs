@@ -2,14 +2,12 @@
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nettorrent_engine::model::Workspace;
-use nettorrent_engine::task::Task;
-use nettorrent_swarm::{Done, Work, Workbench};
+use nettorrent_engine::task::Worker;
+use nettorrent_swarm::{Done, Work};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::emulated_speed::EmulatedSpeed;
@@ -25,14 +23,12 @@ pub(crate) type Finding = (Done, Duration);
 impl Compute {
     /// Starts the thread. What it finds goes to `findings`, as late as if the machine had that speed.
     pub(crate) fn start(
-        task: Arc<dyn Task>,
-        room: Workspace,
+        mut worker: Box<dyn Worker>,
         speed: Option<EmulatedSpeed>,
         findings: UnboundedSender<Finding>,
     ) -> std::io::Result<Self> {
         let (work, orders) = mpsc::channel::<Work>();
         thread::Builder::new().name("compute".into()).spawn(move || {
-            let mut bench = Workbench::new(room);
             let mut first = None;
             for work in orders {
                 let began = Instant::now();
@@ -41,10 +37,10 @@ impl Compute {
                 // If nobody listens any more, the peer is gone, and so are we in a moment.
                 let tell = |done| drop(findings.send((done, began.elapsed())));
                 let computed = panic::catch_unwind(AssertUnwindSafe(|| match lasts {
-                    None => work.run(task.as_ref(), &mut bench, &mut |done| tell(done)),
+                    None => work.run(worker.as_mut(), &mut |done| tell(done)),
                     Some(lasts) => {
                         let mut found = Vec::new();
-                        work.run(task.as_ref(), &mut bench, &mut |done| found.push(done));
+                        work.run(worker.as_mut(), &mut |done| found.push(done));
                         thread::sleep(lasts.saturating_sub(began.elapsed()));
                         found.into_iter().for_each(tell);
                     }

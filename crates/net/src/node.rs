@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::model::Workspace;
 use nettorrent_swarm::record::{Event, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken, Waiting};
@@ -98,8 +97,8 @@ impl Node {
         settings: NodeSettings,
     ) -> std::io::Result<Self> {
         let (sender, findings) = mpsc::unbounded_channel();
-        let room = Workspace::new(settings.threads).map_err(std::io::Error::other)?;
-        let compute = Compute::start(setup.training().task.clone(), room, settings.speed.clone(), sender)?;
+        let worker = setup.training().task.clone().worker(settings.threads).map_err(std::io::Error::other)?;
+        let compute = Compute::start(worker, settings.speed.clone(), sender)?;
         let id = endpoint.identity().peer;
         let me = Member { id, generation: 0, address: settings.address };
         let membership = Membership::new(me, &settings.membership, id.0);

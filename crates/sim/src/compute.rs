@@ -7,9 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nettorrent_engine::model::Workspace;
-use nettorrent_engine::task::Task;
-use nettorrent_swarm::{Done, Work, Workbench};
+use nettorrent_engine::task::{Task, Worker};
+use nettorrent_swarm::{Done, Work};
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -22,7 +21,7 @@ pub(crate) struct Compute {
     task: Arc<dyn Task>,
     // None for one thread: then the caller computes.
     pool: Option<ThreadPool>,
-    benches: Mutex<Vec<Workbench>>,
+    workers: Mutex<Vec<Box<dyn Worker>>>,
     works: Slab<Running>,
     /// What has not been computed yet.
     todo: Vec<(u32, Work)>,
@@ -55,11 +54,10 @@ impl Compute {
             1 => None,
             n => Some(rayon::ThreadPoolBuilder::new().num_threads(n).build()?),
         };
-        // A bench for each, so that what cannot be had is known now.
-        let n_benches = pool.as_ref().map_or(1, ThreadPool::current_num_threads);
-        let benches: Result<Vec<Workbench>, _> =
-            (0..n_benches).map(|_| Workspace::new(1).map(Workbench::new)).collect();
-        Ok(Self { task, pool, benches: Mutex::new(benches?), works: Slab::new(), todo: Vec::new() })
+        // A worker for each, so that what cannot be had is known now.
+        let n_workers = pool.as_ref().map_or(1, ThreadPool::current_num_threads);
+        let workers: Result<Vec<_>, _> = (0..n_workers).map(|_| task.clone().worker(1)).collect();
+        Ok(Self { task, pool, workers: Mutex::new(workers?), works: Slab::new(), todo: Vec::new() })
     }
 
     /// Begins a work of a peer.
@@ -131,16 +129,18 @@ impl Compute {
         }
     }
 
-    /// Computes one work. Whoever computes may be given another work to do while it waits within this one, so benches are
+    /// Computes one work. Whoever computes may be given another work to do while it waits within this one, so workers are
     /// fetched and put back, and belong to no thread.
     fn run(&self, work: Work) -> Vec<Done> {
-        let benches = || self.benches.lock().unwrap_or_else(PoisonError::into_inner);
-        let bench = benches().pop();
-        let mut bench =
-            bench.unwrap_or_else(|| Workbench::new(Workspace::new(1).expect("a team of one starts no thread")));
+        let workers = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = workers().pop();
+        let mut worker = match idle.map_or_else(|| self.task.clone().worker(1), Ok) {
+            Ok(worker) => worker,
+            Err(error) => return vec![Done::Failed { problem: error.to_string() }],
+        };
         let mut pieces = Vec::new();
-        work.run(&*self.task, &mut bench, &mut |piece| pieces.push(piece));
-        benches().push(bench);
+        work.run(worker.as_mut(), &mut |piece| pieces.push(piece));
+        workers().push(worker);
         pieces
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::team::TeamError;
+use nettorrent_engine::train_error::TrainError;
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::{BlockView, PeerId, Place, Status};
 
@@ -150,9 +150,9 @@ pub enum SimulationError {
     /// The scenario makes no sense.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// There are no threads to compute on.
+    /// There is nothing to compute with.
     #[error(transparent)]
-    Threads(#[from] TeamError),
+    Worker(#[from] TrainError),
     /// There is no pool of threads.
     #[error("cannot start the threads that compute: {0}")]
     Pool(#[from] rayon::ThreadPoolBuildError),

@@ -1,11 +1,13 @@
 //! A toy to learn: softmax regression on points around seeded centres, small enough for a thousand peers and for a test.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use nettorrent_engine::data::DataError;
-use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::rng::Rng;
-use nettorrent_engine::task::Task;
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
 /// How large a toy is.
@@ -45,7 +47,7 @@ pub struct Toy {
     labels: Vec<u32>,
     test: Vec<f32>,
     test_labels: Vec<u32>,
-    buckets: Vec<Range<usize>>,
+    layout: Layout,
 }
 
 /// How fast the running mean follows a batch's.
@@ -69,8 +71,10 @@ impl Toy {
             (points, labels)
         };
         let ((train, labels), (test, test_labels)) = (points(n_train), points(n_test));
-        let toy = Self { size, train, labels, test, test_labels, buckets: Vec::new() };
-        let n = toy.n_values();
+        let n_params = (n_features + 1) * n_classes;
+        let layout = Layout::flat(n_params, n_params + n_features, Vec::new());
+        let n = layout.n_values();
+        let toy = Self { size, train, labels, test, test_labels, layout };
         toy.with_buckets(&[n / 10, n / 3, n - n / 10 - n / 3])
     }
 
@@ -87,7 +91,8 @@ impl Toy {
             end..end + len
         };
         let buckets = lens.iter().map(bucket).filter(|bucket| !bucket.is_empty()).collect();
-        Self { buckets, ..self }
+        let layout = Layout::flat(self.n_params(), self.n_values(), buckets);
+        Self { layout, ..self }
     }
 
     /// A sample with the running mean taken off, into `features`; and the model's answer to it, into `outputs`.
@@ -111,12 +116,8 @@ impl Toy {
 }
 
 impl Task for Toy {
-    fn n_params(&self) -> usize {
-        (self.size.n_features + 1) * self.size.n_classes
-    }
-
-    fn n_values(&self) -> usize {
-        self.n_params() + self.size.n_features
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -134,23 +135,23 @@ impl Task for Toy {
         self.test_labels.len()
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        &self.buckets
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
+impl Stateless for Toy {
     fn gradient(
         &self,
         values: &[f32],
         indices: &[usize],
         _: u64,
-        gradient: &mut [f32],
-        _: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
         let ToySize { n_features, n_classes, .. } = self.size;
         let (mut features, mut outputs) = (vec![0.0; n_features], vec![0.0; n_classes]);
         let mut score = Score::default();
-        gradient.fill(0.0);
+        let mut gradient = vec![0.0; self.n_values()];
         let share = 1.0 / indices.len().max(1) as f32;
         for &index in indices {
             let (sample, label) = (self.sample(index)?, self.labels[index] as usize);
@@ -167,13 +168,13 @@ impl Task for Toy {
             // A feature is how far the sample is from the running mean: minus that is how far the mean drifts from it.
             mean.iter_mut().zip(&features).for_each(|(mean, feature)| *mean -= MOMENTUM * share * feature);
         }
-        for (k, bucket) in self.buckets.iter().enumerate() {
-            on_bucket(k, &gradient[bucket.clone()]);
+        for (k, bucket) in self.buckets().iter().enumerate() {
+            sink(k, &gradient[bucket.clone()]);
         }
         Ok(score)
     }
 
-    fn score(&self, values: &[f32], indices: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+    fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
         let ToySize { n_features, n_classes, .. } = self.size;
         let (mut features, mut outputs) = (vec![0.0; n_features], vec![0.0; n_classes]);
         let mut score = Score::default();
@@ -184,7 +185,7 @@ impl Task for Toy {
         Ok(score)
     }
 
-    fn test(&self, values: &[f32], samples: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+    fn test(&self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
         let ToySize { n_features, n_classes, .. } = self.size;
         let (mut features, mut outputs) = (vec![0.0; n_features], vec![0.0; n_classes]);
         let mut score = Score::default();
@@ -211,7 +212,7 @@ fn judge(outputs: &mut [f32], label: usize) -> Score {
 #[cfg(test)]
 mod tests {
     use super::{Toy, ToySize};
-    use nettorrent_engine::model::Workspace;
+    use nettorrent_engine::stateless::Stateless;
     use nettorrent_engine::task::Task;
 
     #[test]
@@ -226,19 +227,18 @@ mod tests {
 
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
-        let (toy, mut room) = (Toy::new(3), Workspace::new(1).unwrap());
+        let toy = Toy::new(3);
         let (mut values, indices) = (toy.init(1), [5, 6, 7]);
         let mut gradient = vec![0.0; toy.n_values()];
-        let mut loss_at = |values: &[f32], gradient: &mut [f32]| {
-            toy.gradient(values, &indices, 0, gradient, &mut room, &mut |_, _| {}).unwrap().loss()
-        };
-        loss_at(&values, &mut gradient);
+        let mut put = |k: usize, bucket: &[f32]| gradient[toy.buckets()[k].clone()].copy_from_slice(bucket);
+        toy.gradient(&values, &indices, 0, &mut put).unwrap();
+        let loss_at = |values: &[f32]| toy.score(values, &indices).unwrap().loss();
         for k in 0..toy.n_params() {
             let (before, step) = (values[k], 0.01);
             values[k] = before + step;
-            let above = loss_at(&values, &mut vec![0.0; toy.n_values()]);
+            let above = loss_at(&values);
             values[k] = before - step;
-            let below = loss_at(&values, &mut vec![0.0; toy.n_values()]);
+            let below = loss_at(&values);
             values[k] = before;
             let slope = (above - below) / f64::from(2.0 * step);
             assert!((slope - f64::from(gradient[k])).abs() < 1e-3, "{k}: {slope} is not {}", gradient[k]);
@@ -247,9 +247,8 @@ mod tests {
 
     #[test]
     fn a_sample_that_is_not_there_is_an_error() {
-        let (toy, mut room) = (Toy::new(3), Workspace::new(1).unwrap());
-        let mut gradient = vec![0.0; toy.n_values()];
+        let toy = Toy::new(3);
         let n_train = toy.labels().len();
-        assert!(toy.gradient(&toy.init(1), &[n_train], 0, &mut gradient, &mut room, &mut |_, _| {}).is_err());
+        assert!(toy.gradient(&toy.init(1), &[n_train], 0, &mut |_, _| {}).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::job::Job;
-use nettorrent_engine::learning::BUCKET_LEN;
+use nettorrent_engine::model::BUCKET_LEN;
 use nettorrent_sim::Scenario;
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::model::{Layout, Score, Workspace};
 use nettorrent_engine::rng::Rng;
-use nettorrent_engine::task::Task;
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
 /// A task with fewer samples, drawn at random. The test samples are the first ones.
@@ -28,21 +28,11 @@ impl Sampled {
         let n_test = n_test.min(task.n_test());
         Self { task, indices, labels, n_test }
     }
-
-    fn in_whole(&self, indices: &[usize]) -> Vec<usize> {
-        // What is beyond the end here is so there too, where it is an error.
-        let beyond = self.task.labels().len();
-        indices.iter().map(|&index| self.indices.get(index).copied().unwrap_or(beyond)).collect()
-    }
 }
 
 impl Task for Sampled {
-    fn n_params(&self) -> usize {
-        self.task.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.task.n_values()
+    fn layout(&self) -> &Layout {
+        self.task.layout()
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -57,28 +47,48 @@ impl Task for Sampled {
         self.n_test
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        self.task.buckets()
+    fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError> {
+        let worker = self.task.clone().worker(n_threads)?;
+        Ok(Box::new(SampledWorker { task: self, worker }))
     }
+}
 
+struct SampledWorker {
+    task: Arc<Sampled>,
+    worker: Box<dyn Worker>,
+}
+
+impl SampledWorker {
+    fn in_whole(&self, samples: &[usize]) -> Vec<usize> {
+        // What is beyond the end here is so there too, where it is an error.
+        let beyond = self.task.task.labels().len();
+        samples.iter().map(|&index| self.task.indices.get(index).copied().unwrap_or(beyond)).collect()
+    }
+}
+
+impl Worker for SampledWorker {
     fn gradient(
-        &self,
+        &mut self,
         values: &[f32],
-        indices: &[usize],
+        samples: &[usize],
         seed: u64,
-        gradient: &mut [f32],
-        room: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        self.task.gradient(values, &self.in_whole(indices), seed, gradient, room, on_bucket)
+        let samples = self.in_whole(samples);
+        self.worker.gradient(values, &samples, seed, sink)
     }
 
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
-        self.task.score(values, &self.in_whole(indices), room)
+    fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
+        let samples = self.in_whole(samples);
+        self.worker.score(values, &samples)
     }
 
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
-        self.task.test(values, samples, room)
+    fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        self.worker.test(values, samples)
+    }
+
+    fn workspace(&mut self) -> Option<&mut Workspace> {
+        self.worker.workspace()
     }
 }
 
@@ -86,8 +96,7 @@ impl Task for Sampled {
 mod tests {
     use std::sync::Arc;
 
-    use nettorrent_engine::model::Workspace;
-    use nettorrent_engine::task::Task;
+    use nettorrent_engine::task::{Task, Worker};
     use nettorrent_sim::Toy;
 
     use super::Sampled;
@@ -95,19 +104,21 @@ mod tests {
     #[test]
     fn a_sample_is_the_same_one_as_in_the_whole_task() {
         let whole: Arc<dyn Task> = Arc::new(Toy::new(1));
-        let some = Sampled::new(whole.clone(), 30, 10, 7);
+        let some = Arc::new(Sampled::new(whole.clone(), 30, 10, 7));
         assert_eq!((some.labels().len(), some.n_test()), (30, 10));
         assert_ne!(some.indices, (0..30).collect::<Vec<_>>(), "they are drawn at random");
-        let (values, mut room) = (whole.init(1), Workspace::new(1).unwrap());
-        let gradient = |task: &dyn Task, index: usize, room: &mut Workspace| {
-            let mut gradient = vec![0.0; task.n_values()];
-            task.gradient(&values, &[index], 1, &mut gradient, room, &mut |_, _| {}).map(|_| gradient)
+        let values = whole.init(1);
+        let gradient = |worker: &mut dyn Worker, index: usize| {
+            let mut gradient = Vec::new();
+            worker.gradient(&values, &[index], 1, &mut |_, bucket| gradient.extend_from_slice(bucket)).map(|_| gradient)
         };
+        let mut workers = [some.clone(), whole.clone()].map(|task: Arc<dyn Task>| task.worker(1).unwrap());
+        let [of_some, of_whole] = workers.each_mut();
         for (here, &there) in some.indices.iter().enumerate() {
             assert_eq!(some.labels()[here], whole.labels()[there]);
-            assert_eq!(gradient(&some, here, &mut room).unwrap(), gradient(&*whole, there, &mut room).unwrap());
+            assert_eq!(gradient(of_some.as_mut(), here).unwrap(), gradient(of_whole.as_mut(), there).unwrap());
         }
-        assert!(gradient(&some, 30, &mut room).is_err());
+        assert!(gradient(of_some.as_mut(), 30).is_err());
         let all = Sampled::new(whole.clone(), 10_000, 10_000, 7);
         assert_eq!((all.labels(), all.n_test()), (whole.labels(), whole.n_test()));
     }

@@ -37,4 +37,4 @@ pub use setup::{Setup, SetupError};
 pub use train_plan::TrainPlan;
 pub use view::{PeerId, View};
 pub use waiting::Waiting;
-pub use work::{Done, Work, Workbench};
+pub use work::{Done, Work};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use nettorrent_engine::bad_samples::find_bad_samples;
 use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::kernel::{is_finite, vectorised};
-use nettorrent_engine::model::{Score, Workspace};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::model::Score;
+use nettorrent_engine::task::{GradientSink, Worker};
 use nettorrent_engine::train_error::TrainError;
 
 use crate::layers::{PartDone, PartWork};
@@ -87,58 +87,39 @@ pub enum Done {
     },
 }
 
-/// Threads and memory for work, used again and again.
-pub struct Workbench {
-    room: Workspace,
-    gradient: Vec<f32>,
-}
-
-impl Workbench {
-    /// A bench with the threads of this room.
-    pub fn new(room: Workspace) -> Self {
-        Self { room, gradient: Vec::new() }
-    }
-}
-
 /// What an ordinary sample's loss is when training begins, about: far beyond it, parameters are to blame and not samples.
 const USUAL_LOSS: f64 = 3.0;
 
-impl Workbench {
-    /// Computes the gradient of a batch, and hands its buckets over as they come. If the very first is not finite, the samples that
-    /// are to blame are looked for, and the rest is trained without them; they are returned.
-    fn train(
-        &mut self,
-        task: &dyn Task,
-        values: &[f32],
-        samples: &[usize],
-        seed: u64,
-        give: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<(Score, Vec<usize>), TrainError> {
-        let Self { room, gradient } = self;
-        gradient.resize(task.n_values(), 0.0);
-        let mut is_spoilt = false;
-        let mut n_given = 0;
-        let mut give_unless_spoilt = |bucket: usize, numbers: &[f32]| {
-            is_spoilt |= n_given == 0 && !is_finite(numbers);
-            if !is_spoilt {
-                n_given += 1;
-                give(bucket, numbers);
-            }
-        };
-        let score = task.gradient(values, samples, seed, gradient, room, &mut give_unless_spoilt)?;
+/// Computes the gradient of a batch, and hands its buckets over as they come. If the very first is not finite, the samples that
+/// are to blame are looked for, and the rest is trained without them; they are returned.
+fn train(
+    worker: &mut dyn Worker,
+    values: &[f32],
+    samples: &[usize],
+    seed: u64,
+    give: &mut GradientSink<'_>,
+) -> Result<(Score, Vec<usize>), TrainError> {
+    let mut is_spoilt = false;
+    let mut n_given = 0;
+    let mut give_unless_spoilt = |bucket: usize, numbers: &[f32]| {
+        is_spoilt |= n_given == 0 && !is_finite(numbers);
         if !is_spoilt {
-            return Ok((score, Vec::new()));
+            n_given += 1;
+            give(bucket, numbers);
         }
-        let bad = find_bad_samples(task, values, samples, USUAL_LOSS, room)?;
-        let rest: Vec<usize> = samples.iter().copied().filter(|sample| !bad.contains(sample)).collect();
-        if bad.is_empty() || rest.is_empty() {
-            // Who gets this knows what to make of it.
-            task.buckets().iter().enumerate().for_each(|(bucket, place)| give(bucket, &gradient[place.clone()]));
-            return Ok((score, Vec::new()));
-        }
-        let score = task.gradient(values, &rest, seed, gradient, room, give)?;
-        Ok((score, bad))
+    };
+    let score = worker.gradient(values, samples, seed, &mut give_unless_spoilt)?;
+    if !is_spoilt {
+        return Ok((score, Vec::new()));
     }
+    let mut bad = find_bad_samples(worker, values, samples, USUAL_LOSS)?;
+    let mut rest: Vec<usize> = samples.iter().copied().filter(|sample| !bad.contains(sample)).collect();
+    if rest.is_empty() {
+        (rest, bad) = (samples.to_vec(), Vec::new());
+    }
+    // If no sample is to blame, who gets this knows what to make of it.
+    let score = worker.gradient(values, &rest, seed, give)?;
+    Ok((score, bad))
 }
 
 impl Work {
@@ -167,23 +148,26 @@ impl Work {
     }
 
     /// Does it. What comes of it is handed over piece by piece, the last piece when nothing of this work is held any more.
-    pub fn run(self, task: &dyn Task, bench: &mut Workbench, hand_over: &mut (dyn FnMut(Done) + Send)) {
+    pub fn run(self, worker: &mut dyn Worker, hand_over: &mut (dyn FnMut(Done) + Send)) {
         let Self { id, values, what } = self;
         let result = match what {
-            What::Part(work) => work.run(&values, &mut bench.room).map(|part| Done::Part { id, part }),
+            What::Part(work) => match worker.workspace() {
+                Some(workspace) => work.run(&values, workspace).map(|part| Done::Part { id, part }),
+                None => Err(TrainError::Mismatch("this backend computes whole networks only".into())),
+            },
             What::Score { samples } => {
-                let score = task.score(&values, &samples, &mut bench.room);
+                let score = worker.score(&values, &samples);
                 score.map(|score| Done::Scored { id, score })
             }
             What::Test { samples } => {
-                let score = task.test(&values, samples, &mut bench.room);
+                let score = worker.test(&values, samples);
                 score.map(|score| Done::Tested { id, score })
             }
             What::Gradient { plan, seat, batch, seed, scale, mut spare, .. } => {
                 let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });
                 };
-                let trained = bench.train(task, &values, plan.batch(seat, batch), seed, &mut give);
+                let trained = train(worker, &values, plan.batch(seat, batch), seed, &mut give);
                 trained.map(|(score, left_out)| Done::Trained { id, score, left_out })
             }
         };

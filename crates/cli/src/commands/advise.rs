@@ -106,7 +106,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         epochs: job.epochs,
         batch: job.batch,
         scale: job.swarm.scale,
-        step: step_time(job, learning.as_ref(), n_peers, MEASURE_FOR)?,
+        step: step_time(job, learning.clone(), n_peers, MEASURE_FOR)?,
         link,
         messages: Some(message_time(learning.n_values(), encryption, cores)?),
         slowdown: cores.slowdown,

@@ -70,7 +70,7 @@ impl TrainedArguments {
             let shown = run.path().display();
             format!("the run {shown} has no checkpoint yet; train it first, with `nettorrent resume {shown}`")
         })?;
-        let values = run.load_model(&checkpoint, &network)?;
+        let values = run.load_model(&checkpoint, &network.layout())?;
         Ok(Trained { job, network, values, room })
     }
 
@@ -82,7 +82,7 @@ impl TrainedArguments {
         let test_set = open_data(&job, Part::Test)?;
         let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
         let network = build_network(model, &spec)?;
-        let values = load_weights(weights, &network)?;
+        let values = load_weights(weights, &network.layout())?;
         Ok(Trained { job, network, values, room })
     }
 }

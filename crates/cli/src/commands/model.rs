@@ -93,7 +93,7 @@ pub(crate) fn model(command: &ModelCommand) -> anyhow::Result<ExitCode> {
         }
         ModelCommand::Init { model, output, seed } => {
             let (_, network) = model.open()?;
-            save_weights(output, &network, &network.init(&mut Rng::stream(*seed, "init", 0)))?;
+            save_weights(output, &network.layout(), &network.init(&mut Rng::stream(*seed, "init", 0)))?;
             println!("{} parameters of {} in {}", HumanCount(network.n_params() as u64), model.model, output.display());
         }
     }

@@ -72,8 +72,7 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
 
 fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, PreparedJob, Start)> {
     let prepared = PreparedJob::open(arguments.job.open(&[])?, None, arguments.wait_for as usize)?;
-    let values =
-        arguments.weights.as_deref().map(|path| load_weights(path, prepared.learning.network())).transpose()?;
+    let values = arguments.weights.as_deref().map(|path| load_weights(path, prepared.learning.layout())).transpose()?;
     let run = RunFolder::create(arguments.run.as_deref(), &prepared.job, &prepared.spec)?;
     let start = match values {
         Some(values) => {

@@ -5,15 +5,17 @@ mod testing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use nettorrent_engine::checkpoint::{Progress, load_weights};
+use nettorrent_engine::cpu_worker::CpuWorker;
 use nettorrent_engine::data::Part;
 use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
-use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::train_error::TrainError;
@@ -54,10 +56,10 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     let test_set = open_data(&job, Part::Test)?;
     let spec = job.model_spec(train_set.shape(), train_set.classes().len())?;
     let network = build_network(&job.model, &spec)?;
-    let learning = Learning::new(&job, network, train_set, test_set)?;
+    let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
     let mut trainer = Trainer::new(&job, &learning)?;
     if let Some(path) = &arguments.weights {
-        trainer.set_values(load_weights(path, learning.network())?);
+        trainer.set_values(load_weights(path, learning.layout())?);
     }
     let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
     if arguments.weights.is_some() {
@@ -86,12 +88,12 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let network = run.network()?;
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;
-    let learning = Learning::new(&job, network, train_set, test_set)?;
+    let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
     let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
     let trainer = match &checkpoint {
         Some(checkpoint) => {
             let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
-            let (values, mut progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+            let (values, mut progress) = run.load(checkpoint, learning.layout(), &mut optimizer)?;
             forget_what_is_set_anew(&mut progress, &settings);
             Trainer::resume(&job, &learning, values, optimizer, progress)?
         }
@@ -124,9 +126,9 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 /// A run from its start, or from where it was taken up, to its end.
 struct Session<'a> {
     job: &'a Job,
-    learning: &'a Learning,
+    learning: &'a Arc<Learning>,
     run: RunFolder,
-    room: Workspace,
+    worker: CpuWorker,
     display: Display,
     events: EventLog,
     /// Looks at what this process takes of the machine, unless nobody wants to know.
@@ -143,8 +145,8 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(job: &'a Job, learning: &'a Learning, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
-        let room = Workspace::new(job.threads)?;
+    fn new(job: &'a Job, learning: &'a Arc<Learning>, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
+        let worker = CpuWorker::new(learning.clone(), job.threads)?;
         let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
         let (started, pace) = (Instant::now(), Pace::new());
         let (monitor, tested) = (None, started);
@@ -153,7 +155,7 @@ impl<'a> Session<'a> {
             job,
             learning,
             run,
-            room,
+            worker,
             display,
             events,
             monitor,
@@ -209,7 +211,7 @@ impl<'a> Session<'a> {
 
     fn announce(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
         let Progress { epoch, step, .. } = *trainer.progress();
-        let (n_params, threads) = (self.learning.n_params(), self.room.n_threads());
+        let (n_params, threads) = (self.learning.n_params(), self.worker.n_threads());
         self.display.say(&format!(
             "{} with {} parameters on {} samples, {} thread{}; the run is in {}",
             self.job.model,
@@ -251,7 +253,7 @@ impl<'a> Session<'a> {
                     return self.save(trainer);
                 }
                 let began = Instant::now();
-                let report = trainer.step(&mut self.room);
+                let report = trainer.step(&mut self.worker);
                 // Before an error ends the run: it came after them.
                 self.tell_incidents(trainer)?;
                 let report = report?;
@@ -332,7 +334,7 @@ impl<'a> Session<'a> {
             self.test_is_cut = true;
             return Ok(());
         };
-        let went_back = trainer.judge_test(test.loss(), &mut self.room);
+        let went_back = trainer.judge_test(test.loss(), &mut self.worker);
         self.tell_incidents(trainer)?;
         if went_back? {
             return Ok(());
@@ -375,5 +377,5 @@ impl<'a> Session<'a> {
 }
 
 fn save(run: &RunFolder, learning: &Learning, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
-    run.save(learning.network(), trainer.values(), trainer.optimizer(), trainer.progress(), keep)
+    run.save(learning.layout(), trainer.values(), trainer.optimizer(), trainer.progress(), keep)
 }

@@ -124,8 +124,8 @@ impl Pieces<'_> {
             self.writer = None;
             if !path.exists() {
                 let n_memories = state.memories.len();
-                let network = self.learning.network();
-                let writer = PieceWriter::create(&path, network, self.optimizer, &progress, n_memories)?;
+                let layout = self.learning.layout();
+                let writer = PieceWriter::create(&path, layout, self.optimizer, &progress, n_memories)?;
                 self.writer = Some((writer, path));
             }
         }
@@ -151,6 +151,6 @@ fn write(run: &RunFolder, learning: &Learning, seed: u64, state: &State, keep: u
     let State { values, optimizer, place, memories } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
     let progress = progress(seed, place, memories.clone())?;
-    let path = run.save(learning.network(), values, optimizer, &progress, keep)?;
+    let path = run.save(learning.layout(), values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }

@@ -75,7 +75,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
     let prepared = PreparedJob::open(job, None, n_peers)?;
     let PreparedJob { job, spec, learning, .. } = &prepared;
     prepared.check(job.swarm.peers)?;
-    let values = fresh.weights.map(|path| load_weights(path, learning.network())).transpose()?;
+    let values = fresh.weights.map(|path| load_weights(path, learning.layout())).transpose()?;
     let run = RunFolder::create(fresh.run, job, spec)?;
     let events = fresh.measuring.open_events(&run, fresh.json)?;
     let checkpoint = match values {

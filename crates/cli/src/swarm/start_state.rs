@@ -77,7 +77,7 @@ impl Start {
 /// Reads a block's share of a checkpoint, and nothing else of it.
 fn read_block(checkpoint: &Path, learning: &Learning, job: &Job, part: &Part) -> anyhow::Result<State> {
     let mut optimizer = Optimizer::new(job.optimizer.clone(), part.n_params());
-    let (values, progress) = checkpoint::load_part(checkpoint, learning.network(), part, &mut optimizer)
+    let (values, progress) = checkpoint::load_part(checkpoint, learning.layout(), part, &mut optimizer)
         .with_context(|| format!("cannot go on from {}", checkpoint.display()))?;
     let place = place_of(&progress, learning.labels().len() as u64)?;
     Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
@@ -87,7 +87,7 @@ fn read_block(checkpoint: &Path, learning: &Learning, job: &Job, part: &Part) ->
 fn load(run: &RunFolder, checkpoint: &Path, prepared: &PreparedJob) -> anyhow::Result<State> {
     let PreparedJob { job, learning, .. } = prepared;
     let mut optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
-    let (values, progress) = run.load(checkpoint, learning.network(), &mut optimizer)?;
+    let (values, progress) = run.load(checkpoint, learning.layout(), &mut optimizer)?;
     let place = place_of(&progress, learning.labels().len() as u64)?;
     Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
 }

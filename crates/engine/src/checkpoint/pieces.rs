@@ -8,12 +8,12 @@ use std::path::Path;
 
 use super::atomic::PartialFolder;
 use super::error::CheckpointError;
-use super::layout::Layout;
+use super::file_layout::FileLayout;
 use super::progress::Progress;
 use super::share::Share;
 use super::state::Vectors;
 use super::weights;
-use crate::model::{NamedTensor, Network, Part};
+use crate::model::{Layout, NamedTensor, Part};
 use crate::optimizer::{Optimizer, OptimizerSpec};
 
 /// The model's file in a checkpoint.
@@ -29,7 +29,7 @@ pub struct PieceWriter {
     n_values: usize,
     vectors: Vectors,
     progress: Progress,
-    model: (Layout, File),
+    model: (FileLayout, File),
     /// The state's file says how many steps were taken, so it begins with the first part.
     state: Option<State>,
     written: Written,
@@ -39,7 +39,7 @@ pub struct PieceWriter {
 
 struct State {
     n_steps: u64,
-    layout: Layout,
+    layout: FileLayout,
     file: File,
 }
 
@@ -48,22 +48,22 @@ impl PieceWriter {
     /// many; those in `progress` are not looked at.
     pub fn create(
         folder: &Path,
-        network: &Network,
+        layout: &Layout,
         optimizer: &OptimizerSpec,
         progress: &Progress,
         n_swarm_memories: usize,
     ) -> Result<Self, CheckpointError> {
-        let (n_params, n_values) = (network.n_params(), network.n_values());
+        let (n_params, n_values) = (layout.n_params(), layout.n_values());
         let folder = PartialFolder::begin(folder)?;
-        let (layout, header) = weights::layout(network.tensors());
-        let model = folder.create(MODEL_FILE, &header, layout.n_bytes())?;
+        let (file_layout, header) = weights::file_layout(layout.tensors());
+        let model = folder.create(MODEL_FILE, &header, file_layout.n_bytes())?;
         Ok(Self {
-            tensors: network.tensors().to_vec(),
+            tensors: layout.tensors().to_vec(),
             n_params,
             n_values,
             vectors: Vectors::new(optimizer, n_swarm_memories, n_params, n_values),
             progress: progress.without_memories(),
-            model: (layout, model),
+            model: (file_layout, model),
             state: None,
             written: Written::default(),
             folder,
@@ -89,7 +89,7 @@ impl PieceWriter {
         memories: &[Vec<f32>],
     ) -> Result<(), CheckpointError> {
         if !share.fits(self.n_params, self.n_values) || values.len() != share.n_values {
-            return Err(self.refusal("a part of it belongs to another network"));
+            return Err(self.refusal("a part of it belongs to another model"));
         }
         if let Some(problem) = self.vectors.refuse(share, optimizer, memories) {
             return Err(self.refusal(problem));
@@ -181,7 +181,7 @@ mod tests {
 
     use super::{CheckpointError, MODEL_FILE, PieceWriter, Progress, STATE_FILE, Share, Written};
     use crate::checkpoint::{load, load_share, save};
-    use crate::model::{Network, Stretch, zoo};
+    use crate::model::{Layout, Network, Stretch, zoo};
     use crate::optimizer::{Optimizer, OptimizerKind, OptimizerSpec};
     use crate::rng::Rng;
 
@@ -198,9 +198,9 @@ mod tests {
             Share::new(self.stretches.clone(), self.optimizer.state().1.next().map_or(0, |(_, memory)| memory.len()))
         }
 
-        fn writer(&self, folder: &Path, network: &Network) -> Result<PieceWriter, CheckpointError> {
+        fn writer(&self, folder: &Path, layout: &Layout) -> Result<PieceWriter, CheckpointError> {
             let n_memories = self.progress.swarm_memories.len();
-            PieceWriter::create(folder, network, self.optimizer.spec(), &self.progress, n_memories)
+            PieceWriter::create(folder, layout, self.optimizer.spec(), &self.progress, n_memories)
         }
 
         fn put(&self, writer: &mut PieceWriter) -> Result<(), CheckpointError> {
@@ -208,10 +208,10 @@ mod tests {
         }
 
         /// Reads the same from a checkpoint and compares.
-        fn expect_in(&self, folder: &Path, network: &Network) {
+        fn expect_in(&self, folder: &Path, layout: &Layout) {
             let n_params = self.share().n_params;
             let mut optimizer = Optimizer::new(self.optimizer.spec().clone(), n_params);
-            let (values, progress) = load_share(folder, network, &self.share(), &mut optimizer).unwrap();
+            let (values, progress) = load_share(folder, layout, &self.share(), &mut optimizer).unwrap();
             assert!(values == self.values && progress == self.progress && optimizer == self.optimizer);
         }
 
@@ -237,30 +237,30 @@ mod tests {
         optimizer
     }
 
-    /// A network, and a state of it in which no two numbers of a vector are alike.
-    fn whole(model: &str, kind: OptimizerKind, n_memories: usize) -> (Network, Held) {
-        let network = Network::new(&zoo::describe(model, None, None).unwrap()).unwrap();
-        let n = network.n_values();
+    /// A model, and a state of it in which no two numbers of a vector are alike.
+    fn whole(model: &str, kind: OptimizerKind, n_memories: usize) -> (Layout, Held) {
+        let layout = Network::new(&zoo::describe(model, None, None).unwrap()).unwrap().layout();
+        let n = layout.n_values();
         let vector = |k: usize, len: usize| -> Vec<f32> { (0..len).map(|i| (i * 8 + k) as f32).collect() };
         let spec = OptimizerSpec { kind, ..OptimizerSpec::default() };
-        let memories = (0..spec.memories().len()).map(|k| vector(k + 1, network.n_params())).collect();
+        let memories = (0..spec.memories().len()).map(|k| vector(k + 1, layout.n_params())).collect();
         let optimizer = remembering(&spec, 1234, memories);
         let swarm_memories = (0..n_memories).map(|k| vector(k + 4, n)).collect();
         let swarm = Some(serde_json::json!({ "z": 1, "a": [2] }));
         let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_memories, ..Progress::default() };
         let stretches = vec![Stretch { mine: 0, whole: 0, len: n }];
-        (network, Held { stretches, values: vector(0, n), optimizer, progress })
+        (layout, Held { stretches, values: vector(0, n), optimizer, progress })
     }
 
-    /// The whole vector cut at random and dealt out, which is harder than any part of a network.
-    fn deal(network: &Network, whole: &Held, most_len: usize) -> Vec<Held> {
+    /// The whole vector cut at random and dealt out, which is harder than any part of a model.
+    fn deal(layout: &Layout, whole: &Held, most_len: usize) -> Vec<Held> {
         let mut rng = Rng::new(5);
         let mut shares = vec![Vec::new(); 3];
         let mut lens = [0; 3];
         let mut start = 0;
-        while start < network.n_values() {
+        while start < layout.n_values() {
             // Trained numbers come before statistics in every share.
-            let border = if start < network.n_params() { network.n_params() } else { network.n_values() };
+            let border = if start < layout.n_params() { layout.n_params() } else { layout.n_values() };
             let (k, len) = (rng.below(3), (1 + rng.below(most_len)).min(border - start));
             shares[k].push(Stretch { mine: lens[k], whole: start, len });
             (lens[k], start) = (lens[k] + len, start + len);
@@ -268,10 +268,10 @@ mod tests {
         shares.iter().map(|stretches| whole.take(stretches)).collect()
     }
 
-    fn small() -> (Network, Held, Vec<Held>) {
-        let (network, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
-        let shares = deal(&network, &whole, 100);
-        (network, whole, shares)
+    fn small() -> (Layout, Held, Vec<Held>) {
+        let (layout, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
+        let shares = deal(&layout, &whole, 100);
+        (layout, whole, shares)
     }
 
     #[test]
@@ -283,11 +283,11 @@ mod tests {
         ];
         for (model, kind, n_memories, most_len) in cases {
             let root = tempfile::tempdir().unwrap();
-            let (network, whole) = whole(model, kind, n_memories);
+            let (layout, whole) = whole(model, kind, n_memories);
             let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
-            save(&at_once, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
-            let mut writer = whole.writer(&in_pieces, &network).unwrap();
-            let shares = deal(&network, &whole, most_len);
+            save(&at_once, &layout, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+            let mut writer = whole.writer(&in_pieces, &layout).unwrap();
+            let shares = deal(&layout, &whole, most_len);
             shares.iter().rev().for_each(|share| share.put(&mut writer).unwrap());
             assert!(!in_pieces.exists(), "nobody sees it before it is finished");
             writer.finish().unwrap();
@@ -295,8 +295,8 @@ mod tests {
                 let [expected, found] = [&at_once, &in_pieces].map(|folder| fs::read(folder.join(name)).unwrap());
                 assert!(expected == found, "{name} of {model} differs");
             }
-            shares.iter().for_each(|share| share.expect_in(&in_pieces, &network));
-            whole.expect_in(&in_pieces, &network);
+            shares.iter().for_each(|share| share.expect_in(&in_pieces, &layout));
+            whole.expect_in(&in_pieces, &layout);
         }
     }
 
@@ -304,15 +304,15 @@ mod tests {
     fn a_checkpoint_is_what_the_safetensors_library_writes() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("step-1");
-        let (network, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
-        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        let (layout, whole) = whole("digits-cnn", OptimizerKind::Adam, 1);
+        save(&folder, &layout, &whole.values, &whole.optimizer, &whole.progress).unwrap();
         let serialize = |tensors: Vec<(&str, Vec<usize>, Vec<u8>)>, note: (&str, &str)| {
             let view = |shape: &Vec<usize>, bytes| TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
             let views = tensors.iter().map(|(name, shape, bytes)| (*name, view(shape, bytes)));
             let notes = [(note.0.to_owned(), note.1.to_owned())].into_iter().collect();
             safetensors::serialize(views, Some(notes)).unwrap()
         };
-        let model = network.tensors().iter().map(|named| {
+        let model = layout.tensors().iter().map(|named| {
             let numbers = &whole.values[named.range.clone()];
             let bytes = named.tensor.places().iter().flat_map(|&place| numbers[place].to_le_bytes()).collect();
             (named.name.as_str(), named.tensor.shape.clone(), bytes)
@@ -332,13 +332,13 @@ mod tests {
     fn what_is_missing_twice_or_of_another_run_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("step-1");
-        let (network, whole, shares) = small();
+        let (layout, whole, shares) = small();
         let problem = |result: Result<(), CheckpointError>, expected: &str| {
             let problem = result.unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");
         };
-        problem(whole.writer(&folder, &network).unwrap().finish(), "numbers are missing");
-        let mut writer = whole.writer(&folder, &network).unwrap();
+        problem(whole.writer(&folder, &layout).unwrap().finish(), "numbers are missing");
+        let mut writer = whole.writer(&folder, &layout).unwrap();
         shares[0].put(&mut writer).unwrap();
         shares[2].put(&mut writer).unwrap();
         problem(shares[0].put(&mut writer), "the same numbers");
@@ -351,12 +351,12 @@ mod tests {
         problem(forgetful.put(&mut writer), "memories");
         let mut short = whole.take(&shares[1].stretches);
         short.values.pop();
-        problem(short.put(&mut writer), "another network");
+        problem(short.put(&mut writer), "another model");
         let mut other = whole.take(&shares[1].stretches);
         let spec = OptimizerSpec { kind: OptimizerKind::Adagrad, ..OptimizerSpec::default() };
         other.optimizer = Optimizer::new(spec, other.share().n_params);
         problem(other.put(&mut writer), "another optimizer");
-        problem(writer.finish(), &format!("{} of {} numbers are missing", shares[1].values.len(), network.n_values()));
+        problem(writer.finish(), &format!("{} of {} numbers are missing", shares[1].values.len(), layout.n_values()));
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "nothing is left of it");
     }
 
@@ -364,22 +364,22 @@ mod tests {
     fn a_checkpoint_that_is_there_is_not_replaced() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("step-1");
-        let (network, whole, shares) = small();
-        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
-        assert!(whole.writer(&folder, &network).is_err());
-        shares[1].expect_in(&folder, &network);
+        let (layout, whole, shares) = small();
+        save(&folder, &layout, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        assert!(whole.writer(&folder, &layout).is_err());
+        shares[1].expect_in(&folder, &layout);
     }
 
     #[test]
     fn damaged_files_are_refused_by_shares_as_by_the_whole() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("step-1");
-        let (network, whole, shares) = small();
-        save(&folder, &network, &whole.values, &whole.optimizer, &whole.progress).unwrap();
+        let (layout, whole, shares) = small();
+        save(&folder, &layout, &whole.values, &whole.optimizer, &whole.progress).unwrap();
         let load_both = || {
             let mut optimizers = [&whole, &shares[0]].map(|held| held.optimizer.clone());
-            let all = load(&folder, &network, &mut optimizers[0]).map(|_| ());
-            let some = load_share(&folder, &network, &shares[0].share(), &mut optimizers[1]).map(|_| ());
+            let all = load(&folder, &layout, &mut optimizers[0]).map(|_| ());
+            let some = load_share(&folder, &layout, &shares[0].share(), &mut optimizers[1]).map(|_| ());
             [all, some].map(|result| result.map_err(|error| error.to_string()))
         };
         assert_eq!(load_both(), [Ok(()), Ok(())]);

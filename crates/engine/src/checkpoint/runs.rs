@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use safetensors::tensor::Dtype;
 
-use super::layout::TensorPlace;
+use super::file_layout::TensorPlace;
 use crate::model::{Stretch, Tensor};
 
 /// The most numbers that are written or read at once.

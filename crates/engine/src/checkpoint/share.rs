@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::model::{Network, Part, Stretch};
+use crate::model::{Layout, Part, Stretch};
 
 /// Some of a network's numbers, in a vector of their own.
 pub(super) struct Share {
@@ -20,8 +20,8 @@ impl Share {
     }
 
     /// All.
-    pub(super) fn whole(network: &Network) -> Self {
-        Self::new(vec![Stretch { mine: 0, whole: 0, len: network.n_values() }], network.n_params())
+    pub(super) fn whole(layout: &Layout) -> Self {
+        Self::new(vec![Stretch { mine: 0, whole: 0, len: layout.n_values() }], layout.n_params())
     }
 
     pub(super) fn new(mut stretches: Vec<Stretch>, n_params: usize) -> Self {

@@ -13,7 +13,7 @@ use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;
-use super::layout::{Layout, TensorPlace};
+use super::file_layout::{FileLayout, TensorPlace};
 use super::progress::Progress;
 use super::runs;
 use super::share::Share;
@@ -47,12 +47,12 @@ impl Vectors {
     }
 
     /// The layout of a state's file, and the bytes that it begins with.
-    pub(super) fn layout(&self, n_steps: u64, progress: &Progress) -> (Layout, Vec<u8>) {
+    pub(super) fn layout(&self, n_steps: u64, progress: &Progress) -> (FileLayout, Vec<u8>) {
         let of_optimizer = self.optimizer.iter().map(|&name| (name.to_owned(), vec![self.n_params]));
         let of_swarm = (0..self.n_of_swarm).map(|k| (swarm_memory(k), vec![self.n_values]));
         let note = Note { format: FORMAT.to_owned(), optimizer_steps: n_steps, progress };
         let note = serde_json::to_string(&note).expect("plain numbers can be written");
-        Layout::new(of_optimizer.chain(of_swarm).collect(), (NOTE_KEY, note))
+        FileLayout::new(of_optimizer.chain(of_swarm).collect(), (NOTE_KEY, note))
     }
 
     /// Why these are not a share's memories, if they are not.
@@ -72,7 +72,7 @@ impl Vectors {
     pub(super) fn write(
         &self,
         file: &mut (impl Write + Seek),
-        layout: &Layout,
+        layout: &FileLayout,
         share: &Share,
         optimizer: &Optimizer,
         of_swarm: &[Vec<f32>],
@@ -101,7 +101,7 @@ pub(super) fn load_share(
         CheckpointError::malformed(path, format!("{why}; use an earlier checkpoint, or start from the model alone"))
     };
     let mut file = File::open(path).map_err(unreadable)?;
-    let layout = Layout::read(&mut file).map_err(|error| match error {
+    let layout = FileLayout::read(&mut file).map_err(|error| match error {
         SafeTensorError::IoError(source) => unreadable(source),
         error => damaged(format!("damaged ({error})")),
     })?;
@@ -133,7 +133,7 @@ pub(super) fn load_share(
 
 fn read_note(
     path: &Path,
-    layout: &Layout,
+    layout: &FileLayout,
     damaged: impl Fn(String) -> CheckpointError,
 ) -> Result<Note<Progress>, CheckpointError> {
     let note = layout.note(NOTE_KEY).ok_or_else(|| damaged(format!("the note `{NOTE_KEY}` is missing")))?;

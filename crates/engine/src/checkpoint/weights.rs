@@ -1,4 +1,4 @@
-//! A network's parameters as a safetensors file, in the names and layouts that PyTorch uses.
+//! A model's parameters as a safetensors file, in the names and layouts that PyTorch uses.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
@@ -8,57 +8,57 @@ use safetensors::SafeTensorError;
 
 use super::atomic::write_file;
 use super::error::CheckpointError;
-use super::layout::Layout;
+use super::file_layout::FileLayout;
 use super::runs;
 use super::share::Share;
-use crate::model::{NamedTensor, Network};
+use crate::model::{Layout, NamedTensor};
 use crate::nearest::nearest;
 
 /// Buffers that PyTorch writes and that have no meaning here.
 const IGNORED_SUFFIX: &str = "num_batches_tracked";
 
 /// Writes the parameters to a file.
-pub fn save_weights(path: &Path, network: &Network, values: &[f32]) -> Result<(), CheckpointError> {
-    write_file(path, &weights_to_bytes(network, values))
+pub fn save_weights(path: &Path, layout: &Layout, values: &[f32]) -> Result<(), CheckpointError> {
+    write_file(path, &weights_to_bytes(layout, values))
 }
 
-/// Reads the parameters of this network from a file.
-pub fn load_weights(path: &Path, network: &Network) -> Result<Vec<f32>, CheckpointError> {
-    load_share(path, network, &Share::whole(network))
+/// Reads the parameters of a model from a file.
+pub fn load_weights(path: &Path, layout: &Layout) -> Result<Vec<f32>, CheckpointError> {
+    load_share(path, layout, &Share::whole(layout))
 }
 
 /// The file's contents for these parameters.
-pub fn weights_to_bytes(network: &Network, values: &[f32]) -> Vec<u8> {
-    assert_eq!(values.len(), network.n_values(), "the parameters belong to another network");
-    let (layout, mut bytes) = layout(network.tensors());
-    bytes.resize(layout.n_bytes() as usize, 0);
-    write(&mut Cursor::new(bytes.as_mut_slice()), &layout, network.tensors(), &Share::whole(network), values)
+pub fn weights_to_bytes(layout: &Layout, values: &[f32]) -> Vec<u8> {
+    assert_eq!(values.len(), layout.n_values(), "the parameters belong to another model");
+    let (file_layout, mut bytes) = file_layout(layout.tensors());
+    bytes.resize(file_layout.n_bytes() as usize, 0);
+    write(&mut Cursor::new(bytes.as_mut_slice()), &file_layout, layout.tensors(), &Share::whole(layout), values)
         .expect("there is room for all");
     bytes
 }
 
 /// The parameters in a file's contents; `path` is only for messages.
-pub fn weights_from_bytes(path: &Path, bytes: &[u8], network: &Network) -> Result<Vec<f32>, CheckpointError> {
-    read(path, &mut Cursor::new(bytes), network, &Share::whole(network))
+pub fn weights_from_bytes(path: &Path, bytes: &[u8], layout: &Layout) -> Result<Vec<f32>, CheckpointError> {
+    read(path, &mut Cursor::new(bytes), layout, &Share::whole(layout))
 }
 
-/// Reads some of the parameters of this network from a file.
-pub(super) fn load_share(path: &Path, network: &Network, share: &Share) -> Result<Vec<f32>, CheckpointError> {
+/// Reads some of the parameters of a model from a file.
+pub(super) fn load_share(path: &Path, layout: &Layout, share: &Share) -> Result<Vec<f32>, CheckpointError> {
     let mut file = File::open(path).map_err(|source| CheckpointError::Read { path: path.to_owned(), source })?;
-    read(path, &mut file, network, share)
+    read(path, &mut file, layout, share)
 }
 
 /// The layout of a file with these tensors, and the bytes that it begins with.
-pub(super) fn layout(tensors: &[NamedTensor]) -> (Layout, Vec<u8>) {
+pub(super) fn file_layout(tensors: &[NamedTensor]) -> (FileLayout, Vec<u8>) {
     let tensors = tensors.iter().map(|named| (named.name.clone(), named.tensor.shape.clone())).collect();
     // The note that PyTorch's own tools leave and look for.
-    Layout::new(tensors, ("format", "pt".to_owned()))
+    FileLayout::new(tensors, ("format", "pt".to_owned()))
 }
 
 /// Writes some of the parameters to their places in a file of this layout.
 pub(super) fn write(
     file: &mut (impl Write + Seek),
-    layout: &Layout,
+    layout: &FileLayout,
     tensors: &[NamedTensor],
     share: &Share,
     values: &[f32],
@@ -73,20 +73,20 @@ pub(super) fn write(
 fn read(
     path: &Path,
     file: &mut (impl Read + Seek),
-    network: &Network,
+    layout: &Layout,
     share: &Share,
 ) -> Result<Vec<f32>, CheckpointError> {
     let malformed = |problem: String| CheckpointError::malformed(path, problem);
     let unreadable = |source: io::Error| CheckpointError::Read { path: path.to_owned(), source };
-    let layout = Layout::read(file).map_err(|error| match error {
+    let file_layout = FileLayout::read(file).map_err(|error| match error {
         SafeTensorError::IoError(source) => unreadable(source),
         error => malformed(format!("not a whole safetensors file ({error}); copy it again, or use another checkpoint")),
     })?;
-    let mut found = layout.tensors();
+    let mut found = file_layout.tensors();
     let names: Vec<String> = found.keys().cloned().collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut values = vec![0.0; share.n_values];
-    for NamedTensor { name, tensor, range } in network.tensors() {
+    for NamedTensor { name, tensor, range } in layout.tensors() {
         let place = found.remove(name).ok_or_else(|| {
             let hint = nearest(name, &names).map_or(String::new(), |near| format!("; the nearest there is `{near}`"));
             malformed(format!("it has no tensor `{name}`{hint}; is it a checkpoint of another model?"))

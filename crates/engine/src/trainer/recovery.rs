@@ -102,13 +102,15 @@ pub(super) fn check_batch(score: &Score, gradient: &[f32]) -> Result<(), Diverge
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{Incident, MOST_ROLLBACKS};
+    use crate::cpu_worker::CpuWorker;
     use crate::data::Dataset;
     use crate::data::in_memory::{InMemory, Samples};
     use crate::guard::Divergence;
     use crate::job::{Job, build_network};
     use crate::learning::Learning;
-    use crate::model::Workspace;
     use crate::train_error::TrainError;
     use crate::trainer::Trainer;
 
@@ -121,7 +123,7 @@ mod tests {
     }
 
     /// Two classes that the first of three features tells apart, but for samples in which it is another number.
-    fn learning(job: &Job, changed: &[(usize, f32)]) -> Learning {
+    fn learning(job: &Job, changed: &[(usize, f32)]) -> Arc<Learning> {
         let set = |n: usize, changed: &[(usize, f32)]| -> Box<dyn Dataset> {
             let value =
                 |i: usize| if i.is_multiple_of(3) { (i / 3 % 2) as f32 * 2.0 - 1.0 } else { (i % 7) as f32 / 7.0 };
@@ -131,18 +133,18 @@ mod tests {
             Box::new(InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values)).unwrap())
         };
         let network = build_network(&job.model, &job.model_spec(&[3], 2).unwrap()).unwrap();
-        Learning::new(job, network, set(N_SAMPLES, changed), set(8, &[])).unwrap()
+        Arc::new(Learning::new(job, network, set(N_SAMPLES, changed), set(8, &[])).unwrap())
     }
 
-    fn room() -> Workspace {
-        Workspace::new(1).unwrap()
+    fn worker(learning: &Arc<Learning>) -> CpuWorker {
+        CpuWorker::new(learning.clone(), 1).unwrap()
     }
 
     /// Trains to the end; how many samples each epoch had, and its accuracy.
-    fn finish(trainer: &mut Trainer<'_>) -> Result<Vec<(usize, f64)>, TrainError> {
-        let mut epochs = Vec::new();
+    fn finish(trainer: &mut Trainer<'_>, learning: &Arc<Learning>) -> Result<Vec<(usize, f64)>, TrainError> {
+        let (mut epochs, mut worker) = (Vec::new(), worker(learning));
         while !trainer.is_finished() {
-            let report = trainer.step(&mut room())?;
+            let report = trainer.step(&mut worker)?;
             epochs.extend(report.epoch_score.map(|score| (score.n, score.accuracy())));
         }
         Ok(epochs)
@@ -156,7 +158,7 @@ mod tests {
                 let job = job(&[batch]);
                 let learning = learning(&job, &[(5, bad)]);
                 let mut trainer = Trainer::new(&job, &learning).unwrap();
-                let epochs = finish(&mut trainer).unwrap();
+                let epochs = finish(&mut trainer, &learning).unwrap();
                 let incidents = trainer.take_incidents();
                 let [Incident::LeftOut { samples, .. }] = incidents.as_slice() else {
                     panic!("{bad}, {batch}: {incidents:?}")
@@ -177,13 +179,13 @@ mod tests {
         let job = job(&[]);
         let learning = learning(&job, &[(5, f32::NAN), (40, f32::NAN)]);
         let mut unbroken = Trainer::new(&job, &learning).unwrap();
-        finish(&mut unbroken).unwrap();
+        finish(&mut unbroken, &learning).unwrap();
         for n_steps in [1, 8, 11, 20] {
             let mut first = Trainer::new(&job, &learning).unwrap();
-            (0..n_steps).for_each(|_| assert!(first.step(&mut room()).is_ok()));
+            (0..n_steps).for_each(|_| assert!(first.step(&mut worker(&learning)).is_ok()));
             let (values, optimizer) = (first.values().to_vec(), first.optimizer().clone());
             let mut second = Trainer::resume(&job, &learning, values, optimizer, first.progress().clone()).unwrap();
-            finish(&mut second).unwrap();
+            finish(&mut second, &learning).unwrap();
             assert_eq!(second.values(), unbroken.values(), "after {n_steps} steps");
             assert_eq!(second.progress(), unbroken.progress());
         }
@@ -195,7 +197,7 @@ mod tests {
         let all: Vec<(usize, f32)> = (0..N_SAMPLES).map(|index| (index, f32::NAN)).collect();
         let learning = learning(&job, &all);
         let mut trainer = Trainer::new(&job, &learning).unwrap();
-        let error = finish(&mut trainer).unwrap_err();
+        let error = finish(&mut trainer, &learning).unwrap_err();
         assert!(matches!(error, TrainError::Diverged { n_rollbacks: MOST_ROLLBACKS, .. }), "{error}");
     }
 
@@ -204,7 +206,7 @@ mod tests {
         let job = job(&["optimizer.lr=1e30"]);
         let learning = learning(&job, &[]);
         let mut trainer = Trainer::new(&job, &learning).unwrap();
-        let error = finish(&mut trainer).unwrap_err();
+        let error = finish(&mut trainer, &learning).unwrap_err();
         assert!(error.to_string().contains("Lower optimizer.lr"), "{error}");
         assert!(matches!(error, TrainError::Diverged { n_rollbacks: MOST_ROLLBACKS, epoch: 1, .. }), "{error}");
         let incidents = trainer.take_incidents();
@@ -229,12 +231,12 @@ mod tests {
             if step == 8 {
                 at_start = trainer.values().to_vec();
             }
-            trainer.step(&mut room()).unwrap();
+            trainer.step(&mut worker(&learning)).unwrap();
         }
-        assert!(!trainer.judge_test(0.7, &mut room()).unwrap());
+        assert!(!trainer.judge_test(0.7, &mut worker(&learning)).unwrap());
         let before = trainer.progress().clone();
         assert_eq!((before.epoch, before.step, trainer.good_step()), (2, 16, 8));
-        assert!(trainer.judge_test(f64::NAN, &mut room()).unwrap());
+        assert!(trainer.judge_test(f64::NAN, &mut worker(&learning)).unwrap());
         assert!(trainer.values() == at_start && trainer.progress().epoch == 1 && trainer.progress().step == 8);
         assert_eq!((trainer.lr(), trainer.progress().n_rollbacks), (0.1, 1));
         let incidents = trainer.take_incidents();
@@ -242,7 +244,7 @@ mod tests {
             matches!(incidents[..], [Incident::WentBack { from_step: 16, epoch: 1, step: 8, .. }]),
             "{incidents:?}"
         );
-        let epochs = finish(&mut trainer).unwrap();
+        let epochs = finish(&mut trainer, &learning).unwrap();
         assert_eq!((epochs.len(), epochs[2].1), (3, 1.0), "{epochs:?}");
         assert_eq!(trainer.take_incidents(), []);
     }
@@ -253,7 +255,7 @@ mod tests {
         let learning = learning(&job, &[]);
         let mut trainer = Trainer::new(&job, &learning).unwrap();
         trainer.set_values(vec![f32::NAN; trainer.values().len()]);
-        let error = trainer.step(&mut room()).unwrap_err();
+        let error = trainer.step(&mut worker(&learning)).unwrap_err();
         assert!(matches!(error, TrainError::NotFinite { what: "a parameter", .. }), "{error}");
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::{Score, Workspace};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::model::{Layout, Score};
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::hello::Purpose;
@@ -21,15 +22,11 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::{Peer, Setup, State};
 
 /// A task that panics when it is to compute a gradient.
-struct Panicking;
+struct Panicking(Layout);
 
 impl Task for Panicking {
-    fn n_params(&self) -> usize {
-        1
-    }
-
-    fn n_values(&self) -> usize {
-        1
+    fn layout(&self) -> &Layout {
+        &self.0
     }
 
     fn init(&self, _: u64) -> Vec<f32> {
@@ -44,28 +41,21 @@ impl Task for Panicking {
         0
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        static WHOLE: Range<usize> = 0..1;
-        std::slice::from_ref(&WHOLE)
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
-    fn gradient(
-        &self,
-        _: &[f32],
-        _: &[usize],
-        _: u64,
-        _: &mut [f32],
-        _: &mut Workspace,
-        _: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<Score, TrainError> {
+impl Stateless for Panicking {
+    fn gradient(&self, _: &[f32], _: &[usize], _: u64, _: &mut GradientSink<'_>) -> Result<Score, TrainError> {
         panic!("no gradient of this")
     }
 
-    fn score(&self, _: &[f32], _: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+    fn score(&self, _: &[f32], _: &[usize]) -> Result<Score, TrainError> {
         Ok(Score::default())
     }
 
-    fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+    fn test(&self, _: &[f32], _: Range<usize>) -> Result<Score, TrainError> {
         Ok(Score::default())
     }
 }
@@ -87,7 +77,9 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
             host: String::new(),
             measures_waits: false,
         };
-        let setup = Arc::new(Setup::new(&Job::default(), Arc::new(Panicking)).unwrap());
+        let setup = Arc::new(
+            Setup::new(&Job::default(), Arc::new(Panicking(Layout::of_tensors([("weight", [1].as_slice())])))).unwrap(),
+        );
         let peer = Peer::new(id, &setup, State::fresh(setup.training()));
         let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
         let (_commands, orders) = tokio::sync::mpsc::channel(1);

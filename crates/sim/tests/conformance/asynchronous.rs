@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::rng::{Rng, mix};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Fault, Join, Observer, Scenario, Simulation, Stragglers, Toy, ToySize, What, When};
 use nettorrent_swarm::record::{Event, Record};
@@ -27,12 +28,8 @@ fn gradient_of(sample: usize, k: usize) -> f32 {
 }
 
 impl Task for Fixed {
-    fn n_params(&self) -> usize {
-        self.0.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.0.n_values()
+    fn layout(&self) -> &Layout {
+        self.0.layout()
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -47,33 +44,27 @@ impl Task for Fixed {
         self.0.n_test()
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        self.0.buckets()
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
-    fn gradient(
-        &self,
-        _: &[f32],
-        indices: &[usize],
-        _: u64,
-        gradient: &mut [f32],
-        _: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<Score, TrainError> {
-        gradient.fill(0.0);
+impl Stateless for Fixed {
+    fn gradient(&self, _: &[f32], indices: &[usize], _: u64, sink: &mut GradientSink<'_>) -> Result<Score, TrainError> {
+        let mut gradient = vec![0.0; self.n_values()];
         for (k, value) in gradient[..self.n_params()].iter_mut().enumerate() {
             *value = mean_gradient(indices, k);
         }
-        self.buckets().iter().enumerate().for_each(|(k, bucket)| on_bucket(k, &gradient[bucket.clone()]));
+        self.buckets().iter().enumerate().for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
         Ok(Score { loss_sum: indices.len() as f64, n_correct: 0, n: indices.len() })
     }
 
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
-        self.0.score(values, indices, room)
+    fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
+        self.0.score(values, indices)
     }
 
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
-        self.0.test(values, samples, room)
+    fn test(&self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        self.0.test(values, samples)
     }
 }
 

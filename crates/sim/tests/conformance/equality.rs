@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::Workspace;
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_sim::{Observer, Scenario, Simulation, Toy};
 use nettorrent_swarm::record::{Event, Record};
@@ -18,7 +17,7 @@ use crate::case::{self, Case};
 fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
     let task = &setup.training().task;
     let members: Vec<u64> = (0..n_peers).map(|peer| PeerId::new(peer as u32, 0).0).collect();
-    let mut room = Workspace::new(1).unwrap();
+    let mut worker = task.clone().worker(1).unwrap();
     let mut optimizer = Optimizer::new(setup.training().optimizer.clone(), task.n_params());
     let (mut values, mut gradient) = (task.init(setup.training().seed), vec![0.0; task.n_values()]);
     let mut rates = rates.iter();
@@ -28,8 +27,9 @@ fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
         for round in 0..plan.n_rounds() {
             let of = |seat| plan.batches_in(seat, round).flat_map(move |k| plan.batch(seat, k));
             let samples: Vec<usize> = (0..n_peers).flat_map(of).copied().collect();
-            task.gradient(&values, &samples, 0, &mut gradient, &mut room, &mut |_, _| {}).unwrap();
-            optimizer.step(*rates.next().unwrap(), &mut values, &gradient, &room);
+            let mut put = |k: usize, bucket: &[f32]| gradient[task.buckets()[k].clone()].copy_from_slice(bucket);
+            worker.gradient(&values, &samples, 0, &mut put).unwrap();
+            optimizer.step_alone(*rates.next().unwrap(), &mut values, &gradient);
         }
     }
     assert!(rates.next().is_none(), "as many rounds");

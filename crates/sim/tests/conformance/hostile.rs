@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nettorrent_engine::model::Workspace;
 use nettorrent_engine::rng::Rng;
+use nettorrent_engine::task::Worker;
 use nettorrent_swarm::strategy::Malformed;
 use nettorrent_swarm::wire::{Frame, Head, Kind, MAX_BODY_LEN};
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View, Workbench};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
 
 use crate::case;
 
@@ -22,7 +22,7 @@ pub(crate) struct Host {
     pub(crate) gone: Vec<bool>,
     inputs: VecDeque<(usize, Input)>,
     timers: VecDeque<(usize, TimerToken)>,
-    bench: Workbench,
+    worker: Box<dyn Worker>,
     out: Outbox,
     n_views: u32,
     n_steps: u64,
@@ -46,7 +46,7 @@ impl Host {
             gone: vec![false; n_peers],
             inputs: VecDeque::new(),
             timers: VecDeque::new(),
-            bench: Workbench::new(Workspace::new(1).unwrap()),
+            worker: setup.training().task.clone().worker(1).unwrap(),
             out: Outbox::default(),
             n_views: 0,
             n_steps: 0,
@@ -111,7 +111,7 @@ impl Host {
             let inputs = &mut self.inputs;
             let mut done =
                 |done| inputs.push_back((peer, Input::Done { done, took: Duration::from_micros(7 + peer as u64) }));
-            work.run(&*self.setup.training().task, &mut self.bench, &mut done);
+            work.run(self.worker.as_mut(), &mut done);
         }
         if self.out.failure.take().is_some() {
             // With numbers that are none, a peer stops; the others give it up.

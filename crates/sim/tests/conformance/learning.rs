@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nettorrent_engine::model::Workspace;
 use nettorrent_sim::{Observer, Scenario, Simulation};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId};
@@ -17,7 +16,7 @@ fn the_loss_falls_and_the_accuracy_rises() {
             let what = format!("{}with {n_peers} peers", case.name());
             let setup = case.setup(10);
             let (task, n_held_out) = (setup.training().task.clone(), setup.training().sampler.held_out().len());
-            let before = task.test(&task.init(3), 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap();
+            let before = task.clone().worker(1).unwrap().test(&task.init(3), 0..task.n_test()).unwrap();
             let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
             let epochs: Vec<(f64, f64, f64, u64, u64)> = outcome.records.iter().filter_map(epoch).collect();
             // Everybody tells of every epoch.

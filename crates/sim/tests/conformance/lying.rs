@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::{Score, Workspace};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::model::{Layout, Score};
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Scenario, Simulation, Toy};
 use nettorrent_swarm::strategy::{Cost, CostQuestion, Ctx, Malformed, Message, Strategy, Trained, Turn};
@@ -140,7 +141,8 @@ fn loss_with_liar(case: &Case, liar: usize, lie: fn(f32) -> f32) -> f64 {
     assert!(host.is_over(), "{}", case.name());
     assert!(host.refused.is_empty(), "{}: {:?}", case.name(), host.refused);
     let task = &host.setup.training().task;
-    let loss = |values: &[f32]| task.test(values, 0..task.n_test(), &mut Workspace::new(1).unwrap()).unwrap().loss();
+    let mut worker = task.clone().worker(1).unwrap();
+    let mut loss = |values: &[f32]| worker.test(values, 0..task.n_test()).unwrap().loss();
     loss(&host.peers[(liar + 1) % 5].values()) / loss(&task.init(host.setup.training().seed))
 }
 
@@ -168,12 +170,8 @@ struct Cliff(Toy);
 const AT_THE_CLIFF: usize = 17;
 
 impl Task for Cliff {
-    fn n_params(&self) -> usize {
-        self.0.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.0.n_values()
+    fn layout(&self) -> &Layout {
+        self.0.layout()
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -188,35 +186,35 @@ impl Task for Cliff {
         self.0.n_test()
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        self.0.buckets()
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
+impl Stateless for Cliff {
     fn gradient(
         &self,
         values: &[f32],
         indices: &[usize],
         seed: u64,
-        gradient: &mut [f32],
-        room: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        let mut on_bucket = |bucket: usize, numbers: &[f32]| {
+        let mut sink_with_cliff = |bucket: usize, numbers: &[f32]| {
             let mut numbers = numbers.to_vec();
             if bucket == 1 && indices.contains(&AT_THE_CLIFF) {
                 numbers[2] = f32::INFINITY;
             }
-            on_bucket(bucket, &numbers);
+            sink(bucket, &numbers);
         };
-        self.0.gradient(values, indices, seed, gradient, room, &mut on_bucket)
+        self.0.gradient(values, indices, seed, &mut sink_with_cliff)
     }
 
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
-        self.0.score(values, indices, room)
+    fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
+        self.0.score(values, indices)
     }
 
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
-        self.0.test(values, samples, room)
+    fn test(&self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        self.0.test(values, samples)
     }
 }
 

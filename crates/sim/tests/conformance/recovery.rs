@@ -1,11 +1,13 @@
 //! A swarm that diverges goes back with half the learning rate, and stops with an error only after a few times.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::{Score, Workspace};
-use nettorrent_engine::task::Task;
+use nettorrent_engine::model::{Layout, Score};
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Scenario, Simulation, Toy};
 use nettorrent_swarm::record::Event;
@@ -31,12 +33,8 @@ impl Broken {
 }
 
 impl Task for Broken {
-    fn n_params(&self) -> usize {
-        self.toy.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.toy.n_values()
+    fn layout(&self) -> &Layout {
+        self.toy.layout()
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -51,35 +49,34 @@ impl Task for Broken {
         self.toy.n_test()
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        self.toy.buckets()
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
+impl Stateless for Broken {
     fn gradient(
         &self,
         values: &[f32],
         indices: &[usize],
         seed: u64,
-        gradient: &mut [f32],
-        room: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
         let n_before = self.n_computed.fetch_add(1, Ordering::Relaxed);
         let is_bad = self.sample.is_some_and(|sample| indices.contains(&sample));
         if !self.when.contains(&n_before) && !is_bad {
-            return self.toy.gradient(values, indices, seed, gradient, room, on_bucket);
+            return self.toy.gradient(values, indices, seed, sink);
         }
-        gradient.fill(f32::NAN);
-        self.buckets().iter().enumerate().for_each(|(k, bucket)| on_bucket(k, &gradient[bucket.clone()]));
+        self.buckets().iter().enumerate().for_each(|(k, bucket)| sink(k, &vec![f32::NAN; bucket.len()]));
         Ok(Score { loss_sum: f64::NAN, n_correct: 0, n: indices.len() })
     }
 
-    fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
-        self.toy.score(values, indices, room)
+    fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
+        self.toy.score(values, indices)
     }
 
-    fn test(&self, values: &[f32], samples: Range<usize>, room: &mut Workspace) -> Result<Score, TrainError> {
-        self.toy.test(values, samples, room)
+    fn test(&self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        self.toy.test(values, samples)
     }
 }
 

@@ -5,11 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nettorrent_engine::job::{Groups, LayersSpec};
-use nettorrent_engine::learning::{BUCKET_LEN, Learning};
-use nettorrent_engine::model::{ModelSpec, Part, Score, Workspace, block};
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::{Layout, ModelSpec, Part, block};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::Rng;
-use nettorrent_engine::task::Task;
+use nettorrent_engine::task::{Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
 use super::origin::Origin;
@@ -63,8 +63,8 @@ impl LayerNetwork {
                 continue;
             }
             let part = Arc::new(Part::new(spec, &plan.part(slot))?);
-            let (buckets, labels, n_test) = (part.buckets(BUCKET_LEN), labels.clone(), learning.n_test());
-            let setup = whole.for_part(Arc::new(PartTask { part: part.clone(), buckets, labels, n_test }));
+            let (layout, labels, n_test) = (part.layout(), labels.clone(), learning.n_test());
+            let setup = whole.for_part(Arc::new(PartTask { part: part.clone(), layout, labels, n_test }));
             slots.push(Slot { at, part, setup: Arc::new(setup) });
         }
         let n_multiplications = learning.network().summary().iter().map(|layer| layer.n_multiplications).sum();
@@ -181,18 +181,14 @@ impl LayerNetwork {
 /// A part of the network as its replicas see it. What they want computed is computed by the pipeline.
 struct PartTask {
     part: Arc<Part>,
-    buckets: Vec<Range<usize>>,
+    layout: Layout,
     labels: Arc<[u32]>,
     n_test: usize,
 }
 
 impl Task for PartTask {
-    fn n_params(&self) -> usize {
-        self.part.n_params()
-    }
-
-    fn n_values(&self) -> usize {
-        self.part.n_values()
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     fn init(&self, seed: u64) -> Vec<f32> {
@@ -207,27 +203,7 @@ impl Task for PartTask {
         self.n_test
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        &self.buckets
-    }
-
-    fn gradient(
-        &self,
-        _: &[f32],
-        _: &[usize],
-        _: u64,
-        _: &mut [f32],
-        _: &mut Workspace,
-        _: &mut (dyn FnMut(usize, &[f32]) + Send),
-    ) -> Result<Score, TrainError> {
-        unreachable!("a pipeline computes it")
-    }
-
-    fn score(&self, _: &[f32], _: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
-        unreachable!("a pipeline computes it")
-    }
-
-    fn test(&self, _: &[f32], _: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
-        unreachable!("a pipeline computes it")
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Err(TrainError::Mismatch("a part of a network is computed by the worker of the whole".into()))
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::{Job, SwarmSpec, Work as Pace};
-use nettorrent_engine::model::{Score, Workspace};
+use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
-use nettorrent_engine::task::Task;
+use nettorrent_engine::stateless::{Stateless, StatelessWorker};
+use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, View, Workbench};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, View};
 use toml::Table as Options;
 
 /// How many numbers a peer holds, and the buckets they are handed over in.
@@ -45,17 +46,14 @@ impl Seat {
 
 /// A task whose gradient is what the test says.
 struct Given {
+    layout: Layout,
     labels: Vec<u32>,
     seat: Seat,
 }
 
 impl Task for Given {
-    fn n_params(&self) -> usize {
-        N
-    }
-
-    fn n_values(&self) -> usize {
-        N
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     fn init(&self, _: u64) -> Vec<f32> {
@@ -70,36 +68,35 @@ impl Task for Given {
         1
     }
 
-    fn buckets(&self) -> &[Range<usize>] {
-        &BUCKETS
+    fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
+        Ok(Box::new(StatelessWorker(self)))
     }
+}
 
+impl Stateless for Given {
     fn gradient(
         &self,
         values: &[f32],
         indices: &[usize],
         _: u64,
-        gradient: &mut [f32],
-        _: &mut Workspace,
-        on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
+        sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        for (k, number) in gradient.iter_mut().enumerate() {
-            *number = match &self.seat.pull {
-                Pull::By(by) => -by[k],
-                Pull::To(to) => values[k] - to,
-            };
-        }
-        BUCKETS.iter().enumerate().for_each(|(k, bucket)| on_bucket(k, &gradient[bucket.clone()]));
+        let pull = |k: usize| match &self.seat.pull {
+            Pull::By(by) => -by[k],
+            Pull::To(to) => values[k] - to,
+        };
+        let gradient: Vec<f32> = (0..N).map(pull).collect();
+        BUCKETS.iter().enumerate().for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
         let n = indices.len();
         Ok(Score { loss_sum: self.seat.loss * n as f64, n_correct: n, n })
     }
 
-    fn score(&self, _: &[f32], indices: &[usize], _: &mut Workspace) -> Result<Score, TrainError> {
+    fn score(&self, _: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
         let n = indices.len();
         Ok(Score { loss_sum: n as f64, n_correct: n * self.seat.n_correct / 10, n })
     }
 
-    fn test(&self, _: &[f32], samples: Range<usize>, _: &mut Workspace) -> Result<Score, TrainError> {
+    fn test(&self, _: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
         Ok(Score { loss_sum: samples.len() as f64, n_correct: samples.len(), n: samples.len() })
     }
 }
@@ -134,13 +131,14 @@ impl Course {
 
 /// Lets these peers train all samples of these labels, and writes down what they hold.
 pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
-    let given = |seat: &Seat| Arc::new(Given { labels: labels.to_vec(), seat: seat.clone() });
+    let given = |seat: &Seat| {
+        Arc::new(Given { layout: Layout::flat(N, N, BUCKETS.to_vec()), labels: labels.to_vec(), seat: seat.clone() })
+    };
     let setup = Arc::new(Setup::new(job, given(&seats[0])).unwrap());
     let tasks: Vec<Arc<Given>> = seats.iter().map(given).collect();
     let ids: Vec<PeerId> = (0..seats.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
     let peer = |&id: &PeerId| Peer::new(id, &setup, State::fresh(setup.training()));
     let mut peers: Vec<Peer> = ids.iter().map(peer).collect();
-    let mut bench = Workbench::new(Workspace::new(1).unwrap());
     let mut course = vec![vec![State::fresh(setup.training()); seats.len()]];
     let mut rounds = vec![0; seats.len()];
     let view = View::new(1, ids.clone());
@@ -161,7 +159,7 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
         inputs.extend(out.frames.into_iter().map(|(to, frame)| (seat(to), Input::Frame { from: ids[rank], frame })));
         for work in out.work {
             let mut hand_over = |done| inputs.push_back((rank, Input::Done { done, took: Duration::from_millis(1) }));
-            work.run(&*tasks[rank], &mut bench, &mut hand_over);
+            work.run(&mut StatelessWorker(tasks[rank].clone()), &mut hand_over);
         }
     }
     assert!(peers.iter().all(Peer::is_finished), "{:?}", peers.iter().map(Peer::status).collect::<Vec<_>>());

@@ -37,7 +37,7 @@ impl Session<'_> {
         self.display.testing();
         let interrupt = self.interrupt.clone();
         let samples = 0..self.learning.n_test();
-        let test = self.learning.test_while(trainer.values(), samples, &mut self.room, || !interrupt.is_set())?;
+        let test = self.worker.test_while(trainer.values(), samples, || !interrupt.is_set())?;
         self.tested = Instant::now();
         Ok((test.n == self.learning.n_test()).then_some(test))
     }

@@ -13,7 +13,7 @@ const LEN: usize = size_of::<u64>();
 const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// A file's tensors and notes.
-pub(super) struct Layout {
+pub(super) struct FileLayout {
     metadata: Metadata,
     /// Where the header ends and the tensors begin.
     header_end: u64,
@@ -27,7 +27,7 @@ pub(super) struct TensorPlace {
     pub first: u64,
 }
 
-impl Layout {
+impl FileLayout {
     /// The layout of a file with these tensors of `f32`, by name and shape, and a note; and the bytes that it begins with.
     pub(super) fn new(mut tensors: Vec<(String, Vec<usize>)>, note: (&str, String)) -> (Self, Vec<u8>) {
         tensors.sort();
@@ -93,7 +93,7 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
-    use super::Layout;
+    use super::FileLayout;
     use safetensors::tensor::{Dtype, TensorView};
     use std::io::Cursor;
 
@@ -113,10 +113,10 @@ mod tests {
             });
             let notes = [("format".to_owned(), note.to_owned())].into_iter().collect();
             let theirs = safetensors::serialize(views, Some(notes)).unwrap();
-            let (layout, mut ours) = Layout::new(tensors.clone(), ("format", note.to_owned()));
+            let (layout, mut ours) = FileLayout::new(tensors.clone(), ("format", note.to_owned()));
             ours.resize(layout.n_bytes() as usize, 0);
             assert_eq!(ours, theirs);
-            let back = Layout::read(&mut Cursor::new(&ours)).unwrap();
+            let back = FileLayout::read(&mut Cursor::new(&ours)).unwrap();
             assert_eq!((back.n_bytes(), back.note("format")), (layout.n_bytes(), Some(note)));
             for ((name, place), (same, other)) in back.tensors().into_iter().zip(layout.tensors()) {
                 assert_eq!((name, place.shape, place.first), (same, other.shape, other.first));
@@ -126,17 +126,17 @@ mod tests {
 
     #[test]
     fn what_is_cut_too_long_or_nonsense_is_refused() {
-        let (layout, mut whole) = Layout::new(tensors(), ("format", "pt".to_owned()));
+        let (layout, mut whole) = FileLayout::new(tensors(), ("format", "pt".to_owned()));
         whole.resize(layout.n_bytes() as usize, 0);
         for len in 0..whole.len() {
-            assert!(Layout::read(&mut Cursor::new(&whole[..len])).is_err(), "cut to {len} bytes");
+            assert!(FileLayout::read(&mut Cursor::new(&whole[..len])).is_err(), "cut to {len} bytes");
         }
         for len in [u64::MAX, u64::MAX - 8, 1 << 40, 100_000_000, whole.len() as u64, 1, 0] {
             let bytes = [len.to_le_bytes().as_slice(), &whole[8..]].concat();
-            assert!(Layout::read(&mut Cursor::new(bytes)).is_err(), "a header of {len} bytes");
+            assert!(FileLayout::read(&mut Cursor::new(bytes)).is_err(), "a header of {len} bytes");
         }
         whole.push(0);
-        assert!(Layout::read(&mut Cursor::new(&whole)).is_err(), "a byte too long");
+        assert!(FileLayout::read(&mut Cursor::new(&whole)).is_err(), "a byte too long");
         // Tensors that overlap, leave a gap, or are longer than any file.
         for offsets in [
             "[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]",
@@ -145,7 +145,7 @@ mod tests {
         ] {
             let text = format!("{{\"a\":{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{offsets}}}}}");
             let bytes = [(text.len() as u64).to_le_bytes().as_slice(), text.as_bytes(), &[0; 8]].concat();
-            assert!(Layout::read(&mut Cursor::new(bytes)).is_err(), "{text}");
+            assert!(FileLayout::read(&mut Cursor::new(bytes)).is_err(), "{text}");
         }
     }
 }

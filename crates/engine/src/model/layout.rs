@@ -1,0 +1,113 @@
+//! What a model's flat vector holds. It is all that checkpoints and peers need to know of a model.
+
+use std::ops::Range;
+
+use super::graph::NamedTensor;
+use super::layer::{Init, Tensor, n_values};
+use super::network::Network;
+use super::part::Part;
+
+/// How many numbers a bucket has at least: 1 MiB of them. Sending that much takes far longer than starting to, and a model of
+/// a few MiB is still cut into pieces that can travel while the rest is computed.
+pub const BUCKET_LEN: usize = 1 << 18;
+
+/// A model's tensors by name, shape and place in one flat vector: trained parameters first, then running statistics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    tensors: Vec<NamedTensor>,
+    n_params: usize,
+    n_values: usize,
+    buckets: Vec<Range<usize>>,
+}
+
+impl Layout {
+    /// Trained tensors one after the other, each in row-major order, by name and shape.
+    pub fn of_tensors<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a [usize])>) -> Self {
+        let mut end = 0;
+        let tensors = tensors.into_iter().map(|(name, shape)| {
+            let start = end;
+            end += n_values(shape);
+            NamedTensor {
+                name: name.to_owned(),
+                tensor: Tensor::plain("", shape, Init::Constant(0.0)),
+                range: start..end,
+            }
+        });
+        let tensors = tensors.collect();
+        Self { tensors, n_params: end, n_values: end, buckets: buckets_of(end, end) }
+    }
+
+    /// Parameters and running statistics without names or shapes: a tensor of each. Backward passes complete these buckets in turn.
+    pub fn flat(n_params: usize, n_values: usize, buckets: Vec<Range<usize>>) -> Self {
+        let params = (n_params > 0).then_some(("parameters", n_params));
+        let buffers = (n_values > n_params).then_some(("buffers", n_values - n_params));
+        let tensors = params.into_iter().chain(buffers);
+        let tensors: Vec<(&str, [usize; 1])> = tensors.map(|(name, len)| (name, [len])).collect();
+        let all = Self::of_tensors(tensors.iter().map(|(name, shape)| (*name, shape.as_slice())));
+        Self { n_params, buckets, ..all }
+    }
+
+    /// Its tensors in the order of the flat vector.
+    pub fn tensors(&self) -> &[NamedTensor] {
+        &self.tensors
+    }
+
+    /// Number of trained parameters.
+    pub fn n_params(&self) -> usize {
+        self.n_params
+    }
+
+    /// Length of the flat vector: the parameters, then the running statistics.
+    pub fn n_values(&self) -> usize {
+        self.n_values
+    }
+
+    /// Ranges of the flat vector in the order in which a backward pass completes them; together they cover it once.
+    pub fn buckets(&self) -> &[Range<usize>] {
+        &self.buckets
+    }
+}
+
+fn buckets_of(n_params: usize, n_values: usize) -> Vec<Range<usize>> {
+    [0..n_params, n_params..n_values].into_iter().filter(|bucket| !bucket.is_empty()).collect()
+}
+
+impl Network {
+    /// What its flat vector holds.
+    pub fn layout(&self) -> Layout {
+        Layout {
+            tensors: self.tensors().to_vec(),
+            n_params: self.n_params(),
+            n_values: self.n_values(),
+            buckets: self.buckets(BUCKET_LEN),
+        }
+    }
+}
+
+impl Part {
+    /// What the part's flat vector holds.
+    pub fn layout(&self) -> Layout {
+        Layout::flat(self.n_params(), self.n_values(), self.buckets(BUCKET_LEN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Layout;
+
+    #[test]
+    fn tensors_follow_one_another_and_are_covered_by_buckets() {
+        let layout = Layout::of_tensors([("weight", [3, 4].as_slice()), ("bias", &[4])]);
+        let places: Vec<_> = layout.tensors().iter().map(|named| (named.name.as_str(), named.range.clone())).collect();
+        assert_eq!(places, [("weight", 0..12), ("bias", 12..16)]);
+        assert_eq!((layout.n_params(), layout.n_values(), layout.buckets().first()), (16, 16, Some(&(0..16))));
+    }
+
+    #[test]
+    fn a_flat_layout_has_a_tensor_for_each_kind() {
+        let layout = Layout::flat(5, 7, vec![2..5, 0..2, 5..7]);
+        let places: Vec<_> = layout.tensors().iter().map(|named| (named.name.as_str(), named.range.clone())).collect();
+        assert_eq!(places, [("parameters", 0..5), ("buffers", 5..7)]);
+        assert_eq!((layout.n_params(), layout.n_values()), (5, 7));
+    }
+}
