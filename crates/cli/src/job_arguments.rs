@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use nettorrent_engine::job::Job;
 
-use crate::open::{data_spec, n_threads};
+use nettorrent_session::open::{data_spec, n_threads};
 
 /// What is trained when nobody says what.
 const DEMONSTRATION: &str = include_str!("../../../jobs/digits.toml");

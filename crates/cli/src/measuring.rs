@@ -1,13 +1,14 @@
 //! What of a run is measured besides its learning, and where that is written.
 
 use clap::Args;
-use nettorrent_history::{Event, HistoryError, Resources};
+use nettorrent_history::{Event, HistoryError};
 use nettorrent_net::resources::{Monitor, Sample};
 use nettorrent_swarm::PeerId;
 
-use crate::events::EventLog;
-use crate::run_folder::RunFolder;
 use crate::watching::WatchingArguments;
+use nettorrent_session::event_log::EventLog;
+use nettorrent_session::resources::resources;
+use nettorrent_session::run_folder::RunFolder;
 
 /// What to measure and write.
 #[derive(Args)]
@@ -29,34 +30,25 @@ impl MeasuringArguments {
         !self.no_measuring
     }
 
-    /// Where a run's events go, and who watches them from now on; `to_stdout` also prints them.
-    pub(crate) fn open_events(&self, run: &RunFolder, to_stdout: bool) -> anyhow::Result<EventLog> {
+    /// Whether to write files for TensorBoard.
+    pub(crate) fn wants_tensorboard(&self) -> bool {
+        self.tensorboard
+    }
+
+    /// Where a run's events go.
+    pub(crate) fn open_events(&self, run: &RunFolder) -> anyhow::Result<EventLog> {
         let folder = self.tensorboard.then(|| run.path().join("tensorboard"));
-        let events = EventLog::append(&run.events(), to_stdout, folder)?;
-        self.watching.start(run)?;
-        Ok(events)
+        Ok(EventLog::append(&run.events(), folder)?)
+    }
+
+    /// Lets those watch who are to.
+    pub(crate) fn watch(&self, run: &RunFolder) -> anyhow::Result<()> {
+        Ok(self.watching.start(run)?)
     }
 
     /// What looks at this process, if it is to train alone.
     pub(crate) fn start_alone(&self) -> std::io::Result<Option<Monitor>> {
         self.is_on().then(|| Monitor::start(None)).transpose()
-    }
-}
-
-/// What a peer's process took, as it is told.
-pub(crate) fn resources(peer: PeerId, sample: &Sample) -> Resources {
-    let Sample { rss_bytes, disk_read_bytes, disk_written_bytes, sockets, .. } = *sample;
-    Resources {
-        peer,
-        elapsed_s: sample.elapsed.as_secs_f64(),
-        cpu_percent: sample.cpu_percent(),
-        rss_bytes,
-        net_received_bytes: sockets.received,
-        net_sent_bytes: sockets.sent,
-        payload_received_bytes: sockets.payload_received,
-        payload_sent_bytes: sockets.payload_sent,
-        disk_read_bytes,
-        disk_written_bytes,
     }
 }
 

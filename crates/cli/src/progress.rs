@@ -4,23 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use nettorrent_history::{Epoch, Evaluation};
 
 /// A progress bar over the samples of an epoch. Where there is no terminal, only finished epochs are printed.
 pub(crate) struct Display {
     bar: ProgressBar,
     quiet: bool,
-}
-
-/// What an epoch was like.
-pub(crate) struct EpochLine {
-    pub epoch: u64,
-    pub epochs: u64,
-    pub train_loss: f64,
-    pub train_accuracy: f64,
-    pub test_loss: f64,
-    pub test_accuracy: f64,
-    pub samples_per_s: f64,
-    pub seconds: f64,
 }
 
 impl Display {
@@ -72,11 +61,6 @@ impl Display {
         self.bar.set_message("testing");
     }
 
-    /// Prints a finished epoch.
-    pub(crate) fn epoch(&self, line: &EpochLine) {
-        self.say(&epoch_text(line));
-    }
-
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
@@ -84,16 +68,16 @@ impl Display {
 }
 
 /// A finished epoch in one line.
-pub(crate) fn epoch_text(line: &EpochLine) -> String {
+pub(crate) fn epoch_text(epoch: &Epoch, epochs: u64) -> String {
     format!(
         "{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %  {:>7} samples/s  {:.1} s",
-        epoch_name(line.epoch, line.epochs),
-        line.train_loss,
-        100.0 * line.train_accuracy,
-        line.test_loss,
-        100.0 * line.test_accuracy,
-        HumanCount(line.samples_per_s as u64).to_string(),
-        line.seconds,
+        epoch_name(epoch.epoch, epochs),
+        epoch.train_loss,
+        100.0 * epoch.train_accuracy,
+        epoch.test_loss,
+        100.0 * epoch.test_accuracy,
+        HumanCount(epoch.samples_per_s as u64).to_string(),
+        epoch.seconds,
     )
 }
 
@@ -108,7 +92,8 @@ pub(crate) const GUESSING: &str = "Finished, but the model has not learnt: its a
                                    help, or more epochs, or another model.";
 
 /// A test within an epoch in one line, below the other tests.
-pub(crate) fn evaluation_text(epoch: f64, epochs: u64, test_loss: f64, test_accuracy: f64) -> String {
+pub(crate) fn evaluation_text(evaluation: &Evaluation, epochs: u64) -> String {
+    let Evaluation { epoch, test_loss, test_accuracy, .. } = *evaluation;
     let width = epochs.to_string().len() + 3;
     let train = "";
     format!(

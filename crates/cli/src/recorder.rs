@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use nettorrent_engine::checkpoint::Progress;
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_engine::task::Task;
 use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Start, Stop, Times, Wait};
 use nettorrent_sim::{Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{Peer, PeerId, Waiting};
 
-use crate::events::EventLog;
-use crate::memory::peak_rss_bytes;
-use crate::run_folder::RunFolder;
-use crate::swarm::prepared_job::PreparedJob;
-use crate::swarm::run_log::{Course, RunLog};
+use nettorrent_session::Training;
+use nettorrent_session::event_log::EventLog;
+use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::run_log::{Course, RunLog};
 
 /// Among more peers than this nobody writes down for whom it waits: that grows with the square of their number, and there is
 /// no figure that could show it.
@@ -46,21 +45,16 @@ struct Epochs {
 }
 
 impl Recorder {
-    pub(crate) fn start(
-        path: &Path,
-        prepared: &PreparedJob,
-        n_peers: usize,
-        scenario: &Scenario,
-    ) -> anyhow::Result<Self> {
-        let PreparedJob { job, spec, learning, .. } = prepared;
-        let run = RunFolder::create(Some(path), job, spec)?;
-        let mut events = EventLog::append(&run.events(), false, None)?;
+    pub(crate) fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
+        let Training { job, task, .. } = training;
+        let run = RunFolder::create(Some(path), job, training.spec())?;
+        let mut events = EventLog::append(&run.events(), None)?;
         let start = Start {
             run: run.path().to_owned(),
             model: job.model.clone(),
-            n_params: learning.n_params(),
-            n_train: learning.labels().len(),
-            n_test: learning.n_test(),
+            n_params: task.n_params(),
+            n_train: task.labels().len(),
+            n_test: task.n_test(),
             threads: job.threads,
             seed: job.seed,
             strategy: Some(job.swarm.strategy.clone()),
@@ -72,7 +66,7 @@ impl Recorder {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         events.write_at(Duration::ZERO, Event::Start(start))?;
-        let mut run_log = RunLog::new(events, prepared.setup.clone());
+        let mut run_log = RunLog::new(events, training.setup.clone());
         run_log.share_out(Duration::ZERO, n_peers)?;
         Ok(Self {
             run,
@@ -143,9 +137,9 @@ impl Recorder {
     }
 
     /// Writes the end, and what was learnt.
-    pub(crate) fn finish(mut self, prepared: &PreparedJob, outcome: &Outcome) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self, training: &Training, outcome: &Outcome) -> anyhow::Result<()> {
         self.run_log.finish(outcome.time)?;
-        let PreparedJob { job, learning, .. } = prepared;
+        let Training { job, task, .. } = training;
         let most_advanced = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
         let (mut epoch, mut step) = (0, 0);
         if let Some(peer) = most_advanced {
@@ -153,13 +147,13 @@ impl Recorder {
         }
         let values = most_advanced.and_then(|peer| match &job.layers {
             // There nobody has all of it.
-            Some(_) => outcome.whole(0, learning.n_values()).map(Arc::new),
+            Some(_) => outcome.whole(0, task.n_values()).map(Arc::new),
             None => Some(peer.values.clone()),
         });
         if let Some(values) = values {
-            let optimizer = Optimizer::new(job.optimizer.clone(), learning.n_params());
+            let optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
-            let path = self.run.save(learning.layout(), &values, &optimizer, &progress, job.checkpoint.keep)?;
+            let path = self.run.save(task.layout(), &values, &optimizer, &progress, job.checkpoint.keep)?;
             self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
         }
         let reason = match outcome.failures.first() {

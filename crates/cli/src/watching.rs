@@ -6,7 +6,7 @@ use clap::Args;
 use nettorrent_dashboard::{DashboardError, Server, Settings, Shows};
 use nettorrent_net::addresses::reachable_addresses;
 
-use crate::run_folder::RunFolder;
+use nettorrent_session::run_folder::RunFolder;
 
 /// Where the page is, unless somebody wants it elsewhere.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7700";

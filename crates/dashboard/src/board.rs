@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_peers_say_is_text_and_nothing_else() {
         let mut history = History::default();
-        let note = Note { peer: PeerId(1), text: "<script>alert(1)</script>".to_owned() };
+        let note = Note { peer: PeerId(1), text: "<script>alert(1)</script>".to_owned(), is_routine: false };
         history.add(Line { at_s: 1.0, event: Event::Note(note) });
         let reason = Reason::Failed("a < b".to_owned());
         let stop = Stop { reason, epoch: 0, step: 0, seconds: 1.0, peak_rss_bytes: None, is_guessing: false };

@@ -48,10 +48,19 @@ fn a_run_is_followed_while_it_goes_on() {
     }
     assert!(get(address, &host, "/board").contains("Waiting for the run to begin"));
     let mut log = EventLog::append(&events).unwrap();
-    let note = Note { peer: PeerId(1), text: "peer 2 is gone".to_owned() };
+    let note = Note { peer: PeerId(1), text: "peer 2 is gone".to_owned(), is_routine: false };
     log.write(1.0, Event::Note(note)).unwrap();
     assert!(get(address, &host, "/board").contains("peer 2 is gone"));
-    let progress = Progress { epoch: 1, step: 9, loss: 0.25, accuracy: 0.5, lr: 0.1, samples_per_s: 8.0, seconds: 2.0 };
+    let progress = Progress {
+        epoch: 1,
+        step: 9,
+        n_samples: 80,
+        loss: 0.25,
+        accuracy: 0.5,
+        lr: 0.1,
+        samples_per_s: 8.0,
+        seconds: 2.0,
+    };
     log.write(2.0, Event::Progress(progress)).unwrap();
     assert!(get(address, &host, "/metrics").contains("nettorrent_training_loss{run=\"runs/a\"} 0.25\n"));
     assert!(get(address, &host, "/elsewhere").starts_with("HTTP/1.1 404"));

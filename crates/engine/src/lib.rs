@@ -6,6 +6,7 @@ pub mod collapse;
 pub mod cpu_worker;
 pub mod data;
 pub mod evaluation;
+pub mod fn_task;
 pub mod guard;
 pub mod guessing;
 pub mod job;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::path::PathBuf;
 
-use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::number_or_none;
+use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Serialize};
 
 /// One thing that happened, and when.
@@ -18,14 +18,25 @@ pub struct Line {
     pub event: Event,
 }
 
+impl Line {
+    /// The line as it is written, with its end.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string(self).expect("events are plain data");
+        text.push('\n');
+        text
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// Training begins, or goes on.
     Start(Start),
-    /// Once a second while an epoch goes on.
+    /// While an epoch goes on: once a second in files, more often for those who follow a run as it goes.
     Progress(Progress),
+    /// How a peer gets on, a few times a second. Those who follow a run see it; files have [`Event::Times`] instead.
+    PeerProgress(PeerProgress),
     /// An epoch is done and was tested.
     Epoch(Epoch),
     /// A test within an epoch.
@@ -97,7 +108,10 @@ pub struct Progress {
     pub epoch: u64,
     /// Batches that a peer has trained one after the other, since the beginning.
     pub step: u64,
-    /// Mean loss of the epoch's training samples so far.
+    /// The epoch's training samples so far.
+    #[serde(default)]
+    pub n_samples: u64,
+    /// Their mean loss.
     pub loss: f64,
     /// Share of them that were classified correctly.
     pub accuracy: f64,
@@ -107,6 +121,35 @@ pub struct Progress {
     pub samples_per_s: f64,
     /// Seconds since training began.
     pub seconds: f64,
+}
+
+/// What a peer did since it last told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerProgress {
+    /// The epoch that it is in, counted from 0.
+    pub epoch: u64,
+    /// Batches that a peer has trained one after the other.
+    pub step: u64,
+    /// Samples that all peers have trained since the beginning.
+    pub n_samples_all: u64,
+    /// This peer's samples of the local phase that goes on, which are not among those yet.
+    pub n_ahead: u64,
+    /// The epoch that the following is about, counted from 0.
+    pub trained_in: u64,
+    /// This peer's samples.
+    pub n_samples: u64,
+    /// Their losses, added up.
+    pub loss_sum: f64,
+    /// How many of them were classified correctly.
+    pub n_correct: u64,
+    /// The learning rate.
+    pub lr: f32,
+    /// Who, and where its time went.
+    pub times: Times,
+    /// What it does now.
+    pub phase: Phase,
+    /// For whom it waits now.
+    pub waits_for: Vec<PeerId>,
 }
 
 /// An epoch is done and was tested.
@@ -245,6 +288,9 @@ pub struct Note {
     pub peer: PeerId,
     /// What.
     pub text: String,
+    /// Whether that is no news for those who started all peers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_routine: bool,
 }
 
 /// A new view, as one of its members saw it.

@@ -85,6 +85,7 @@ impl History {
                 self.stop = None;
             }
             Event::Progress(progress) => self.progress.push((at_s, progress)),
+            Event::PeerProgress(_) => {}
             Event::Epoch(epoch) => self.epochs.push((at_s, epoch)),
             Event::Evaluation(evaluation) => self.evaluations.push((at_s, evaluation)),
             Event::Times(times) => self.peer(times.peer).times.push((at_s, times)),
@@ -337,8 +338,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = std::fs::File::create(&path).unwrap();
-        let progress =
-            Progress { epoch: 1, step: 2, loss: 0.5, accuracy: 0.5, lr: 0.1, samples_per_s: 9.0, seconds: 1.0 };
+        let progress = Progress {
+            epoch: 1,
+            step: 2,
+            n_samples: 7,
+            loss: 0.5,
+            accuracy: 0.5,
+            lr: 0.1,
+            samples_per_s: 9.0,
+            seconds: 1.0,
+        };
         let line = serde_json::to_string(&Line { at_s: 1.0, event: Event::Progress(progress) }).unwrap();
         let (first, rest) = line.split_at(20);
         let mut follower = Follower::new(&path);

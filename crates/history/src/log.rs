@@ -61,11 +61,10 @@ impl EventLog {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Writes one event, as one line, which is returned with its end.
-    pub fn write(&mut self, at_s: f64, event: Event) -> Result<String, HistoryError> {
-        let mut line = serde_json::to_string(&Line { at_s, event }).expect("events are plain data");
-        line.push('\n');
-        let written = self.file.write_all(line.as_bytes());
+    /// Writes one event; its line is returned.
+    pub fn write(&mut self, at_s: f64, event: Event) -> Result<Line, HistoryError> {
+        let line = Line { at_s, event };
+        let written = self.file.write_all(line.to_json().as_bytes());
         written.map_err(|source| CheckpointError::Write { path: self.path.clone(), source })?;
         Ok(line)
     }

@@ -71,6 +71,7 @@ impl TensorBoard {
             }
             Event::Replicas(_)
             | Event::Peer(_)
+            | Event::PeerProgress(_)
             | Event::Note(_)
             | Event::Dropped(_)
             | Event::LeftOut(_)
@@ -342,8 +343,16 @@ mod tests {
             version: "0".into(),
         };
         let times = Times { elapsed_s: 2.0, wait_s: 0.5, ..Times::of(PeerId::new(3, 9)) };
-        let progress =
-            Progress { epoch: 2, step: 310, loss: 2.0, accuracy: 0.5, lr: 0.1, samples_per_s: 9.0, seconds: 1.0 };
+        let progress = Progress {
+            epoch: 2,
+            step: 310,
+            n_samples: 7,
+            loss: 2.0,
+            accuracy: 0.5,
+            lr: 0.1,
+            samples_per_s: 9.0,
+            seconds: 1.0,
+        };
         let (test_loss, test_accuracy, test_seconds, sent_bytes) = (1.75, 0.375, 0.5, 0);
         let evaluation = Evaluation { epoch: 1.5, step: 350, test_loss, test_accuracy, test_seconds, sent_bytes };
         let [start, progress, times] = [Event::Start(start), Event::Progress(progress), Event::Times(times)];

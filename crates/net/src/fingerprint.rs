@@ -2,6 +2,8 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use nettorrent_engine::data::{DataError, Dataset};
+use nettorrent_engine::model::NamedTensor;
+use nettorrent_engine::task::Task;
 
 use crate::service::JobPackage;
 
@@ -32,6 +34,24 @@ pub fn of_data(data: &dyn Dataset) -> Result<[u8; 32], DataError> {
         }
     }
     Ok(finish(hash))
+}
+
+/// A hash of what a task is: the tensors of its model, its labels and the number of its test samples. What is in the samples is not
+/// known here.
+pub fn of_task(task: &dyn Task) -> [u8; 32] {
+    let mut hash = Context::new(&SHA256);
+    let layout = task.layout();
+    for number in [layout.n_params(), layout.n_values(), layout.tensors().len(), task.labels().len(), task.n_test()] {
+        hash.update(&(number as u64).to_le_bytes());
+    }
+    for NamedTensor { name, tensor, .. } in layout.tensors() {
+        hash.update(&(name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+        hash.update(&(tensor.shape.len() as u64).to_le_bytes());
+        tensor.shape.iter().for_each(|&n| hash.update(&(n as u64).to_le_bytes()));
+    }
+    task.labels().iter().for_each(|label| hash.update(&label.to_le_bytes()));
+    finish(hash)
 }
 
 /// A hash of a job: peers with another would train something else.

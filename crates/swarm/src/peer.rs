@@ -83,6 +83,15 @@ impl Peer {
         }
     }
 
+    /// Whether its losses speak for its state, so that it may take the place of an earlier checkpoint.
+    pub fn is_healthy(&self) -> bool {
+        match &self.kind {
+            Kind::Whole(replica) => replica.is_healthy(),
+            // Blocks are gathered when all have agreed.
+            Kind::Layers(_) => true,
+        }
+    }
+
     /// The view it is in.
     pub fn view(&self) -> &View {
         match &self.kind {

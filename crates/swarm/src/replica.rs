@@ -58,6 +58,7 @@ pub(crate) struct Replica {
     pace: Pace,
     /// None where others look after that.
     recovery: Option<Recovery>,
+    has_diverged: bool,
     phase: Phase,
     phase_began: Duration,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
@@ -106,6 +107,7 @@ impl Replica {
             evaluations: Evaluations::default(),
             pace: Pace::default(),
             recovery,
+            has_diverged: false,
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
             idle_since: Duration::ZERO,

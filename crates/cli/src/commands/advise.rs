@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use nettorrent_engine::job::{Job, SwarmSpec};
-use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::message_cost::{MessageCost, measure_message_cost};
 use nettorrent_net::ticket::Ticket;
@@ -23,7 +22,7 @@ use crate::advice_text::{self, Findings, order};
 use crate::job_arguments::JobArguments;
 use crate::link_survey::{Surveyed, survey, worst};
 use crate::step_time::step_time;
-use crate::swarm::prepared_job::PreparedJob;
+use nettorrent_session::Training;
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -76,7 +75,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     }
     let budget =
         Duration::try_from_secs_f64(arguments.budget).context("--budget: must be a number of seconds from 0 up")?;
-    let prepared = PreparedJob::open(arguments.job.open(&[])?, None, 1)?;
+    let training = Training::from_job(arguments.job.open(&[])?, 1)?;
     let surveyed = match &arguments.ticket {
         Some(ticket) => survey(ticket, if arguments.plain { Encryption::Off } else { Encryption::On })?,
         None => Vec::new(),
@@ -93,22 +92,22 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         None => worst(&surveyed)?,
     };
     let n_peers = n_peers(arguments, &surveyed);
-    prepared.setup.training().sampler.check(n_peers)?;
-    let PreparedJob { job, learning, .. } = &prepared;
+    training.setup.training().sampler.check(n_peers)?;
+    let Training { job, task, .. } = &training;
     let cores = Cores::of(arguments.here, n_peers, job.threads);
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
     let situation = Situation {
         n_peers,
-        buckets: learning.buckets(),
-        n_params: learning.n_params(),
+        buckets: task.buckets(),
+        n_params: task.n_params(),
         optimizer: &job.optimizer,
-        n_train: learning.labels().len(),
+        n_train: task.labels().len(),
         epochs: job.epochs,
         batch: job.batch,
         scale: job.swarm.scale,
-        step: step_time(job, learning.clone(), n_peers, MEASURE_FOR)?,
+        step: step_time(job, task.clone(), n_peers, MEASURE_FOR)?,
         link,
-        messages: Some(message_time(learning.n_values(), encryption, cores)?),
+        messages: Some(message_time(task.n_values(), encryption, cores)?),
         slowdown: cores.slowdown,
     };
     let bar = progress(arguments.json);
@@ -117,7 +116,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         false => Depth::Learning { target: arguments.target, n_seeds: arguments.seeds },
     };
     bar.set_message(ALONE);
-    let task = learning.clone();
+    let task = task.clone();
     let mut judge = Judge::new(Question { job, task, situation, depth, budget, n_strategies: STRATEGIES.len() })?;
     bar.inc(1);
     let mut judged = Vec::new();

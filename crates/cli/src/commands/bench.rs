@@ -17,9 +17,9 @@ use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_engine::rng::Rng;
 use serde::Serialize;
 
-use crate::memory::peak_rss_bytes;
-use crate::open::n_threads;
 use crate::step_time::timed;
+use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::open::n_threads;
 
 /// Arguments of `bench`.
 #[derive(Args)]

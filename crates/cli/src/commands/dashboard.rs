@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_dashboard::{Server, Shows};
 
-use crate::run_folder::RunFolder;
 use crate::watching::{DEFAULT_ADDRESS, serve, url};
+use nettorrent_session::run_folder::RunFolder;
 
 /// Arguments of `dashboard`.
 #[derive(Args)]

@@ -10,7 +10,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_fetch::{Cache, FetchError, FetchOptions, Progress, catalog, fetch, find};
 
 use crate::interrupt::{self, Interrupt};
-use crate::open::{data_path, data_spec};
+use nettorrent_session::open::{data_path, data_spec};
 
 /// What to do with data sets.
 #[derive(Subcommand)]

@@ -12,8 +12,8 @@ use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::{Network, Workspace, best_class};
 use serde::Serialize;
 
-use crate::open::{data_spec, n_threads, open_data};
-use crate::run_folder::RunFolder;
+use nettorrent_session::open::{data_spec, n_threads, open_data};
+use nettorrent_session::run_folder::RunFolder;
 
 /// Which trained model, and on which data.
 #[derive(Args)]

@@ -1,22 +1,17 @@
 //! `join`: takes part in a swarm that was started elsewhere.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use nettorrent_net::ask::{ask_any, find_addresses};
-use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
-use nettorrent_net::service::{Answer, Invitation, Question};
 use nettorrent_net::ticket::Ticket;
-use nettorrent_net::{Load, block_on, fingerprint};
+use nettorrent_net::{Load, block_on};
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::{Invited, Session, Training};
 
 use crate::measuring::MeasuringArguments;
-use crate::run_folder::RunFolder;
-use crate::swarm::network::{Beginning, NetworkArguments, train};
-use crate::swarm::prepared_job::PreparedJob;
-use crate::swarm::start_state::Start;
+use crate::swarm::network::{NetworkArguments, train};
 
 /// Arguments of `join`.
 #[derive(Args)]
@@ -40,35 +35,24 @@ pub(crate) struct JoinArguments {
 
 /// Runs `join`.
 pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
-    let folder = arguments.network.open_folder()?;
-    let ticket = &arguments.ticket;
-    let identity = Identity::newcomer(&ticket.secret)?;
-    let asked = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let addresses = find_addresses(ticket, arguments.network.discover).await?;
-        let terms = arguments.network.terms(identity.clone(), Purpose::Newcomer { job: None });
-        ask_any(&terms, &addresses, &Question::Join).await
-    })?;
-    let (Answer::Join(Invitation { package, seat, members }), seen) = asked? else {
-        anyhow::bail!("the peer that was asked did not understand; is it of another version?");
-    };
-    if !arguments.network.json {
-        let there = if members.len() == 1 { "1 peer is".into() } else { format!("{} peers are", members.len()) };
+    let JoinArguments { network, measuring, .. } = arguments;
+    let options = network.options(1, measuring);
+    // Said before anybody is asked.
+    options.open_folder()?;
+    let invited = block_on(Load { n_processes: 1, n_bytes: 0 }, Invited::ask(&arguments.ticket, &options))??;
+    if !network.json {
+        let there = match invited.n_members() {
+            1 => "1 peer is".to_owned(),
+            n => format!("{n} peers are"),
+        };
         println!("{there} there; opening the data");
     }
-    let prepared = PreparedJob::from_package(&package, arguments.data.as_deref(), arguments.threads)?;
-    let run = RunFolder::create(arguments.run.as_deref(), &prepared.job, &prepared.spec)?;
-    let events = arguments.measuring.open_events(&run, arguments.network.json)?;
-    block_on(Load { n_processes: 1, n_bytes: prepared.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity.with_seat(seat), &prepared, folder).await?;
-        let job = fingerprint::of_job(&prepared.package);
-        endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });
-        let port = endpoint.local_address().port();
-        let address = arguments.network.addresses(&endpoint).first().copied();
-        let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
-        let address = arguments.network.address.or(seen).or(address).unwrap_or(endpoint.local_address());
-        let start = Start::fresh(&prepared);
-        let measures = arguments.measuring.is_on();
-        let beginning = Beginning { prepared: &prepared, start, run, events, wait_for: 1, members, measures };
-        train(beginning, (endpoint, arrivals), address, &arguments.network).await
+    let training = Training::from_package(invited.package(), arguments.data.as_deref(), arguments.threads)?;
+    let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
+    let json = network.json;
+    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
+        let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
+        measuring.watch(&run)?;
+        train(session, json).await
     })?
 }

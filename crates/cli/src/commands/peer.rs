@@ -15,12 +15,14 @@ use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::run_folder::RunFolder;
-use crate::swarm::checkpoint_writer::CheckpointWriter;
-use crate::swarm::member::{Keep, PeerProcess};
-use crate::swarm::messages::{EndingKind, Order, Orders, PeerEvent};
-use crate::swarm::prepared_job::PreparedJob;
-use crate::swarm::start_state::Start;
+use crate::swarm::orders::{Order, Orders};
+use nettorrent_session::SessionError;
+use nettorrent_session::StartState;
+use nettorrent_session::Training;
+use nettorrent_session::checkpoint_writer::CheckpointWriter;
+use nettorrent_session::peer_event::{Ending, PeerEvent};
+use nettorrent_session::peer_process::{Keep, PeerProcess};
+use nettorrent_session::run_folder::RunFolder;
 
 /// Runs `peer`.
 pub(crate) fn peer() -> anyhow::Result<ExitCode> {
@@ -44,36 +46,36 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
         let _ = commands.blocking_send(Command::Leave);
     })?;
     let run = RunFolder::open(&orders.run)?;
-    let prepared = PreparedJob::open(run.job(&[])?, Some(run.model_spec()?), orders.n_peers)?;
-    let load = Load { n_processes: orders.n_peers, n_bytes: prepared.n_bytes() };
-    block_on(load, take_part(&orders, run, &prepared, (heard, members)))?
+    let training = Training::with_model(run.job(&[])?, run.model_spec()?, orders.n_peers)?;
+    let load = Load { n_processes: orders.n_peers, n_bytes: training.n_bytes() };
+    block_on(load, take_part(&orders, run, &training, (heard, members)))?
 }
 
 async fn take_part(
     orders: &Orders,
     run: RunFolder,
-    prepared: &PreparedJob,
+    training: &Training,
     (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>),
 ) -> anyhow::Result<ExitCode> {
     let start = match &orders.checkpoint {
-        Some(checkpoint) => Start::from_checkpoint(&run, Path::new(checkpoint), prepared)?,
-        None => Start::fresh(prepared),
+        Some(checkpoint) => StartState::from_checkpoint(&run, Path::new(checkpoint), training)?,
+        None => StartState::fresh(training),
     };
-    prepared.check(orders.n_peers)?;
+    training.check(orders.n_peers)?;
     let ticket: Ticket = orders.ticket.parse()?;
     let identity = Identity::new(&ticket.secret, orders.seat)?;
     let me = identity.peer;
-    let job = fingerprint::of_job(&prepared.package);
+    let job = fingerprint::of_job(&training.package);
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
         shape: orders.link.as_deref().map(str::parse).transpose()?,
-        limits: prepared.limits(),
+        limits: training.limits(),
         folder: orders.shared_dir.as_deref().map(SharedFolder::open).transpose()?,
         ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
     };
     let (endpoint, arrivals) = Endpoint::bind(settings).await?;
-    let mut tell = |event: PeerEvent| -> anyhow::Result<()> {
+    let mut tell = |event: PeerEvent| -> Result<(), SessionError> {
         println!("{}", serde_json::to_string(&event)?);
         Ok(())
     };
@@ -82,9 +84,9 @@ async fn take_part(
     // Without members the orders have ended before the beginning.
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
     let process = PeerProcess {
-        prepared,
+        training,
         start,
-        checkpoint_writer: CheckpointWriter::start(run, prepared)?,
+        checkpoint_writer: CheckpointWriter::start(run, training)?,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,
         address,
@@ -94,7 +96,7 @@ async fn take_part(
     };
     let ending = process.run((endpoint, arrivals), commands, &mut tell).await?;
     Ok(match ending {
-        EndingKind::Finished | EndingKind::Left => ExitCode::SUCCESS,
-        EndingKind::Failed(_) => ExitCode::FAILURE,
+        Ending::Finished | Ending::Left => ExitCode::SUCCESS,
+        Ending::Failed(_) => ExitCode::FAILURE,
     })
 }

@@ -17,11 +17,11 @@ use nettorrent_swarm::layers::planner::{Candidate, Choice, Question, USUAL_MULTI
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::job_arguments::JobArguments;
-use crate::open::open_data;
 use crate::plan_picture::figure;
 use crate::plan_text;
 use crate::planned::{Planned, Speed};
 use crate::step_time::timed;
+use nettorrent_session::open::open_data;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -118,7 +118,7 @@ fn alone(question: &Question<'_>) -> anyhow::Result<Option<Candidate>> {
 fn describe(job: &Job) -> anyhow::Result<(ModelSpec, Option<String>)> {
     match open_data(job, Part::Train) {
         Ok(data) => Ok((job.model_spec(data.shape(), data.classes().len())?, None)),
-        Err(error) => Ok((model_spec(&job.model, None, None)?, Some(crate::explain(&error)))),
+        Err(error) => Ok((model_spec(&job.model, None, None)?, Some(error.to_string()))),
     }
 }
 

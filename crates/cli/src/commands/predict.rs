@@ -10,7 +10,7 @@ use nettorrent_engine::evaluation::check_fit;
 use serde::Serialize;
 
 use super::eval::{Trained, TrainedArguments};
-use crate::open::open_data;
+use nettorrent_session::open::open_data;
 
 /// Arguments of `predict`.
 #[derive(Args)]

@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::read_toml;
-use nettorrent_engine::task::Task;
 use nettorrent_history::{Event as Happened, HistoryError, Line};
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::link_spec::LinkSpec;
@@ -18,11 +17,11 @@ use nettorrent_swarm::{Peer, PeerId};
 use serde_json::json;
 
 use crate::job_arguments::JobArguments;
-use crate::memory::peak_rss_bytes;
 use crate::progress::GUESSING;
 use crate::recorder::Recorder;
-use crate::swarm::prepared_job::PreparedJob;
-use crate::swarm::run_log::{dropped, incident_text};
+use nettorrent_session::Training;
+use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::run_log::{dropped, incident_text};
 
 /// Arguments of `simulate`.
 #[derive(Args)]
@@ -54,15 +53,15 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let n_peers = arguments.peers as usize;
     let scenario = scenario(arguments)?;
     let job = arguments.job.open(&[])?;
-    let prepared = PreparedJob::open(job, None, n_peers)?;
-    let PreparedJob { job, learning, setup, .. } = &prepared;
-    prepared.check(n_peers)?;
+    let training = Training::from_job(job, n_peers)?;
+    let Training { job, task, setup, .. } = &training;
+    training.check(n_peers)?;
     if !arguments.json {
         println!(
             "{} with {} parameters on {} samples, {} simulated peers by {} over {}",
             job.model,
-            HumanCount(learning.n_params() as u64),
-            HumanCount(learning.labels().len() as u64),
+            HumanCount(task.n_params() as u64),
+            HumanCount(task.labels().len() as u64),
             HumanCount(n_peers as u64),
             job.swarm.strategy,
             scenario.link
@@ -71,8 +70,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     if let Some(dropped) = dropped(setup, n_peers) {
         if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
     }
-    let viewer = Viewer::new(arguments.json, job.epochs * learning.labels().len() as u64);
-    let recorder = |path: &Path| Recorder::start(path, &prepared, n_peers, &scenario);
+    let viewer = Viewer::new(arguments.json, job.epochs * task.labels().len() as u64);
+    let recorder = |path: &Path| Recorder::start(path, &training, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
     let mut audience = Audience { viewer, run, problem: None };
     let began = Instant::now();
@@ -84,7 +83,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         return Err(problem.into());
     }
     if let Some(run) = run {
-        run.finish(&prepared, &outcome)?;
+        run.finish(&training, &outcome)?;
     }
     summarise(arguments, &outcome, &viewer, began.elapsed());
     if let Some(failure) = outcome.failures.first() {

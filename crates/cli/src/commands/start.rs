@@ -2,21 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
-use nettorrent_net::identity::Identity;
-use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{Load, block_on};
+use nettorrent_session::checkpoint_writer::save_values;
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::{Session, StartState, Training};
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
-use crate::run_folder::RunFolder;
-use crate::swarm::checkpoint_writer;
-use crate::swarm::network::{Beginning, NetworkArguments, train};
-use crate::swarm::prepared_job::PreparedJob;
-use crate::swarm::start_state::Start;
+use crate::swarm::network::{NetworkArguments, train};
 
 /// Arguments of `start`.
 #[derive(Args)]
@@ -43,59 +41,61 @@ pub(crate) struct StartArguments {
 
 /// Runs `start`.
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
-    let folder = arguments.network.open_folder()?;
-    let (run, prepared, start) = match &arguments.resume {
+    let StartArguments { network, measuring, .. } = arguments;
+    let options = network.options(arguments.wait_for as usize, measuring);
+    // Said before anything is made.
+    options.open_folder()?;
+    let (run, training, start) = match &arguments.resume {
         Some(path) => resumed(arguments, RunFolder::open(path)?)?,
         None => fresh(arguments)?,
     };
-    let wait_for = arguments.wait_for as usize;
-    prepared.check(wait_for)?;
-    let events = arguments.measuring.open_events(&run, arguments.network.json)?;
-    let secret = Secret::random();
-    let identity = Identity::new(&secret, 0)?;
-    let measures = arguments.measuring.is_on();
-    let beginning = Beginning { prepared: &prepared, start, run, events, wait_for, members: Vec::new(), measures };
-    block_on(Load { n_processes: 1, n_bytes: prepared.n_bytes() }, async {
-        let (endpoint, arrivals) = arguments.network.bind(identity, &prepared, folder).await?;
-        let ticket = Ticket { secret, addresses: arguments.network.addresses(&endpoint) };
-        let address = ticket.addresses.first().copied().unwrap_or(endpoint.local_address());
-        if arguments.network.json {
-            println!("{}", serde_json::json!({ "event": "ticket", "ticket": ticket.to_string(), "address": address }));
+    let (wait_for, json) = (options.wait_for, network.json);
+    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
+        let (session, ticket) = Session::start(training, start, run.clone(), options).await?;
+        measuring.watch(&run)?;
+        if json {
+            let event = serde_json::json!({
+                "event": "ticket", "ticket": ticket.to_string(), "address": session.address()
+            });
+            println!("{event}");
         } else {
             println!("Others join with:\n\n  nettorrent join {ticket}\n");
             let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
             println!("The ticket lets in whoever has it.{waiting}");
         }
-        train(beginning, (endpoint, arrivals), address, &arguments.network).await
+        train(session, json).await
     })?
 }
 
-fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, PreparedJob, Start)> {
-    let prepared = PreparedJob::open(arguments.job.open(&[])?, None, arguments.wait_for as usize)?;
-    let values = arguments.weights.as_deref().map(|path| load_weights(path, prepared.learning.layout())).transpose()?;
-    let run = RunFolder::create(arguments.run.as_deref(), &prepared.job, &prepared.spec)?;
+fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {
+    let n_peers = arguments.wait_for as usize;
+    let training = Training::from_job(arguments.job.open(&[])?, n_peers)?;
+    training.check(n_peers)?;
+    let values = arguments.weights.as_deref().map(|path| load_weights(path, training.task.layout())).transpose()?;
+    let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
     let start = match values {
         Some(values) => {
             // The seed alone would not bring these back.
-            checkpoint_writer::save_values(&run, &prepared, &values)?;
-            Start::from_values(&prepared, values)
+            save_values(&run, &training, &values)?;
+            StartState::from_values(&training, values)
         }
-        None => Start::fresh(&prepared),
+        None => StartState::fresh(&training),
     };
-    Ok((run, prepared, start))
+    Ok((run, Arc::new(training), start))
 }
 
-fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, PreparedJob, Start)> {
+fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {
     let job = definite(run.job(&arguments.job.settings())?)?;
-    let prepared = PreparedJob::open(job, Some(run.model_spec()?), arguments.wait_for as usize)?;
+    let training = Training::with_model(job, run.model_spec()?, arguments.wait_for as usize)?;
+    training.check(arguments.wait_for as usize)?;
     let start = match run.choose(None)? {
-        Some(checkpoint) => Start::from_checkpoint(&run, &checkpoint, &prepared)?,
-        None => Start::fresh(&prepared),
+        Some(checkpoint) => StartState::from_checkpoint(&run, &checkpoint, &training)?,
+        None => StartState::fresh(&training),
     };
     let epoch = start.place().ledger.epoch;
-    if epoch >= prepared.job.epochs {
+    if epoch >= training.job.epochs {
         bail!("the run has done its {epoch} epochs; train it further with --epochs N");
     }
-    run.write_job(&prepared.job)?;
-    Ok((run, prepared, start))
+    run.write_job(&training.job)?;
+    Ok((run, Arc::new(training), start))
 }

@@ -15,11 +15,11 @@ use nettorrent_study::{
 use serde_json::json;
 
 use crate::command_line::command_line;
-use crate::date::Date;
 use crate::interrupt::{self, Interrupt};
-use crate::open::data_path;
 use crate::progress::clock;
 use crate::study_table;
+use nettorrent_session::date::Date;
+use nettorrent_session::open::data_path;
 
 /// Arguments of `study`.
 #[derive(Args)]

@@ -3,6 +3,7 @@
 mod arguments;
 mod testing;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,19 +24,19 @@ use nettorrent_engine::trainer::{StepReport, Trainer};
 use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
 use nettorrent_net::resources::Monitor;
 
-use crate::events::EventLog;
 use crate::explain;
 use crate::incidents::{forget_what_is_set_anew, tell};
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::definite;
 use crate::measuring::write_samples;
-use crate::memory::peak_rss_bytes;
-use crate::open::open_data;
 use crate::pace::Pace;
-use crate::progress::{Display, EpochLine, GUESSING, finished_text};
-use crate::run_folder::RunFolder;
+use crate::progress::{Display, GUESSING, epoch_text, finished_text};
 use crate::swarm;
 use crate::swarm::run::{Fresh, Stopped};
+use nettorrent_session::event_log::EventLog;
+use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::open::open_data;
+use nettorrent_session::run_folder::RunFolder;
 
 pub(crate) use arguments::{ResumeArguments, TrainArguments};
 
@@ -61,20 +62,22 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.weights {
         trainer.set_values(load_weights(path, learning.layout())?);
     }
-    let run = RunFolder::create(arguments.run.as_deref(), &job, &spec)?;
+    let run = RunFolder::create(arguments.run.as_deref(), &job, Some(&spec))?;
     if arguments.weights.is_some() {
         // The seed alone would not bring these back, should the run be ended before its first checkpoint.
         save(&run, &learning, &trainer, job.checkpoint.keep)?;
     }
-    let events = arguments.measuring.open_events(&run, arguments.json)?;
+    let events = arguments.measuring.open_events(&run)?;
+    arguments.measuring.watch(&run)?;
     let monitor = arguments.measuring.start_alone()?;
-    Session { monitor, ..Session::new(&job, &learning, run, events)? }.train(trainer)
+    Session { monitor, ..Session::new(&job, &learning, run, events, arguments.json)? }.train(trainer)
 }
 
 /// Runs `resume`.
 pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     let run = RunFolder::open(&arguments.run)?;
-    let events = arguments.measuring.open_events(&run, arguments.json)?;
+    let events = arguments.measuring.open_events(&run)?;
+    arguments.measuring.watch(&run)?;
     let mut settings = arguments.settings.clone();
     settings.extend(arguments.epochs.map(|epochs| format!("epochs={epochs}")));
     settings.extend(arguments.peers.map(|peers| format!("swarm.peers={peers}")));
@@ -82,7 +85,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     if job.swarm.peers > 0 {
         let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
         let (is_changed, measures) = (!settings.is_empty(), arguments.measuring.is_on());
-        let stopped = Stopped { run, events, checkpoint, is_changed, measures };
+        let stopped = Stopped { run, events, checkpoint, is_changed, measures, json: arguments.json };
         return swarm::run::resume(job, stopped, &arguments.links);
     }
     let network = run.network()?;
@@ -112,11 +115,17 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         None => Vec::new(),
     };
     let monitor = arguments.measuring.start_alone()?;
-    let session = Session { monitor, ..Session::new(&job, &learning, run, events)? };
+    let session = Session { monitor, ..Session::new(&job, &learning, run, events, arguments.json)? };
     for path in aside {
         session.display.say(&format!("A later checkpoint was set aside: {}", path.display()));
     }
     session.train(trainer)
+}
+
+/// Prints events for another program, as long as it reads them. When it has seen enough, the run goes on, and its folder holds them all.
+fn print_lines(events: &mut EventLog) {
+    let mut is_read = true;
+    events.follow(move |line, _| is_read = is_read && io::stdout().write_all(line.to_json().as_bytes()).is_ok());
 }
 
 /// How often the display and the events are brought up to date.
@@ -145,9 +154,18 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(job: &'a Job, learning: &'a Arc<Learning>, run: RunFolder, events: EventLog) -> anyhow::Result<Self> {
+    fn new(
+        job: &'a Job,
+        learning: &'a Arc<Learning>,
+        run: RunFolder,
+        mut events: EventLog,
+        json: bool,
+    ) -> anyhow::Result<Self> {
+        if json {
+            print_lines(&mut events);
+        }
         let worker = CpuWorker::new(learning.clone(), job.threads)?;
-        let (display, interrupt) = (Display::new(events.is_printed()), Interrupt::listen()?);
+        let (display, interrupt) = (Display::new(json), Interrupt::listen()?);
         let (started, pace) = (Instant::now(), Pace::new());
         let (monitor, tested) = (None, started);
         let (test_is_cut, is_guessing) = (false, false);
@@ -311,6 +329,7 @@ impl<'a> Session<'a> {
             self.events.write(Event::Progress(history::Progress {
                 epoch: trainer.progress().epoch + 1,
                 step: trainer.progress().step,
+                n_samples: score.n as u64,
                 loss: score.loss(),
                 accuracy: score.accuracy(),
                 lr: report.lr,
@@ -341,17 +360,7 @@ impl<'a> Session<'a> {
         }
         self.is_guessing = Guessing::new(self.learning.labels()).explains(&test);
         let (samples_per_s, seconds) = (self.pace.samples_per_s(), self.pace.training.as_secs_f64());
-        self.display.epoch(&EpochLine {
-            epoch,
-            epochs: self.job.epochs,
-            train_loss: train.loss(),
-            train_accuracy: train.accuracy(),
-            test_loss: test.loss(),
-            test_accuracy: test.accuracy(),
-            samples_per_s,
-            seconds,
-        });
-        self.events.write(Event::Epoch(Epoch {
+        let epoch = Epoch {
             epoch,
             step,
             train_loss: train.loss(),
@@ -363,8 +372,9 @@ impl<'a> Session<'a> {
             seconds,
             test_seconds: began.elapsed().as_secs_f64(),
             sent_bytes: 0,
-        }))?;
-        Ok(())
+        };
+        self.display.say(&epoch_text(&epoch, self.job.epochs));
+        Ok(self.events.write(Event::Epoch(epoch))?)
     }
 
     fn save(&mut self, trainer: &Trainer<'_>) -> anyhow::Result<()> {
@@ -377,5 +387,5 @@ impl<'a> Session<'a> {
 }
 
 fn save(run: &RunFolder, learning: &Learning, trainer: &Trainer<'_>, keep: usize) -> anyhow::Result<PathBuf> {
-    run.save(learning.layout(), trainer.values(), trainer.optimizer(), trainer.progress(), keep)
+    Ok(run.save(learning.layout(), trainer.values(), trainer.optimizer(), trainer.progress(), keep)?)
 }

@@ -1,5 +1,6 @@
 //! A swarm of processes on this machine: started, watched and stopped by one that does not train.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,17 +10,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use nettorrent_history::{Event, PeerAddress, Reason, Stop};
+use nettorrent_history::{Event, PeerAddress, Reason};
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_swarm::{PeerId, Place};
 use serde::Serialize;
 
-use super::messages::{EndingKind, Order, Orders, PeerEvent};
+use super::orders::{Order, Orders};
 use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
-use crate::memory::peak_rss_bytes;
 use crate::progress::{GUESSING, finished_text};
-use crate::run_folder::RunFolder;
+use nettorrent_session::live_log::{End, LiveLog};
+use nettorrent_session::peer_event::{Ending, PeerEvent};
+use nettorrent_session::run_folder::RunFolder;
 
 /// How a swarm on this machine is set up.
 pub(crate) struct LocalSettings {
@@ -47,7 +49,7 @@ struct Process {
     child: Child,
     orders: ChildStdin,
     peer: Option<(PeerId, SocketAddr)>,
-    ending: Option<EndingKind>,
+    ending: Option<Ending>,
     complaints: Vec<String>,
     status: Option<ExitStatus>,
 }
@@ -59,12 +61,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) fn train(
     run: &RunFolder,
     settings: &LocalSettings,
-    mut progress_view: ProgressView,
+    mut log: LiveLog,
+    view: &RefCell<ProgressView>,
 ) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::listen()?;
     let mut swarm = LocalSwarm::start(run, settings)?;
-    let result = swarm.watch(&mut progress_view, &interrupt);
-    let finished = progress_view.finish();
+    let result = swarm.watch(&mut log, view, &interrupt);
+    view.borrow_mut().finish();
     if result.is_err() {
         swarm.kill();
     }
@@ -73,27 +76,26 @@ pub(crate) fn train(
     let failure = ending.as_ref().err().map(crate::explain);
     let reason = match (&failure, &ending) {
         (Some(failure), _) => Reason::Failed(failure.clone()),
-        (None, Ok(EndingKind::Finished)) => Reason::Finished,
+        (None, Ok(Ending::Finished)) => Reason::Finished,
         (None, _) => Reason::Interrupted,
     };
-    let peak_rss_bytes = swarm.peak_rss_bytes.or(peak_rss_bytes());
-    let seconds = progress_view.seconds();
     let is_interrupted = reason == Reason::Interrupted;
-    let is_guessing = reason == Reason::Finished && progress_view.is_guessing();
-    let told = progress_view.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }));
+    let is_guessing = reason == Reason::Finished && log.is_guessing();
+    let told = log.stop(End { reason, epoch, step, peak_rss_bytes: swarm.peak_rss_bytes });
     ending?;
-    finished.and(told)?;
+    told?;
+    let view = view.borrow();
     let path = run.path().display();
     if is_interrupted {
         // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
         let is_kept = run.job(&[])?.layers.is_none();
         let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
-        progress_view.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
+        view.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    progress_view.say(&finished_text(progress_view.elapsed(), run.path()));
+    view.say(&finished_text(log.elapsed(), run.path()));
     if is_guessing {
-        progress_view.tell(GUESSING);
+        view.tell(GUESSING);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -144,14 +146,14 @@ impl LocalSwarm {
     }
 
     /// Takes in what is told until all processes have ended.
-    fn watch(&mut self, progress_view: &mut ProgressView, interrupt: &Interrupt) -> anyhow::Result<()> {
+    fn watch(&mut self, log: &mut LiveLog, view: &RefCell<ProgressView>, interrupt: &Interrupt) -> anyhow::Result<()> {
         while self.processes.iter().any(|process| process.status.is_none()) {
             if interrupt.is_set() && !self.is_stopping {
                 self.is_stopping = true;
                 self.processes.iter_mut().for_each(|process| process.order(&Order::Leave));
             }
             match self.heard.recv_timeout(LOOK_EVERY) {
-                Ok((k, heard)) => self.on_heard(k, heard, progress_view)?,
+                Ok((k, heard)) => self.on_heard(k, heard, log, view)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -159,14 +161,20 @@ impl LocalSwarm {
         Ok(())
     }
 
-    fn on_heard(&mut self, k: usize, heard: Heard, progress_view: &mut ProgressView) -> anyhow::Result<()> {
+    fn on_heard(
+        &mut self,
+        k: usize,
+        heard: Heard,
+        log: &mut LiveLog,
+        view: &RefCell<ProgressView>,
+    ) -> anyhow::Result<()> {
         match heard {
             Heard::Event(event) => {
                 match &event {
                     PeerEvent::Listening { peer, address } => {
                         self.processes[k].peer = Some((*peer, *address));
                         let pid = self.processes[k].child.id();
-                        progress_view.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
+                        log.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
                         self.begin_if_all_listen();
                     }
                     PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
@@ -176,14 +184,14 @@ impl LocalSwarm {
                     }
                     _ => {}
                 }
-                progress_view.on_event(&event)
+                Ok(log.on_event(&event)?)
             }
             Heard::Complaint(line) => {
-                progress_view.tell(&format!("peer {k}: {line}"));
+                view.borrow().tell(&format!("peer {k}: {line}"));
                 self.processes[k].complaints.push(line);
                 Ok(())
             }
-            Heard::Silent => self.on_end(k, progress_view),
+            Heard::Silent => self.on_end(k, view),
         }
     }
 
@@ -195,7 +203,7 @@ impl LocalSwarm {
         }
     }
 
-    fn on_end(&mut self, k: usize, progress_view: &ProgressView) -> anyhow::Result<()> {
+    fn on_end(&mut self, k: usize, view: &RefCell<ProgressView>) -> anyhow::Result<()> {
         let process = &mut self.processes[k];
         let status = process.child.wait().context("cannot learn how a peer ended")?;
         process.status = Some(status);
@@ -204,23 +212,23 @@ impl LocalSwarm {
             if !self.has_begun {
                 bail!("peer {k} could not start: {}", what.trim_start_matches("error: "));
             }
-            progress_view.tell(&format!("peer {k} is gone ({status}); the others go on without it"));
+            view.borrow().tell(&format!("peer {k} is gone ({status}); the others go on without it"));
         }
         Ok(())
     }
 
     /// How the whole ended: as the best of its peers did.
-    fn ending(&self) -> anyhow::Result<EndingKind> {
+    fn ending(&self) -> anyhow::Result<Ending> {
         let mut endings = self.processes.iter().filter_map(|process| process.ending.as_ref());
-        if endings.clone().any(|ending| *ending == EndingKind::Finished) {
-            return Ok(EndingKind::Finished);
+        if endings.clone().any(|ending| *ending == Ending::Finished) {
+            return Ok(Ending::Finished);
         }
-        if self.is_stopping && endings.clone().any(|ending| *ending == EndingKind::Left) {
-            return Ok(EndingKind::Left);
+        if self.is_stopping && endings.clone().any(|ending| *ending == Ending::Left) {
+            return Ok(Ending::Left);
         }
         let failure = endings.find_map(|ending| match ending {
-            EndingKind::Failed(problem) => Some(problem.clone()),
-            EndingKind::Finished | EndingKind::Left => None,
+            Ending::Failed(problem) => Some(problem.clone()),
+            Ending::Finished | Ending::Left => None,
         });
         let complaint = self.processes.iter().find_map(|process| process.complaints.last());
         let failure = failure.or(complaint.map(|line| line.trim_start_matches("error: ").to_owned()));

@@ -1,15 +1,13 @@
 //! What one peer of a swarm is doing, in a line.
 
 use indicatif::{HumanBytes, HumanCount};
-use nettorrent_history as history;
+use nettorrent_history::{PeerProgress, Times};
 use nettorrent_swarm::Phase;
 
-use super::messages::Progress;
-
 /// What one peer is doing.
-pub(super) fn peer_text(progress: &Progress) -> String {
-    let Progress { n_samples, times, .. } = progress;
-    let history::Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
+pub(super) fn peer_text(progress: &PeerProgress) -> String {
+    let PeerProgress { n_samples, times, .. } = progress;
+    let Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
     let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
     let doing = match progress.phase {
         Phase::Agreeing => "agreeing on whose parameters go on",

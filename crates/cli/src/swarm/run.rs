@@ -1,7 +1,9 @@
 //! A run of several processes on this machine: from its beginning, or from a checkpoint.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
@@ -10,16 +12,16 @@ use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_swarm::Place;
 use nettorrent_swarm::link_spec::LinkSpec;
 
-use super::banner::{Banner, announce};
-use super::checkpoint_writer;
+use super::banner::announce;
 use super::local::{self, LocalSettings};
-use super::prepared_job::PreparedJob;
-use super::progress_view::{ProgressView, Topology};
-use super::start_state::Start;
-use crate::events::EventLog;
+use super::progress_view::ProgressView;
 use crate::measuring::MeasuringArguments;
 use crate::progress::Display;
-use crate::run_folder::RunFolder;
+use nettorrent_session::checkpoint_writer::save_values;
+use nettorrent_session::event_log::EventLog;
+use nettorrent_session::live_log::{LiveLog, Topology};
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::{StartState, Training};
 
 /// What the processes speak over.
 #[derive(Args)]
@@ -66,59 +68,71 @@ pub(crate) struct Stopped {
     pub is_changed: bool,
     /// Whether to measure what peers take and for whom they wait.
     pub measures: bool,
+    /// Whether another program reads standard output.
+    pub json: bool,
 }
 
 /// Begins a run and trains it.
 pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
     let n_peers = job.swarm.peers;
-    let prepared = PreparedJob::open(job, None, n_peers)?;
-    let PreparedJob { job, spec, learning, .. } = &prepared;
-    prepared.check(job.swarm.peers)?;
-    let values = fresh.weights.map(|path| load_weights(path, learning.layout())).transpose()?;
-    let run = RunFolder::create(fresh.run, job, spec)?;
-    let events = fresh.measuring.open_events(&run, fresh.json)?;
+    let training = Training::from_job(job, n_peers)?;
+    training.check(n_peers)?;
+    let values = fresh.weights.map(|path| load_weights(path, training.task.layout())).transpose()?;
+    let run = RunFolder::create(fresh.run, &training.job, training.spec())?;
+    let events = fresh.measuring.open_events(&run)?;
+    fresh.measuring.watch(&run)?;
     let checkpoint = match values {
         // The seed alone would not bring these back.
-        Some(values) => Some(checkpoint_writer::save_values(&run, &prepared, &values)?.path),
+        Some(values) => Some(save_values(&run, &training, &values)?.path),
         None => None,
     };
-    let settings = links.settings(job, checkpoint, Place::default());
-    go(&run, events, &prepared, &LocalSettings { measures: fresh.measuring.is_on(), ..settings })
+    let settings = links.settings(&training.job, checkpoint, Place::default());
+    let settings = LocalSettings { measures: fresh.measuring.is_on(), ..settings };
+    go(&run, events, &training, &settings, fresh.json)
 }
 
 /// Goes on with a run.
 pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyhow::Result<ExitCode> {
     links.check()?;
-    let Stopped { run, events, checkpoint, is_changed, measures } = stopped;
+    let Stopped { run, events, checkpoint, is_changed, measures, json } = stopped;
     let n_peers = job.swarm.peers;
-    let prepared = PreparedJob::open(job, Some(run.model_spec()?), n_peers)?;
+    let training = Training::with_model(job, run.model_spec()?, n_peers)?;
     let place = match &checkpoint {
-        Some(checkpoint) => Start::from_checkpoint(&run, checkpoint, &prepared)?.place().clone(),
+        Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training)?.place().clone(),
         None => Place::default(),
     };
-    let display = Display::new(events.is_printed());
-    if place.ledger.epoch >= prepared.job.epochs {
+    let display = Display::new(json);
+    if place.ledger.epoch >= training.job.epochs {
         display.tell(&run.is_done_text(place.ledger.epoch));
         return Ok(ExitCode::SUCCESS);
     }
     if is_changed {
-        run.write_job(&prepared.job)?;
+        run.write_job(&training.job)?;
     }
     if let Some(checkpoint) = &checkpoint {
         for path in run.set_aside_after(checkpoint, place.step)? {
             display.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
     }
-    let settings = links.settings(&prepared.job, checkpoint, place);
-    go(&run, events, &prepared, &LocalSettings { measures, ..settings })
+    let settings = links.settings(&training.job, checkpoint, place);
+    go(&run, events, &training, &LocalSettings { measures, ..settings }, json)
 }
 
-fn go(run: &RunFolder, events: EventLog, prepared: &PreparedJob, settings: &LocalSettings) -> anyhow::Result<ExitCode> {
-    let mut progress_view = ProgressView::new(events, prepared, Topology::Processes(settings.n_peers), &settings.place);
-    let link = settings.link.as_deref();
-    announce(&Banner { prepared, run, place: &settings.place, link }, &mut progress_view)?;
-    local::train(run, settings, progress_view)
+fn go(
+    run: &RunFolder,
+    mut events: EventLog,
+    training: &Training,
+    settings: &LocalSettings,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let topology = Topology::Processes(settings.n_peers);
+    let view = Rc::new(RefCell::new(ProgressView::new(training, topology, json)));
+    announce(training, run.path(), &settings.place, &view.borrow());
+    let shown = view.clone();
+    events.follow(move |line, fate| shown.borrow_mut().show(line, fate));
+    let log = LiveLog::start(events, training, run.path(), topology, &settings.place, settings.link.clone())?;
+    local::train(run, settings, log, &view)
 }
 
 impl LinkArguments {

@@ -125,3 +125,28 @@ fn a_rate_that_is_too_low_is_left_alone_and_the_end_says_what_came_of_it() {
     assert!(!said.contains(NOT_LEARNT), "{said}");
     assert_eq!(events(&place.path("well"), "stop").pop().expect("an end")["is_guessing"], false);
 }
+
+#[test]
+fn a_swarm_that_diverges_keeps_its_good_checkpoint_and_tells_the_truth() {
+    let place = Place::new();
+    place.succeed(&["train", "--model", "mlp:32", "--peers", "2", "--threads", "1", "--epochs", "2", "--run", "mine"]);
+    let (run, good) = (place.path("mine"), checkpoints(&place.path("mine")).pop().expect("a checkpoint"));
+    // Far too high even when it has been halved four times, and just too high.
+    for (rate, epochs) in [("100000", "6"), ("3", "10")] {
+        let set = format!("optimizer.lr={rate}");
+        let outcome = place.run(&["resume", "mine", "--epochs", epochs, "--set", set.as_str()]);
+        assert!(!events(&run, "rollback").is_empty(), "{}{}", outcome.stdout, outcome.stderr);
+        let newest = checkpoints(&run).pop().expect("a checkpoint");
+        let accuracy = place.succeed(&["eval", "mine", "--json"]).json()[0]["accuracy"].as_f64().expect("a number");
+        if outcome.code == Some(0) {
+            // All epochs were trained and tested in the end, and the newest checkpoint is what was tested last.
+            let last = events(&run, "epoch").pop().expect("an epoch");
+            assert_eq!(last["epoch"].to_string(), epochs, "{}", outcome.stdout);
+            assert!((last["test_accuracy"].as_f64().expect("a number") - accuracy).abs() < 1e-9, "{}", outcome.stdout);
+        } else {
+            assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
+            assert!(outcome.stderr.contains("training diverged"), "{}", outcome.stderr);
+            assert!(newest == good && accuracy > 0.8, "{accuracy}: {}{}", outcome.stdout, outcome.stderr);
+        }
+    }
+}

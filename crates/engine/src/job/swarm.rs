@@ -28,7 +28,7 @@ pub struct SwarmSpec {
     /// How much each peer trains: as much as it can in the others' time (`speed`), or as much as any other (`equal`). With
     /// `speed`, samples move between peers, so it is for `split = "random"` with `resplit = "epoch"`. Default: `speed`.
     pub work: Work,
-    /// After how many seconds a silent peer is given up. Default: 5.
+    /// After how many seconds a silent peer is given up. Default: 15.
     pub deadline: f64,
     /// How the updates of several peers are scaled. `global-batch`: a batch is shared by all peers, and N peers learn as one does.
     /// `linear`: a batch for each, and the learning rate grows with their number. `none`: a batch for each at one peer's rate.

@@ -94,7 +94,16 @@ fn a_swarm_that_diverges_goes_back_and_ends_well() {
             let factors: Vec<f32> = outcome.records.iter().filter_map(|record| back(&record.event)).collect();
             assert!((1..=4).contains(&factors.len()) && factors[0] == 0.5, "{what}: {factors:?}");
             let first = &outcome.peers[0];
+            let went_back = outcome.records.iter().rposition(|record| back(&record.event).is_some()).unwrap();
+            let Event::RolledBack { epoch: n_good, .. } = outcome.records[went_back].event else { unreachable!() };
             for peer in &outcome.peers {
+                // Epochs that are trained again are tested again.
+                let after = outcome.records[went_back..].iter().filter(|record| record.peer == peer.id);
+                let tested = after.filter_map(|record| match record.event {
+                    Event::Epoch { epoch, .. } => Some(epoch),
+                    _ => None,
+                });
+                assert!(tested.eq(n_good + 1..=4), "{what}: {} after epoch {n_good}", peer.id);
                 assert!(peer.is_finished && peer.values == first.values, "{what}: {}", peer.id);
                 assert_eq!(peer.place.n_rollbacks as usize, factors.len(), "{what}: {}", peer.id);
             }

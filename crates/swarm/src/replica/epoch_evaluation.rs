@@ -60,10 +60,11 @@ impl EpochEvaluation {
         Self { concluded: n_epochs, ..Self::default() }
     }
 
-    /// Others' parameters are taken over: what was told was about those of before, and with them counted, more test samples
-    /// would be told of than there are.
-    pub(super) fn forget_reports(&mut self) {
-        let Self { concluded, last, .. } = *self;
+    /// Parameters of others, or of before, are taken over, after so many epochs: what was told was about other parameters, and with
+    /// that counted, more test samples would be told of than there are. Epochs that are trained again are tested again.
+    pub(super) fn begin_anew(&mut self, n_epochs: u64) {
+        let concluded = self.concluded.min(n_epochs);
+        let last = self.last.filter(|last| last.epoch <= n_epochs);
         *self = Self { concluded, last, ..Self::default() };
     }
 

@@ -93,7 +93,7 @@ impl Replica {
     pub(super) fn on_divergence(&mut self, why: &str, out: &mut Outbox) {
         let n_rollbacks = self.core.place.n_rollbacks;
         if self.recovery.is_none() || n_rollbacks >= MOST_ROLLBACKS {
-            out.failure = Some(self.give_up_text(why));
+            self.give_up(why, out);
         } else if self.core.rank == 0 {
             self.roll_back(why, out);
         } else {
@@ -106,18 +106,25 @@ impl Replica {
         }
     }
 
-    pub(super) fn give_up_text(&self, why: &str) -> String {
+    /// Stops with an error.
+    pub(super) fn give_up(&mut self, why: &str, out: &mut Outbox) {
+        self.has_diverged = true;
         let core = &self.core;
         let back = match core.place.n_rollbacks {
             0 => String::new(),
             n => format!(", although the swarm had gone back {n} times and halved the learning rate each time"),
         };
-        format!(
-            "training diverged: {why} in round {} (learning rate {:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
+        out.failure = Some(format!(
+            "training diverged: {why} at step {} (learning rate {:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
              go on from the last good checkpoint",
-            core.place.standing.round,
+            core.place.step,
             core.lr(self.turn.as_ref().map_or(0, |turn| turn.round), 0.0)
-        )
+        ));
+    }
+
+    /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
+    pub(crate) fn is_healthy(&self) -> bool {
+        !self.has_diverged && self.recovery.as_ref().is_none_or(|recovery| recovery.guard.is_healthy())
     }
 
     /// Another member says that training has diverged.
@@ -147,7 +154,7 @@ impl Replica {
     /// Goes back to the last good state, and all others with this peer.
     fn roll_back(&mut self, why: &str, out: &mut Outbox) {
         let Some(mut state) = self.recovery.as_ref().and_then(|recovery| recovery.good.clone()) else {
-            out.failure = Some(self.give_up_text(why));
+            self.give_up(why, out);
             return;
         };
         let from_step = self.core.place.step;
@@ -175,7 +182,7 @@ impl Replica {
         self.strategy.recall(memories);
         self.core.reopen();
         self.ending = None;
-        self.epoch_evaluation.forget_reports();
+        self.epoch_evaluation.begin_anew(epoch);
         self.evaluations.forget();
         self.begin_anew();
         self.go_on(0, true, out);

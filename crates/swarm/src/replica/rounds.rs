@@ -114,8 +114,7 @@ impl Replica {
         self.turn = None;
         self.core.plan = None;
         if let Some(why) = self.ends_diverged() {
-            out.failure = Some(self.give_up_text(&why));
-            return;
+            return self.give_up(&why, out);
         }
         self.enter(Phase::Testing);
         self.release_held(out);

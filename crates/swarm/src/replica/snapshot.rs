@@ -151,7 +151,7 @@ impl Replica {
         core.round_start = None;
         core.place = title.place;
         core.reopen();
-        self.epoch_evaluation.forget_reports();
+        self.epoch_evaluation.begin_anew(self.core.place.ledger.epoch);
         self.evaluations.forget();
         self.begin_anew();
         self.go_on(donor, true, out);

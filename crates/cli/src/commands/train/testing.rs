@@ -27,8 +27,8 @@ impl Session<'_> {
         let Some(test) = self.test(trainer)? else { return Ok(()) };
         let (epoch, step) = (trainer.epochs_done(), trainer.progress().step);
         let (test_loss, test_accuracy, test_seconds) = (test.loss(), test.accuracy(), began.elapsed().as_secs_f64());
-        self.display.say(&evaluation_text(epoch, self.job.epochs, test_loss, test_accuracy));
         let evaluation = Evaluation { epoch, step, test_loss, test_accuracy, test_seconds, sent_bytes: 0 };
+        self.display.say(&evaluation_text(&evaluation, self.job.epochs));
         Ok(self.events.write(Event::Evaluation(evaluation))?)
     }
 

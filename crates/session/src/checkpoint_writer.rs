@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, anyhow};
 use nettorrent_engine::checkpoint::{PieceWriter, Progress};
-use nettorrent_engine::learning::Learning;
+use nettorrent_engine::job::{CheckpointSpec, Job};
+use nettorrent_engine::model::Layout;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_swarm::{Place, SavedBlock, State};
 
-use super::prepared_job::PreparedJob;
+use crate::error::SessionError;
 use crate::run_folder::RunFolder;
+use crate::training::Training;
 
 /// A checkpoint that is whole on the disk.
-pub(crate) struct Kept {
+pub struct Kept {
+    /// Where.
     pub path: PathBuf,
+    /// Epochs done.
     pub epoch: u64,
+    /// Steps done.
     pub step: u64,
 }
 
@@ -27,31 +31,54 @@ enum Order {
     State(State),
     /// A block of one.
     Block(SavedBlock),
+    /// Nothing: training goes on from an earlier step, and what was written of later ones is void.
+    SetAside {
+        /// Which.
+        step: u64,
+    },
+}
+
+/// What was done.
+pub enum Written {
+    /// A checkpoint is whole on the disk.
+    Kept(Kept),
+    /// One was taken out of the way: it is of a course that is void.
+    SetAside(PathBuf),
 }
 
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
-pub(crate) struct CheckpointWriter {
+pub struct CheckpointWriter {
     orders: Sender<Order>,
     /// Says that a block is written, and whether one is being.
     written: Receiver<()>,
     is_writing: Cell<bool>,
-    kept: Receiver<anyhow::Result<Kept>>,
+    news: Receiver<Result<Written, SessionError>>,
     thread: JoinHandle<()>,
 }
 
 impl CheckpointWriter {
-    pub(crate) fn start(run: RunFolder, prepared: &PreparedJob) -> anyhow::Result<Self> {
+    /// Starts the thread that writes into a run's folder.
+    pub fn start(run: RunFolder, training: &Training) -> Result<Self, SessionError> {
         let (sender, orders) = channel::<Order>();
-        let (answers, kept) = channel();
+        let (answers, news) = channel();
         let (done, written) = channel();
-        let (learning, seed, keep) = (prepared.learning.clone(), prepared.job.seed, prepared.job.checkpoint.keep);
-        let optimizer = prepared.job.optimizer.clone();
+        let Job { seed, checkpoint: CheckpointSpec { keep, .. }, .. } = training.job;
+        let (task, optimizer) = (training.task.clone(), training.job.optimizer.clone());
         let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
-            let (run, learning) = (&run, &*learning);
-            let mut pieces = Pieces { run, learning, optimizer: &optimizer, seed, keep, writer: None };
+            let (run, layout) = (&run, task.layout());
+            let mut pieces = Pieces { run, layout, optimizer: &optimizer, seed, keep, writer: None };
             for order in orders {
                 let kept = match order {
-                    Order::State(state) => Some(write(run, learning, seed, &state, keep)),
+                    Order::SetAside { step } => {
+                        match run.set_aside_after(&run.checkpoint_path(step), step) {
+                            Ok(paths) => {
+                                paths.into_iter().for_each(|path| drop(answers.send(Ok(Written::SetAside(path)))))
+                            }
+                            Err(error) => drop(answers.send(Err(error))),
+                        }
+                        continue;
+                    }
+                    Order::State(state) => Some(write(run, layout, seed, &state, keep)),
                     Order::Block(block) => {
                         let kept = pieces.put(&block).transpose();
                         drop(block);
@@ -60,14 +87,14 @@ impl CheckpointWriter {
                     }
                 };
                 // If nobody wants to know, it is kept all the same.
-                kept.into_iter().for_each(|kept| drop(answers.send(kept)));
+                kept.into_iter().for_each(|kept| drop(answers.send(kept.map(Written::Kept))));
             }
         })?;
-        Ok(Self { orders: sender, written, is_writing: Cell::new(false), kept, thread })
+        Ok(Self { orders: sender, written, is_writing: Cell::new(false), news, thread })
     }
 
     /// Has a state written.
-    pub(crate) fn keep(&self, state: State) {
+    pub fn keep(&self, state: State) {
         // Only a panic ends the thread, and `finish` tells of that.
         let _ = self.orders.send(Order::State(state));
     }
@@ -76,7 +103,7 @@ impl CheckpointWriter {
     ///
     /// It waits for the block before to be written: who trains a network that is larger than its memory must not have all of it
     /// waiting for the disk.
-    pub(crate) fn keep_block(&self, block: SavedBlock) {
+    pub fn keep_block(&self, block: SavedBlock) {
         if self.is_writing.replace(true) {
             // If the thread is gone, `finish` tells of that.
             let _ = self.written.recv();
@@ -84,30 +111,35 @@ impl CheckpointWriter {
         let _ = self.orders.send(Order::Block(block));
     }
 
-    /// What was written since the last call.
-    pub(crate) fn news(&self) -> impl Iterator<Item = anyhow::Result<Kept>> {
-        self.kept.try_iter()
+    /// Training goes on from an earlier step: has the checkpoints of later ones taken out of the way.
+    pub fn set_aside_after(&self, step: u64) {
+        let _ = self.orders.send(Order::SetAside { step });
+    }
+
+    /// What was done since the last call.
+    pub fn news(&self) -> impl Iterator<Item = Result<Written, SessionError>> {
+        self.news.try_iter()
     }
 
     /// Waits until all is written.
-    pub(crate) fn finish(self) -> anyhow::Result<Vec<anyhow::Result<Kept>>> {
+    pub fn finish(self) -> Result<Vec<Result<Written, SessionError>>, SessionError> {
         drop(self.orders);
-        let rest = self.kept.iter().collect();
-        self.thread.join().map_err(|_| anyhow!("the thread that writes checkpoints has failed"))?;
+        let rest = self.news.iter().collect();
+        self.thread.join().map_err(|_| SessionError::CheckpointThread)?;
         Ok(rest)
     }
 }
 
 /// Writes parameters that a run is to begin with at once.
-pub(crate) fn save_values(run: &RunFolder, prepared: &PreparedJob, values: &[f32]) -> anyhow::Result<Kept> {
-    let state = State::from_values(prepared.setup.training(), values.to_vec());
-    write(run, &prepared.learning, prepared.job.seed, &state, prepared.job.checkpoint.keep)
+pub fn save_values(run: &RunFolder, training: &Training, values: &[f32]) -> Result<Kept, SessionError> {
+    let state = State::from_values(training.setup.training(), values.to_vec());
+    write(run, training.task.layout(), training.job.seed, &state, training.job.checkpoint.keep)
 }
 
 /// A checkpoint of a layer network that is being written block by block: the whole is never in memory.
 struct Pieces<'a> {
     run: &'a RunFolder,
-    learning: &'a Learning,
+    layout: &'a Layout,
     optimizer: &'a OptimizerSpec,
     seed: u64,
     keep: usize,
@@ -115,7 +147,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    fn put(&mut self, block: &SavedBlock) -> anyhow::Result<Option<Kept>> {
+    fn put(&mut self, block: &SavedBlock) -> Result<Option<Kept>, SessionError> {
         let SavedBlock { part, state, is_first, is_last } = block;
         let (epoch, step) = (state.place.ledger.epoch, state.place.step);
         if *is_first {
@@ -124,8 +156,7 @@ impl Pieces<'_> {
             self.writer = None;
             if !path.exists() {
                 let n_memories = state.memories.len();
-                let layout = self.learning.layout();
-                let writer = PieceWriter::create(&path, layout, self.optimizer, &progress, n_memories)?;
+                let writer = PieceWriter::create(&path, self.layout, self.optimizer, &progress, n_memories)?;
                 self.writer = Some((writer, path));
             }
         }
@@ -141,16 +172,16 @@ impl Pieces<'_> {
     }
 }
 
-fn progress(seed: u64, place: &Place, swarm_memories: Vec<Vec<f32>>) -> anyhow::Result<Progress> {
+fn progress(seed: u64, place: &Place, swarm_memories: Vec<Vec<f32>>) -> Result<Progress, SessionError> {
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let swarm = Some(serde_json::to_value(place).context("cannot write how far the swarm is")?);
+    let swarm = Some(serde_json::to_value(place)?);
     Ok(Progress { seed, step, epoch, swarm, swarm_memories, ..Progress::default() })
 }
 
-fn write(run: &RunFolder, learning: &Learning, seed: u64, state: &State, keep: usize) -> anyhow::Result<Kept> {
+fn write(run: &RunFolder, layout: &Layout, seed: u64, state: &State, keep: usize) -> Result<Kept, SessionError> {
     let State { values, optimizer, place, memories } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
     let progress = progress(seed, place, memories.clone())?;
-    let path = run.save(learning.layout(), values, optimizer, &progress, keep)?;
+    let path = run.save(layout, values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 /// A second of the calendar.
-pub(crate) struct Date {
+pub struct Date {
     year: u64,
     month: u64,
     day: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Date {
 
 impl Date {
     /// The present one.
-    pub(crate) fn now() -> Self {
+    pub fn now() -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self::of(since.map_or(0, |since| since.as_secs()))
     }
@@ -34,13 +34,13 @@ impl Date {
     }
 
     /// `20261115-024500`, for names.
-    pub(crate) fn stamp(&self) -> String {
+    pub fn stamp(&self) -> String {
         let Self { year, month, day, hour, minute, second } = self;
         format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
     }
 
     /// `2026-11-15 02:45:00`, for people.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { year, month, day, hour, minute, second } = self;
         format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
     }

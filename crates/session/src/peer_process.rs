@@ -1,32 +1,33 @@
-//! One process's part in a swarm: it takes part until the end, and tells how it goes.
+//! One peer of a swarm: it takes part until the end, tells how it goes, and has checkpoints written.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use nettorrent_history::{Times, Wait};
+use nettorrent_history::{PeerProgress, Times, Wait};
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Node, NodeSettings};
-use nettorrent_net::report::{Command, Ending, Report};
+use nettorrent_net::report::{self, Command, Report};
 use nettorrent_net::resources::Monitor;
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{Peer, PeerId, Phase};
 use tokio::sync::mpsc;
 
-use super::checkpoint_writer::CheckpointWriter;
-use super::messages::{EndingKind, PeerEvent, Progress};
-use super::prepared_job::PreparedJob;
-use super::start_state::Start;
-use crate::measuring::resources;
+use crate::checkpoint_writer::{CheckpointWriter, Kept, Written};
+use crate::error::SessionError;
 use crate::memory::peak_rss_bytes;
+use crate::peer_event::{Ending, PeerEvent};
+use crate::resources::resources;
+use crate::start_state::StartState;
+use crate::training::Training;
 
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// Whose checkpoints are kept where.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub enum Keep {
     /// The peers have one folder: the first of those who are there writes.
     IfFirst,
     /// The folder is this peer's own.
@@ -34,13 +35,20 @@ pub(crate) enum Keep {
 }
 
 /// A process that takes part in a swarm.
-pub(crate) struct PeerProcess<'a> {
-    pub prepared: &'a PreparedJob,
-    pub start: Start,
+pub struct PeerProcess<'a> {
+    /// What it trains.
+    pub training: &'a Training,
+    /// What it begins with.
+    pub start: StartState,
+    /// What writes its checkpoints.
     pub checkpoint_writer: CheckpointWriter,
+    /// Which of them it writes.
     pub keep: Keep,
+    /// Training begins when so many peers are there, this one counted.
     pub wait_for: usize,
+    /// Where others reach it.
     pub address: SocketAddr,
+    /// Members that it knows of.
     pub introducers: Vec<(PeerId, SocketAddr)>,
     /// Whether to measure what this process takes and for whom it waits.
     pub measures: bool,
@@ -50,33 +58,33 @@ pub(crate) struct PeerProcess<'a> {
 
 impl PeerProcess<'_> {
     /// Trains with the others until all is done or somebody says `leave`.
-    pub(crate) async fn run(
+    pub async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
         commands: mpsc::Receiver<Command>,
-        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
-    ) -> anyhow::Result<EndingKind> {
-        let Self { prepared, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<Ending, SessionError> {
+        let Self { training, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
-        let epoch = start.place().ledger.epoch;
-        let peer = start.into_peer(id, prepared);
-        let deadline = prepared.job.swarm.deadline();
+        let (epoch, n_rollbacks) = (start.place().ledger.epoch, start.place().n_rollbacks);
+        let peer = start.into_peer(id, training);
+        let deadline = training.job.swarm.deadline();
         let settings = NodeSettings {
-            package: prepared.package.clone(),
+            package: training.package.clone(),
             membership: Config { deadline, wait_for },
             address,
-            threads: prepared.job.threads,
+            threads: training.job.threads,
             speed,
             host: host_name(),
             measures_waits: measures,
         };
         let monitor = measures.then(|| Monitor::start(Some(endpoint.sockets()))).transpose()?;
-        let mut node = Node::new((endpoint, arrivals), prepared.setup.clone(), peer, settings)?;
+        let mut node = Node::new((endpoint, arrivals), training.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
-        let (sums, told) = (Progress::nothing(id), Instant::now());
+        let (sums, told) = (nothing(id), Instant::now());
         let mut reporter = Reporter {
             id,
-            prepared,
+            training,
             checkpoint_writer: &checkpoint_writer,
             keep,
             monitor: monitor.as_ref(),
@@ -85,6 +93,7 @@ impl PeerProcess<'_> {
             ahead: Ahead::default(),
             epoch_told: epoch,
             epoch_kept: epoch,
+            n_rollbacks,
         };
         let mut problem = None;
         let ending = node
@@ -98,21 +107,22 @@ impl PeerProcess<'_> {
         }
         let peer = node.peer();
         reporter.tell_rest(peer, tell)?;
-        if keep == Keep::Always || peer.view().rank(id) == Some(0) {
+        // What a run has come to that diverged is nothing to go on from.
+        let is_over = ending != report::Ending::Finished && !peer.is_healthy();
+        if reporter.writes(peer) && !is_over {
             keep_state(&checkpoint_writer, peer);
         }
-        for kept in checkpoint_writer.finish()? {
-            let kept = kept?;
-            tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
+        for written in checkpoint_writer.finish()? {
+            tell(written_event(id, written?))?;
         }
         // What remains is told too, so that all samples add up to the whole.
         for sample in monitor.map(Monitor::finish).unwrap_or_default() {
             tell(PeerEvent::Resources(resources(id, &sample)))?;
         }
         let ending = match ending {
-            Ending::Finished => EndingKind::Finished,
-            Ending::Left => EndingKind::Left,
-            Ending::Failed(problem) => EndingKind::Failed(problem),
+            report::Ending::Finished => Ending::Finished,
+            report::Ending::Left => Ending::Left,
+            report::Ending::Failed(problem) => Ending::Failed(problem),
         };
         let (epoch, step) = (peer.place().ledger.epoch, peer.place().step);
         let peak_rss_bytes = peak_rss_bytes();
@@ -128,18 +138,30 @@ fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &Peer) {
     }
 }
 
+fn written_event(peer: PeerId, written: Written) -> PeerEvent {
+    match written {
+        Written::Kept(Kept { path, epoch, step }) => PeerEvent::Checkpoint { path, epoch, step },
+        Written::SetAside(path) => {
+            let text = format!("a later checkpoint was set aside: {}", path.display());
+            PeerEvent::Note { peer, text, is_routine: false }
+        }
+    }
+}
+
 /// Turns what a node reports into events, and has checkpoints written.
 struct Reporter<'a> {
     id: PeerId,
-    prepared: &'a PreparedJob,
+    training: &'a Training,
     checkpoint_writer: &'a CheckpointWriter,
     keep: Keep,
     monitor: Option<&'a Monitor>,
-    sums: Progress,
+    sums: PeerProgress,
     told: Instant,
     ahead: Ahead,
     epoch_told: u64,
     epoch_kept: u64,
+    /// How often the swarm has gone back.
+    n_rollbacks: u32,
 }
 
 /// Samples that were trained for a round.
@@ -154,10 +176,13 @@ impl Reporter<'_> {
         &mut self,
         report: &Report<'_>,
         peer: &Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
             tell(PeerEvent::Resources(resources(self.id, &sample)))?;
+        }
+        if peer.place().n_rollbacks != self.n_rollbacks {
+            self.go_back(peer);
         }
         if let Report::Record { record, waits } = report {
             self.count(&record.event, waits, peer, tell)?;
@@ -184,9 +209,8 @@ impl Reporter<'_> {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
             }
         }
-        for kept in self.checkpoint_writer.news() {
-            let kept = kept?;
-            tell(PeerEvent::Checkpoint { path: kept.path, epoch: kept.epoch, step: kept.step })?;
+        for written in self.checkpoint_writer.news() {
+            tell(written_event(self.id, written?))?;
         }
         Ok(())
     }
@@ -197,8 +221,8 @@ impl Reporter<'_> {
         event: &Event,
         waits: &[(PeerId, Duration)],
         peer: &Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         if let Event::Batch { epoch, .. } = event
             && self.sums.n_samples > 0
             && self.sums.trained_in != *epoch
@@ -209,25 +233,25 @@ impl Reporter<'_> {
             let before = if self.ahead.round == round { self.ahead.n_samples } else { 0 };
             self.ahead = Ahead { round, n_samples: before + n_samples };
         }
-        self.sums.add(event, waits);
+        add(&mut self.sums, event, waits);
         Ok(())
     }
 
     /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
     fn n_ahead(&self, peer: &Peer) -> u64 {
-        let is_open = self.ahead.round == peer.place().standing.round && self.prepared.job.layers.is_none();
+        let is_open = self.ahead.round == peer.place().standing.round && self.training.job.layers.is_none();
         if is_open { self.ahead.n_samples } else { 0 }
     }
 
     fn tell_progress(
         &mut self,
         peer: &Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
         let (status, elapsed) = (peer.status(), self.told.elapsed());
         (self.told, self.epoch_told) = (Instant::now(), status.epoch);
-        let sums = std::mem::replace(&mut self.sums, Progress::nothing(self.id));
-        tell(PeerEvent::Progress(Progress {
+        let sums = std::mem::replace(&mut self.sums, nothing(self.id));
+        tell(PeerEvent::Progress(PeerProgress {
             epoch: status.epoch,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
@@ -240,8 +264,27 @@ impl Reporter<'_> {
     }
 
     /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them.
-    fn tell_rest(&mut self, peer: &Peer, tell: &mut dyn FnMut(PeerEvent) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        if self.sums.is_empty() { Ok(()) } else { self.tell_progress(peer, tell) }
+    fn tell_rest(
+        &mut self,
+        peer: &Peer,
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        if is_empty(&self.sums) { Ok(()) } else { self.tell_progress(peer, tell) }
+    }
+
+    /// Whether this peer writes checkpoints.
+    fn writes(&self, peer: &Peer) -> bool {
+        self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)
+    }
+
+    /// The swarm had diverged and goes on from an earlier state: what was kept of later ones is void.
+    fn go_back(&mut self, peer: &Peer) {
+        let place = peer.place();
+        self.n_rollbacks = place.n_rollbacks;
+        self.epoch_kept = self.epoch_kept.min(place.ledger.epoch);
+        if self.writes(peer) {
+            self.checkpoint_writer.set_aside_after(place.step);
+        }
     }
 
     /// Has an epoch's end written, if this peer is the one to write it.
@@ -251,71 +294,69 @@ impl Reporter<'_> {
             return;
         }
         self.epoch_kept = epoch;
-        let every = self.prepared.job.checkpoint.every;
+        let every = self.training.job.checkpoint.every;
         let is_due = every > 0 && epoch.is_multiple_of(every);
-        if is_due && (self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)) {
+        if is_due && self.writes(peer) && peer.is_healthy() {
             keep_state(self.checkpoint_writer, peer);
         }
     }
 }
 
-impl Progress {
-    fn nothing(peer: PeerId) -> Self {
-        Self {
-            epoch: 0,
-            step: 0,
-            n_samples_all: 0,
-            n_ahead: 0,
-            trained_in: 0,
-            n_samples: 0,
-            loss_sum: 0.0,
-            n_correct: 0,
-            lr: 0.0,
-            times: Times::of(peer),
-            phase: Phase::Agreeing,
-            waits_for: Vec::new(),
-        }
+fn nothing(peer: PeerId) -> PeerProgress {
+    PeerProgress {
+        epoch: 0,
+        step: 0,
+        n_samples_all: 0,
+        n_ahead: 0,
+        trained_in: 0,
+        n_samples: 0,
+        loss_sum: 0.0,
+        n_correct: 0,
+        lr: 0.0,
+        times: Times::of(peer),
+        phase: Phase::Agreeing,
+        waits_for: Vec::new(),
     }
+}
 
-    /// Whether nothing was added up.
-    fn is_empty(&self) -> bool {
-        let Times { compute_s, wait_s, sent_bytes, received_bytes, .. } = self.times;
-        (self.n_samples, sent_bytes, received_bytes) == (0, 0, 0) && compute_s + wait_s == 0.0
-    }
+/// Whether nothing was added up.
+fn is_empty(sums: &PeerProgress) -> bool {
+    let Times { compute_s, wait_s, sent_bytes, received_bytes, .. } = sums.times;
+    (sums.n_samples, sent_bytes, received_bytes) == (0, 0, 0) && compute_s + wait_s == 0.0
+}
 
-    fn add(&mut self, event: &Event, waits: &[(PeerId, Duration)]) {
-        match *event {
-            Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s, .. } => {
-                self.trained_in = epoch;
-                self.n_samples += n_samples;
-                self.loss_sum += loss * n_samples as f64;
-                self.n_correct += n_correct;
-                self.lr = lr;
-                self.times.compute_s += compute_s;
-            }
-            Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
-            | Event::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
-                let waits = waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect();
-                self.times += &Times {
-                    wait_s,
-                    encode_s,
-                    decode_s,
-                    send_s,
-                    sent_bytes,
-                    received_bytes,
-                    waits,
-                    ..Times::of(self.times.peer)
-                };
-            }
-            Event::View { .. }
-            | Event::Epoch { .. }
-            | Event::Evaluation { .. }
-            | Event::Replica { .. }
-            | Event::Ended { .. }
-            | Event::LeftOut { .. }
-            | Event::RolledBack { .. }
-            | Event::Finished { .. } => {}
+fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
+    match *event {
+        Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s, .. } => {
+            sums.trained_in = epoch;
+            sums.n_samples += n_samples;
+            sums.loss_sum += loss * n_samples as f64;
+            sums.n_correct += n_correct;
+            sums.lr = lr;
+            sums.times.compute_s += compute_s;
         }
+        Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
+        | Event::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
+            let waits = waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect();
+            sums.times += &Times {
+                wait_s,
+                encode_s,
+                decode_s,
+                send_s,
+                sent_bytes,
+                received_bytes,
+                waits,
+                ..Times::of(sums.times.peer)
+            };
+        }
+        Event::View { .. }
+        | Event::Epoch { .. }
+        | Event::Evaluation { .. }
+        | Event::Replica { .. }
+        | Event::Ended { .. }
+        | Event::LeftOut { .. }
+        | Event::RolledBack { .. }
+        | Event::Finished { .. } => {}
     }
 }
 

@@ -11,13 +11,14 @@ use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
 use nettorrent_swarm::{PeerId, Setup};
 
-use crate::events::EventLog;
+use crate::event_log::EventLog;
 
 /// How often a peer's times are written.
 const INTERVAL_S: f64 = 1.0;
 
 /// The events of a swarm's run, and what is gathered for those to come.
-pub(crate) struct RunLog {
+pub struct RunLog {
+    /// Where they go.
     pub events: EventLog,
     setup: Arc<Setup>,
     /// Among how many peers samples are shared out, as far as it is written what that drops.
@@ -29,8 +30,9 @@ pub(crate) struct RunLog {
     /// How many members the last view has.
     pub n_members: usize,
     sent_bytes: u64,
-    /// The last epoch that was written, and whether its test came to no more than guessing.
+    /// The last epoch that was written.
     epoch: u64,
+    /// Whether the last test came to no more than guessing.
     pub is_guessing: bool,
     /// How many epochs were done at the last test within one that was written.
     evaluated: f64,
@@ -42,14 +44,18 @@ pub(crate) struct RunLog {
 
 /// How an epoch's training went.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Course {
+pub struct Course {
+    /// The learning rate.
     pub lr: f32,
+    /// How fast it was.
     pub samples_per_s: f64,
+    /// How long it took, without its test.
     pub took: Duration,
 }
 
 impl RunLog {
-    pub(crate) fn new(events: EventLog, setup: Arc<Setup>) -> Self {
+    /// The log of a run that begins.
+    pub fn new(events: EventLog, setup: Arc<Setup>) -> Self {
         Self {
             events,
             setup,
@@ -67,7 +73,7 @@ impl RunLog {
     }
 
     /// Writes what the split gives to nobody, if that is news: so many peers share the samples out. It is returned, to be told.
-    pub(crate) fn share_out(&mut self, at: Duration, n_peers: usize) -> Result<Option<Dropped>, HistoryError> {
+    pub fn share_out(&mut self, at: Duration, n_peers: usize) -> Result<Option<Dropped>, HistoryError> {
         if std::mem::replace(&mut self.n_sharing, n_peers) == n_peers {
             return Ok(None);
         }
@@ -77,7 +83,7 @@ impl RunLog {
     }
 
     /// Adds to where a peer's time went, and writes it about once a second.
-    pub(crate) fn add_times(&mut self, at: Duration, times: &Times) -> Result<(), HistoryError> {
+    pub fn add_times(&mut self, at: Duration, times: &Times) -> Result<(), HistoryError> {
         self.sent_bytes += times.sent_bytes;
         let sums = self.times.entry(times.peer).or_insert_with(|| Times::of(times.peer));
         *sums += times;
@@ -89,7 +95,7 @@ impl RunLog {
     }
 
     /// Writes what has not been written yet.
-    pub(crate) fn finish(&mut self, at: Duration) -> Result<(), HistoryError> {
+    pub fn finish(&mut self, at: Duration) -> Result<(), HistoryError> {
         for times in std::mem::take(&mut self.times).into_values().filter(|times| times.elapsed_s > 0.0) {
             self.events.write_at(at, Event::Times(times))?;
         }
@@ -98,7 +104,7 @@ impl RunLog {
 
     /// Writes down what a peer records, but for its rounds. Of a test, and of why a run ends, all peers tell the same: whether
     /// this is the first to tell of it is returned.
-    pub(crate) fn add_record(
+    pub fn add_record(
         &mut self,
         at: Duration,
         record: &Record,
@@ -186,7 +192,7 @@ impl RunLog {
             // All peers tell the same.
             RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
                 let text = format!("the run ends here: {reason}");
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text }))?;
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }))?;
                 return Ok(true);
             }
             RecordEvent::Ended { .. }
@@ -213,7 +219,7 @@ impl RunLog {
 }
 
 /// What the split gives to nobody, if anything, when so many peers share the samples out.
-pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
+pub fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
     // Where so many cannot share them out by the rule, samples are dealt in turn, and none is dropped.
     let report =
         setup.training().sampler.check(setup.n_replicas(n_peers)).ok().filter(|report| report.n_dropped > 0)?;
@@ -222,7 +228,7 @@ pub(crate) fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
 }
 
 /// What people are told of what a peer records when something went wrong, or the run ends early.
-pub(crate) fn incident_text(event: &RecordEvent) -> Option<String> {
+pub fn incident_text(event: &RecordEvent) -> Option<String> {
     match event {
         RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
             Some(rollback(why, [*from_step, *epoch, *step], *lr_factor).to_string())

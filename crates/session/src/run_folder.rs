@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use nettorrent_engine::checkpoint::{self, Progress};
+use nettorrent_engine::checkpoint::{self, CheckpointError, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
+use serde::Serialize;
 
 use crate::date::Date;
+use crate::error::SessionError;
 
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
@@ -21,78 +22,85 @@ const PARTIAL: &str = ".partial";
 
 /// The folder of one run.
 #[derive(Clone)]
-pub(crate) struct RunFolder {
+pub struct RunFolder {
     path: PathBuf,
 }
 
 impl RunFolder {
     /// A new one: at this path, or under `runs/` with the model's name and the time.
-    pub(crate) fn create(path: Option<&Path>, job: &Job, model: &ModelSpec) -> anyhow::Result<Self> {
+    pub fn create(path: Option<&Path>, job: &Job, model: Option<&ModelSpec>) -> Result<Self, SessionError> {
         let path = match path {
             Some(path) => path.to_owned(),
             None => free_name(&job.model),
         };
         if path.join(JOB_FILE).exists() {
             let shown = path.display();
-            bail!("{shown} holds a run already; go on with it by `nettorrent resume {shown}`, or choose another --run");
+            return Err(SessionError::Run(format!(
+                "{shown} holds a run already; go on with it by `nettorrent resume {shown}`, or choose another --run"
+            )));
         }
         let run = Self { path };
-        let create = || -> anyhow::Result<()> {
-            fs::create_dir_all(run.path.join(CHECKPOINTS))?;
-            checkpoint::write_file(&run.path.join(MODEL_FILE), toml::to_string(model)?.as_bytes())?;
-            run.write_job(job)
-        };
-        create().with_context(|| format!("cannot make the run's folder {}", run.path.display()))?;
+        let folder = run.path.join(CHECKPOINTS);
+        fs::create_dir_all(folder).map_err(SessionError::file("cannot make the run's folder", &run.path))?;
+        if let Some(model) = model {
+            checkpoint::write_file(&run.path.join(MODEL_FILE), as_toml(model).as_bytes())?;
+        }
+        run.write_job(job)?;
         Ok(run)
     }
 
     /// One that exists.
-    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub fn open(path: &Path) -> Result<Self, SessionError> {
         if !path.join(JOB_FILE).is_file() {
             let shown = path.display();
-            bail!(
+            return Err(SessionError::Run(format!(
                 "{shown} is no run: it has no {JOB_FILE}; runs are the folders that `nettorrent train` makes, under runs/"
-            );
+            )));
         }
         Ok(Self { path: path.to_owned() })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What to tell who wants to go on with a run that is done.
-    pub(crate) fn is_done_text(&self, epoch: u64) -> String {
+    pub fn is_done_text(&self, epoch: u64) -> String {
         let path = self.path.display();
         format!("The run has done its {epoch} epochs; train it further with `nettorrent resume {path} --epochs N`.")
     }
 
-    pub(crate) fn events(&self) -> PathBuf {
+    /// The file of its events.
+    pub fn events(&self) -> PathBuf {
         self.path.join(EVENTS_FILE)
     }
 
-    pub(crate) fn job(&self, settings: &[String]) -> anyhow::Result<Job> {
+    /// Its job, with these fields set otherwise.
+    pub fn job(&self, settings: &[String]) -> Result<Job, SessionError> {
         Ok(Job::open(&self.path.join(JOB_FILE), settings)?)
     }
 
     /// Replaces the job, so that a run which is stopped again goes on with what it was told last.
-    pub(crate) fn write_job(&self, job: &Job) -> anyhow::Result<()> {
-        Ok(checkpoint::write_file(&self.path.join(JOB_FILE), toml::to_string(job)?.as_bytes())?)
+    pub fn write_job(&self, job: &Job) -> Result<(), SessionError> {
+        Ok(checkpoint::write_file(&self.path.join(JOB_FILE), as_toml(job).as_bytes())?)
     }
 
-    pub(crate) fn network(&self) -> anyhow::Result<Network> {
+    /// Its network, where it is one of ours.
+    pub fn network(&self) -> Result<Network, SessionError> {
         let spec = self.model_spec()?;
         Ok(build_network(&self.path.join(MODEL_FILE).display().to_string(), &spec)?)
     }
 
-    pub(crate) fn model_spec(&self) -> anyhow::Result<ModelSpec> {
+    /// The description of its network.
+    pub fn model_spec(&self) -> Result<ModelSpec, SessionError> {
         let path = self.path.join(MODEL_FILE);
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = fs::read_to_string(&path).map_err(SessionError::file("cannot read", &path))?;
         Ok(read_toml(&path.display().to_string(), &text)?)
     }
 
     /// The checkpoints that are whole, oldest first.
-    pub(crate) fn checkpoints(&self) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn checkpoints(&self) -> Result<Vec<PathBuf>, SessionError> {
         // Numbers are padded, so that the order of names is the order of steps; what is half written or half removed has
         // another name.
         self.entries(|name| name.starts_with("step-"))
@@ -100,21 +108,21 @@ impl RunFolder {
 
     /// The checkpoint that is meant: a path, or the name of one in this run, or the newest; none in a run that was ended
     /// before its first.
-    pub(crate) fn choose(&self, asked: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
+    pub fn choose(&self, asked: Option<&Path>) -> Result<Option<PathBuf>, SessionError> {
         let Some(asked) = asked else { return Ok(self.checkpoints()?.pop()) };
         let inside = self.path.join(CHECKPOINTS).join(asked);
         Ok(Some(if !asked.exists() && inside.exists() { inside } else { asked.to_owned() }))
     }
 
     /// Saves a state and removes what is older than the newest `keep`.
-    pub(crate) fn save(
+    pub fn save(
         &self,
         layout: &Layout,
         values: &[f32],
         optimizer: &Optimizer,
         progress: &Progress,
         keep: usize,
-    ) -> anyhow::Result<PathBuf> {
+    ) -> Result<PathBuf, SessionError> {
         let path = self.checkpoint_path(progress.step);
         if !path.exists() {
             checkpoint::save(&path, layout, values, optimizer, progress)?;
@@ -124,47 +132,47 @@ impl RunFolder {
     }
 
     /// Where the checkpoint after a step is.
-    pub(crate) fn checkpoint_path(&self, step: u64) -> PathBuf {
+    pub fn checkpoint_path(&self, step: u64) -> PathBuf {
         self.path.join(CHECKPOINTS).join(checkpoint_name(step))
     }
 
     /// Removes what is older than the newest `keep`, and what was never whole.
-    pub(crate) fn remove_old(&self, keep: usize) -> anyhow::Result<()> {
+    pub fn remove_old(&self, keep: usize) -> Result<(), SessionError> {
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {
             // Renamed first: if we are killed while it is removed, half a checkpoint must not look like a whole one.
             let name = old.file_name().unwrap_or_default().to_string_lossy();
             let removed = old.with_file_name(format!(".{name}{REMOVED}"));
-            fs::rename(old, removed).with_context(|| format!("cannot remove the old checkpoint {}", old.display()))?;
+            fs::rename(old, removed).map_err(SessionError::file("cannot remove the old checkpoint", old))?;
         }
         // These, and what a process that was killed has left.
         for rest in
             self.entries(|name| name.starts_with('.') && (name.ends_with(REMOVED) || name.ends_with(PARTIAL)))?
         {
-            fs::remove_dir_all(&rest).with_context(|| format!("cannot remove {}", rest.display()))?;
+            fs::remove_dir_all(&rest).map_err(SessionError::file("cannot remove", &rest))?;
         }
         Ok(())
     }
 
     /// Reads a checkpoint of this run.
-    pub(crate) fn load(
+    pub fn load(
         &self,
         checkpoint: &Path,
         layout: &Layout,
         optimizer: &mut Optimizer,
-    ) -> anyhow::Result<(Vec<f32>, Progress)> {
-        checkpoint::load(checkpoint, layout, optimizer).with_context(|| self.unreadable(checkpoint))
+    ) -> Result<(Vec<f32>, Progress), SessionError> {
+        checkpoint::load(checkpoint, layout, optimizer).map_err(|source| self.unreadable(checkpoint, source))
     }
 
     /// Reads only the model of a checkpoint.
-    pub(crate) fn load_model(&self, checkpoint: &Path, layout: &Layout) -> anyhow::Result<Vec<f32>> {
+    pub fn load_model(&self, checkpoint: &Path, layout: &Layout) -> Result<Vec<f32>, SessionError> {
         let path = checkpoint.join(checkpoint::MODEL_FILE);
-        checkpoint::load_weights(&path, layout).with_context(|| self.unreadable(checkpoint))
+        checkpoint::load_weights(&path, layout).map_err(|source| self.unreadable(checkpoint, source))
     }
 
     /// Takes the checkpoints that are not in the past of this one out of the way: training goes on from it, and would
     /// otherwise meet states of another course, or the damaged ones that it was chosen instead of. Nothing is deleted.
-    pub(crate) fn set_aside_after(&self, checkpoint: &Path, step: u64) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn set_aside_after(&self, checkpoint: &Path, step: u64) -> Result<Vec<PathBuf>, SessionError> {
         let mut moved = Vec::new();
         for path in self.checkpoints()? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -174,29 +182,30 @@ impl RunFolder {
             let names = (1_u32..).map(|n| if n == 1 { format!("aside-{name}") } else { format!("aside-{name}-{n}") });
             let free = names.map(|name| path.with_file_name(name)).find(|path| !path.exists());
             let target = free.expect("there are names enough");
-            fs::rename(&path, &target).with_context(|| format!("cannot rename {}", path.display()))?;
+            fs::rename(&path, &target).map_err(SessionError::file("cannot rename", &path))?;
             moved.push(target);
         }
         Ok(moved)
     }
 
-    fn unreadable(&self, checkpoint: &Path) -> String {
+    fn unreadable(&self, checkpoint: &Path, source: CheckpointError) -> SessionError {
         let others = self.checkpoints().unwrap_or_default();
         let others: Vec<String> = others
             .iter()
             .filter(|other| !is_same(other, checkpoint))
             .map(|other| other.display().to_string())
             .collect();
-        match others.as_slice() {
+        let hint = match others.as_slice() {
             [] => "cannot read the run's only checkpoint".to_owned(),
             _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
-        }
+        };
+        SessionError::Unreadable { hint, source }
     }
 
     /// What lies among the checkpoints and has such a name, sorted.
-    fn entries(&self, is_wanted: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
+    fn entries(&self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, SessionError> {
         let folder = self.path.join(CHECKPOINTS);
-        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let entries = fs::read_dir(&folder).map_err(SessionError::file("cannot read", &folder))?;
         let mut found = Vec::new();
         for entry in entries {
             let path = entry?.path();
@@ -207,6 +216,10 @@ impl RunFolder {
         found.sort();
         Ok(found)
     }
+}
+
+pub(crate) fn as_toml(value: &impl Serialize) -> String {
+    toml::to_string(value).expect("jobs and models can be written as TOML")
 }
 
 /// Whether two paths, of which either may be relative, lead to the same place.

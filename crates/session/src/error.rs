@@ -1,0 +1,115 @@
+//! Why a session cannot begin or go on.
+
+use std::path::PathBuf;
+
+use nettorrent_engine::checkpoint::CheckpointError;
+use nettorrent_engine::data::DataError;
+use nettorrent_engine::data::sampler::SamplerError;
+use nettorrent_engine::job::{JobError, ReadError};
+use nettorrent_engine::train_error::TrainError;
+use nettorrent_fetch::CacheError;
+use nettorrent_history::HistoryError;
+use nettorrent_net::ask::AskError;
+use nettorrent_net::discovery::DiscoveryError;
+use nettorrent_net::endpoint::BindError;
+use nettorrent_net::identity::IdentityError;
+use nettorrent_net::shared_folder::OpenError;
+use nettorrent_swarm::SetupError;
+use nettorrent_swarm::layers::plan::PlanError;
+
+/// Why a session cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The job, or the model that it names.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The text of a job or a model.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The data cannot be opened.
+    #[error("cannot open the data: {0}")]
+    Data(#[from] DataError),
+    /// There is no such data set here.
+    #[error("{0}")]
+    NoData(String),
+    /// The folder of data sets that were fetched.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The data do not fit the model, or there are no threads.
+    #[error(transparent)]
+    Train(#[from] TrainError),
+    /// Peers cannot do the job.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The samples cannot be shared out among so many peers.
+    #[error(transparent)]
+    Sampler(#[from] SamplerError),
+    /// Layers cannot be shared out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The swarm trains something else than this program.
+    #[error("{0}")]
+    OtherTask(String),
+    /// A checkpoint cannot be written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A checkpoint cannot be read, and which others there are.
+    #[error("{hint}: {source}")]
+    Unreadable {
+        /// What to do.
+        hint: String,
+        /// What is wrong with it.
+        source: CheckpointError,
+    },
+    /// A checkpoint does not say how far the swarm was.
+    #[error("the checkpoint does not say how far the swarm was: {0}")]
+    Place(#[from] serde_json::Error),
+    /// A folder is no run, or holds one already.
+    #[error("{0}")]
+    Run(String),
+    /// A file or folder of a run.
+    #[error("{doing} {}: {source}", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Events cannot be written.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// Keys cannot be made.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// There is no address to listen at.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// Nobody of the swarm can be asked.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// The peer that was asked speaks another protocol.
+    #[error("the peer that was asked did not understand; is it of another version?")]
+    OtherVersion,
+    /// The local network cannot be searched.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    /// The shared directory.
+    #[error(transparent)]
+    SharedFolder(#[from] OpenError),
+    /// A thread cannot be started, or the process cannot be measured.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// A thread has panicked.
+    #[error("the thread that writes checkpoints has failed")]
+    CheckpointThread,
+}
+
+impl SessionError {
+    /// For `map_err`: what was being done, to which path.
+    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { doing, path, source }
+    }
+}

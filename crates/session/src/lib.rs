@@ -1,0 +1,23 @@
+//! The runtime as a library: take part in a swarm from any Rust program.
+
+pub mod checkpoint_writer;
+pub mod date;
+pub mod error;
+pub mod event_log;
+pub mod live_log;
+pub mod memory;
+pub mod open;
+pub mod peer_event;
+pub mod peer_process;
+pub mod resources;
+pub mod run_folder;
+pub mod run_log;
+pub mod session;
+pub mod start_state;
+pub mod training;
+
+pub use error::SessionError;
+pub use run_folder::RunFolder;
+pub use session::{Invited, Leave, Options, Outcome, Session};
+pub use start_state::StartState;
+pub use training::Training;

@@ -1,0 +1,316 @@
+//! The events of a run that is going on, put together from what its peers tell.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nettorrent_engine::model::Score;
+use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Start, Stop};
+use nettorrent_net::speed::Speed;
+use nettorrent_swarm::record::{Event as RecordEvent, Record};
+use nettorrent_swarm::{PeerId, Place};
+
+use crate::event_log::EventLog;
+use crate::memory::peak_rss_bytes;
+use crate::peer_event::PeerEvent;
+use crate::run_log::{Course, RunLog};
+use crate::training::Training;
+
+/// How often the whole is written to the file.
+const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Who trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// So many processes of this machine, all of which tell.
+    Processes(usize),
+    /// This peer, with others on other machines, of whom it alone tells.
+    OneOfMany,
+}
+
+/// What is known of a run from what its peers tell.
+pub struct LiveLog {
+    run_log: RunLog,
+    topology: Topology,
+    written: Instant,
+    epoch: EpochSoFar,
+    /// How many samples all had trained when each peer's local phase began, and how many it has trained in it.
+    phases: BTreeMap<PeerId, (u64, u64)>,
+    /// Samples that were told.
+    n_counted: u64,
+    /// How fast the epochs were that are done, but not tested yet; counted from 1.
+    paces: BTreeMap<u64, Pace>,
+    /// Whether training has gone back, and it is not known yet how many samples count.
+    went_back: bool,
+    /// The last checkpoint that was written down.
+    kept: Option<PathBuf>,
+    speed: Speed,
+}
+
+/// The epoch that is going on, over all peers that tell.
+struct EpochSoFar {
+    number: u64,
+    score: Score,
+    began: Instant,
+    first_sample: u64,
+    n_samples_all: u64,
+    step: u64,
+    lr: f32,
+}
+
+/// Samples trained, and how long that took.
+#[derive(Clone, Copy)]
+struct Pace {
+    n_samples: u64,
+    took: Duration,
+}
+
+/// How a run ends.
+pub struct End {
+    /// Why.
+    pub reason: Reason,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done.
+    pub step: u64,
+    /// The peak memory of the largest process; this one's, if it is not known.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl LiveLog {
+    /// The log of a training that begins at this place, and which is told of at once.
+    pub fn start(
+        events: EventLog,
+        training: &Training,
+        run: &Path,
+        topology: Topology,
+        place: &Place,
+        link: Option<String>,
+    ) -> Result<Self, HistoryError> {
+        let mut log = Self {
+            run_log: RunLog::new(events, training.setup.clone()),
+            topology,
+            written: Instant::now(),
+            phases: BTreeMap::new(),
+            n_counted: place.standing.n_samples,
+            epoch: EpochSoFar {
+                number: place.ledger.epoch,
+                score: Score::default(),
+                began: Instant::now(),
+                first_sample: place.standing.n_samples,
+                n_samples_all: place.standing.n_samples,
+                step: place.step,
+                lr: 0.0,
+            },
+            paces: BTreeMap::new(),
+            went_back: false,
+            kept: None,
+            speed: Speed::default(),
+        };
+        let Training { job, task, .. } = training;
+        let n_peers = match topology {
+            Topology::Processes(n_peers) => Some(n_peers),
+            Topology::OneOfMany => None,
+        };
+        log.write(Event::Start(Start {
+            run: run.to_owned(),
+            model: job.model.clone(),
+            n_params: task.n_params(),
+            n_train: task.labels().len(),
+            n_test: task.n_test(),
+            threads: job.threads,
+            seed: job.seed,
+            strategy: Some(job.swarm.strategy.clone()),
+            n_peers,
+            link,
+            epochs: job.epochs,
+            epoch: place.ledger.epoch,
+            step: place.step,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }))?;
+        if let Some(n_peers) = n_peers {
+            log.run_log.share_out(log.elapsed(), n_peers)?;
+        }
+        Ok(log)
+    }
+
+    /// Whether the last view has one member only.
+    pub fn is_alone(&self) -> bool {
+        self.run_log.n_members <= 1
+    }
+
+    /// Whether the last test came to no more than guessing.
+    pub fn is_guessing(&self) -> bool {
+        self.run_log.is_guessing
+    }
+
+    /// The time since training began, or went on.
+    pub fn elapsed(&self) -> Duration {
+        self.run_log.events.elapsed()
+    }
+
+    /// Writes an event down.
+    pub fn write(&mut self, event: Event) -> Result<(), HistoryError> {
+        self.run_log.events.write(event)
+    }
+
+    /// Writes what has not been written yet, and the end.
+    pub fn stop(&mut self, end: End) -> Result<(), HistoryError> {
+        let at = self.elapsed();
+        self.run_log.finish(at)?;
+        let End { reason, epoch, step, peak_rss_bytes: peak } = end;
+        let is_guessing = reason == Reason::Finished && self.is_guessing();
+        let (seconds, peak_rss_bytes) = (at.as_secs_f64(), peak.or_else(peak_rss_bytes));
+        self.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }))
+    }
+
+    /// Takes in what a peer tells.
+    pub fn on_event(&mut self, event: &PeerEvent) -> Result<(), HistoryError> {
+        match event {
+            PeerEvent::Listening { .. } | PeerEvent::Ended { .. } => Ok(()),
+            PeerEvent::Progress(progress) => self.on_progress(progress),
+            PeerEvent::Resources(resources) => self.write(Event::Resources(*resources)),
+            PeerEvent::Record(record) => self.on_record(record),
+            PeerEvent::Note { peer, text, is_routine } => {
+                let (peer, text, is_routine) = (*peer, text.clone(), *is_routine);
+                self.write(Event::Note(Note { peer, text, is_routine }))
+            }
+            PeerEvent::Checkpoint { path, epoch, step } => self.on_checkpoint(path, *epoch, *step),
+        }
+    }
+
+    /// The last checkpoint may be that of the last epoch too, and whoever becomes first looks after it again.
+    fn on_checkpoint(&mut self, path: &Path, epoch: u64, step: u64) -> Result<(), HistoryError> {
+        if self.kept.as_deref() == Some(path) {
+            return Ok(());
+        }
+        self.kept = Some(path.to_owned());
+        self.write(Event::Checkpoint(Checkpoint { path: path.to_owned(), epoch, step }))
+    }
+
+    fn on_progress(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
+        self.run_log.add_times(self.elapsed(), &progress.times)?;
+        self.run_log.events.show(Event::PeerProgress(progress.clone()));
+        if self.went_back && progress.epoch == self.epoch.number {
+            self.went_back = false;
+            self.n_counted = progress.n_samples_all;
+            (self.epoch.first_sample, self.epoch.n_samples_all) = (self.n_counted, self.n_counted);
+        }
+        self.epoch.n_samples_all = self.epoch.n_samples_all.max(progress.n_samples_all);
+        self.phases.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
+        let new = self.n_samples_now().saturating_sub(self.n_counted);
+        if new > 0 {
+            self.speed.count(self.elapsed(), new);
+            self.n_counted += new;
+        }
+        if progress.n_samples > 0 {
+            self.epoch.lr = progress.lr;
+        }
+        if progress.epoch > self.epoch.number {
+            self.begin_epoch(progress.epoch);
+        }
+        let epoch = &mut self.epoch;
+        epoch.step = epoch.step.max(progress.step);
+        // What is told when an epoch begins is about the one before.
+        if progress.n_samples > 0 && progress.trained_in == epoch.number {
+            let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
+            epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n };
+        }
+        // As long as nothing is trained there is nothing to tell.
+        if self.epoch.score.n == 0 {
+            return Ok(());
+        }
+        let EpochSoFar { number, score, step, lr, first_sample, .. } = self.epoch;
+        let event = Event::Progress(Progress {
+            epoch: number + 1,
+            step,
+            n_samples: self.n_counted.saturating_sub(first_sample),
+            loss: score.loss(),
+            accuracy: score.accuracy(),
+            lr,
+            samples_per_s: self.speed.per_second(self.elapsed()),
+            seconds: self.elapsed().as_secs_f64(),
+        });
+        if self.written.elapsed() < EVENT_INTERVAL {
+            self.run_log.events.show(event);
+            return Ok(());
+        }
+        self.written = Instant::now();
+        self.write(event)
+    }
+
+    /// Samples that all have trained, with those of local phases that go on. What others do of whom nothing is told is taken to be
+    /// what those do who tell.
+    fn n_samples_now(&self) -> u64 {
+        let n_samples_all = self.epoch.n_samples_all;
+        let ahead = self.phases.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
+        let factor = match self.topology {
+            Topology::Processes(_) => 1,
+            Topology::OneOfMany => self.run_log.n_members as u64,
+        };
+        n_samples_all + factor * ahead.sum::<u64>()
+    }
+
+    fn go_back(&mut self, number: u64, step: u64) {
+        let (score, began, lr) = (Score::default(), Instant::now(), self.epoch.lr);
+        self.epoch = EpochSoFar { number, score, began, first_sample: u64::MAX, n_samples_all: 0, step, lr };
+        self.paces.clear();
+        self.phases.clear();
+        self.went_back = true;
+    }
+
+    fn begin_epoch(&mut self, number: u64) {
+        let EpochSoFar { number: former, n_samples_all, step, lr, .. } = self.epoch;
+        // Who comes late passes by many epochs at once.
+        if number == former + 1 {
+            self.paces.insert(number, self.epoch.pace());
+        }
+        let (score, began, first_sample) = (Score::default(), Instant::now(), n_samples_all);
+        self.epoch = EpochSoFar { number, score, began, first_sample, n_samples_all, step, lr };
+    }
+
+    fn on_record(&mut self, record: &Record) -> Result<(), HistoryError> {
+        let at = self.elapsed();
+        let (paces, now, lr) = (&mut self.paces, self.epoch.pace(), self.epoch.lr);
+        // Peers may be in the next epoch already when the last one's test is known.
+        let is_news = self.run_log.add_record(at, record, |epoch| {
+            let pace = paces.remove(&epoch).unwrap_or(now);
+            Course { lr, samples_per_s: pace.samples_per_s(), took: pace.took }
+        })?;
+        match &record.event {
+            // The next one is said to have begun with the test of this one, but nobody trained before that was over.
+            RecordEvent::Epoch { epoch, test_s, .. } if is_news && self.epoch.number == *epoch => {
+                self.epoch.leave_out(*test_s);
+            }
+            RecordEvent::Evaluation { test_s, .. } if is_news => self.epoch.leave_out(*test_s),
+            RecordEvent::RolledBack { epoch, step, .. } => self.go_back(*epoch, *step),
+            RecordEvent::View { members, .. } => {
+                if self.epoch.pace().n_samples == 0 {
+                    // Until they had agreed, nobody trained.
+                    self.epoch.began = Instant::now();
+                }
+                self.phases.retain(|peer, _| members.contains(peer));
+                self.run_log.share_out(at, members.len())?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl EpochSoFar {
+    /// The time of tests is none of training.
+    fn leave_out(&mut self, test_s: f64) {
+        self.began = (self.began + Duration::from_secs_f64(test_s)).min(Instant::now());
+    }
+
+    fn pace(&self) -> Pace {
+        Pace { n_samples: self.n_samples_all.saturating_sub(self.first_sample), took: self.began.elapsed() }
+    }
+}
+
+impl Pace {
+    fn samples_per_s(self) -> f64 {
+        self.n_samples as f64 / self.took.as_secs_f64().max(1e-9)
+    }
+}

@@ -1,0 +1,108 @@
+//! What a peer begins with: a state of the whole network, or what blocks of it are made from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nettorrent_engine::checkpoint::{self, Progress};
+use nettorrent_engine::job::Job;
+use nettorrent_engine::model::Part;
+use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::task::Task;
+use nettorrent_swarm::{Origin, Peer, PeerId, Place, State};
+
+use crate::error::SessionError;
+use crate::run_folder::RunFolder;
+use crate::training::Training;
+
+/// What a peer begins with.
+pub enum StartState {
+    /// The whole network.
+    Whole(State),
+    /// Blocks, which are read or made when it is known which ones.
+    Layers {
+        /// Where blocks come from.
+        origin: Origin,
+        /// How far they are.
+        place: Place,
+    },
+}
+
+impl StartState {
+    /// As the job's seed gives it.
+    pub fn fresh(training: &Training) -> Self {
+        match &training.setup.layers {
+            None => Self::Whole(State::fresh(training.setup.training())),
+            Some(network) => Self::Layers { origin: network.fresh(), place: Place::default() },
+        }
+    }
+
+    /// From parameters that come from elsewhere.
+    pub fn from_values(training: &Training, values: Vec<f32>) -> Self {
+        let state = State::from_values(training.setup.training(), values);
+        match &training.setup.layers {
+            None => Self::Whole(state),
+            Some(network) => Self::Layers { place: state.place.clone(), origin: network.origin(state) },
+        }
+    }
+
+    /// From a checkpoint.
+    pub fn from_checkpoint(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<Self, SessionError> {
+        let Some(network) = &training.setup.layers else {
+            return Ok(Self::Whole(load(run, checkpoint, training)?));
+        };
+        // The first block tells how far it is; who needs another reads that one.
+        let place = read_block(checkpoint, training.task.as_ref(), &training.job, network.part(0))?.place;
+        let (path, standing): (PathBuf, _) = (checkpoint.to_owned(), place.standing);
+        let (task, job) = (training.task.clone(), training.job.clone());
+        let block = move |_: usize, part: &Part| {
+            let state = read_block(&path, task.as_ref(), &job, part);
+            state.map_err(|error| error.to_string())
+        };
+        Ok(Self::Layers { origin: Origin { standing, block: Arc::new(block) }, place })
+    }
+
+    /// How far it is.
+    pub fn place(&self) -> &Place {
+        match self {
+            Self::Whole(state) => &state.place,
+            Self::Layers { place, .. } => place,
+        }
+    }
+
+    /// A peer that begins with it.
+    pub fn into_peer(self, id: PeerId, training: &Training) -> Peer {
+        match self {
+            Self::Whole(state) => Peer::new(id, &training.setup, state),
+            Self::Layers { origin, .. } => Peer::in_layers(id, training.setup.clone(), origin),
+        }
+    }
+}
+
+/// Reads a block's share of a checkpoint, and nothing else of it.
+fn read_block(checkpoint: &Path, task: &dyn Task, job: &Job, part: &Part) -> Result<State, SessionError> {
+    let mut optimizer = Optimizer::new(job.optimizer.clone(), part.n_params());
+    let (values, progress) =
+        checkpoint::load_part(checkpoint, task.layout(), part, &mut optimizer).map_err(|source| {
+            SessionError::Unreadable { hint: format!("cannot go on from {}", checkpoint.display()), source }
+        })?;
+    let place = place_of(&progress, task.labels().len() as u64)?;
+    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
+}
+
+/// Reads a state back from a checkpoint.
+fn load(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<State, SessionError> {
+    let Training { job, task, .. } = training;
+    let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
+    let (values, progress) = run.load(checkpoint, task.layout(), &mut optimizer)?;
+    let place = place_of(&progress, task.labels().len() as u64)?;
+    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
+}
+
+/// How far a checkpoint is.
+fn place_of(progress: &Progress, n_samples: u64) -> Result<Place, SessionError> {
+    match &progress.swarm {
+        Some(place) => Ok(serde_json::from_value(place.clone())?),
+        // It was one machine's: a swarm goes on from the beginning of the epoch that it was in.
+        None => Ok(Place::at_epoch(progress.epoch, progress.step, progress.epoch * n_samples)),
+    }
+}

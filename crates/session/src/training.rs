@@ -1,0 +1,148 @@
+//! What a session trains: a job with its data and model, or a task of the caller's own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nettorrent_engine::data::Part;
+use nettorrent_engine::job::{Groups, Job, LayersSpec, build_network, read_toml};
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::ModelSpec;
+use nettorrent_engine::task::Task;
+use nettorrent_net::fingerprint;
+use nettorrent_net::limits::Limits;
+use nettorrent_net::service::JobPackage;
+use nettorrent_swarm::Setup;
+use nettorrent_swarm::layers::planner;
+
+use crate::error::SessionError;
+use crate::open::{data_spec, n_threads, open_data};
+use crate::run_folder::as_toml;
+
+/// What is trained, and how.
+pub struct Training {
+    /// The job as it is run here: with this machine's path to the data and its number of threads.
+    pub job: Job,
+    /// The model with its data.
+    pub task: Arc<dyn Task>,
+    /// What all peers share.
+    pub setup: Arc<Setup>,
+    /// The job as it travels.
+    pub package: JobPackage,
+    /// The network, where it is one of ours.
+    network: Option<(ModelSpec, Arc<Learning>)>,
+}
+
+impl Training {
+    /// What a job names, for so many peers.
+    pub fn from_job(job: Job, n_peers: usize) -> Result<Self, SessionError> {
+        Self::open(job, None, n_peers)
+    }
+
+    /// The same with a model that was described before.
+    pub fn with_model(job: Job, spec: ModelSpec, n_peers: usize) -> Result<Self, SessionError> {
+        Self::open(job, Some(spec), n_peers)
+    }
+
+    fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: usize) -> Result<Self, SessionError> {
+        let train_set = open_data(&job, Part::Train)?;
+        let test_set = open_data(&job, Part::Test)?;
+        let spec = match spec {
+            Some(spec) => spec,
+            None => job.model_spec(train_set.shape(), train_set.classes().len())?,
+        };
+        if let Some(LayersSpec { groups: Groups::Auto(_), .. }) = job.layers {
+            planner::resolve(&mut job, &spec, n_peers)?;
+        }
+        let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
+        let network = build_network(&job.model, &spec)?;
+        let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
+        let setup = Arc::new(Setup::with_layers(&job, learning.clone(), &spec)?);
+        let package = JobPackage { job: as_it_travels(&job), model: as_toml(&spec), data };
+        Ok(Self { job, task: learning.clone(), setup, package, network: Some((spec, learning)) })
+    }
+
+    /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
+    /// the task's name; peers train together whose tasks have the same name, layout and samples.
+    pub fn custom(task: Arc<dyn Task>, job: Job) -> Result<Self, SessionError> {
+        let setup = Arc::new(Setup::new(&job, task.clone())?);
+        let (model, data) = (job.model.clone(), [fingerprint::of_task(task.as_ref()), [0; 32]]);
+        let package = JobPackage { job: as_it_travels(&job), model, data };
+        let job = Job { threads: n_threads(job.threads), ..job };
+        Ok(Self { job, task, setup, package, network: None })
+    }
+
+    /// The same with the job of a swarm that is there, by its package.
+    pub fn custom_in(package: &JobPackage, task: Arc<dyn Task>) -> Result<Self, SessionError> {
+        let training = Self::custom(task, Job::parse("the swarm's job", &package.job, &[])?)?;
+        if (&training.package.model, training.package.data) != (&package.model, package.data) {
+            let (here, there) = (&training.package.model, &package.model);
+            return Err(SessionError::OtherTask(format!(
+                "the swarm trains `{there}`, and the task here is `{here}` with another layout, other samples or another name"
+            )));
+        }
+        Ok(Self { package: package.clone(), ..training })
+    }
+
+    /// What came from another machine, with the data that this one has: at a path or by a name, or else by the job's name for them.
+    pub fn from_package(
+        package: &JobPackage,
+        data: Option<&str>,
+        threads: Option<usize>,
+    ) -> Result<Self, SessionError> {
+        let mut job = Job::parse("the swarm's job", &package.job, &[])?;
+        if let Some(argument) = data {
+            job.data = data_spec(argument, job.data)?;
+        } else if job.data.name.is_none() {
+            return Err(SessionError::NoData(
+                "this swarm's data set has no name by which it could be found here; say where it is with --data PATH"
+                    .into(),
+            ));
+        }
+        job.threads = n_threads(threads.unwrap_or(0));
+        let spec: ModelSpec = read_toml("the swarm's model", &package.model)?;
+        // Whoever began the swarm has planned it.
+        let training = Self::with_model(job, spec, 1)?;
+        if training.package.data != package.data {
+            return Err(SessionError::OtherTask(
+                "the data here are not those of the swarm: their contents differ; get the same data set, or say with \
+                 --data where it is"
+                    .into(),
+            ));
+        }
+        Ok(Self { package: package.clone(), ..training })
+    }
+
+    /// Whether so many peers can do the job.
+    pub fn check(&self, n_peers: usize) -> Result<(), SessionError> {
+        self.setup.training().sampler.check(self.setup.n_replicas(n_peers))?;
+        Ok(())
+    }
+
+    /// The model's description, where it is one of ours.
+    pub fn spec(&self) -> Option<&ModelSpec> {
+        self.network.as_ref().map(|(spec, _)| spec)
+    }
+
+    /// The network with its data, where it is one of ours.
+    pub fn learning(&self) -> Option<&Arc<Learning>> {
+        self.network.as_ref().map(|(_, learning)| learning)
+    }
+
+    /// What others may cost a peer of this job.
+    pub fn limits(&self) -> Limits {
+        Limits::for_vectors(self.n_bytes())
+    }
+
+    /// How long the vectors are that peers exchange.
+    pub fn n_bytes(&self) -> usize {
+        size_of::<f32>() * self.task.n_values()
+    }
+}
+
+/// The job without what is only this machine's.
+fn as_it_travels(job: &Job) -> String {
+    let mut job = job.clone();
+    job.threads = 0;
+    job.data.path = None::<PathBuf>;
+    as_toml(&job)
+}

@@ -1,0 +1,105 @@
+//! Peers of programs that embed this library.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nettorrent_engine::fn_task::{FnTask, Sample};
+use nettorrent_engine::job::Job;
+use nettorrent_engine::model::{Layout, Score};
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::task::Task;
+use nettorrent_history::{Event, History};
+use nettorrent_net::ticket::Ticket;
+use nettorrent_session::peer_event::Ending;
+use nettorrent_session::{Invited, Options, Outcome, RunFolder, Session, SessionError, StartState, Training};
+
+/// Finds the means of two kinds of numbers.
+fn task(n_train: usize) -> Arc<dyn Task> {
+    let sample = |values: &[f32], which: Sample, gradient: Option<&mut [f32]>| {
+        let (Sample::Train(k) | Sample::Test(k)) = which;
+        let (kind, number) = (k % 2, (k % 2) as f32 * 3.0 + (k % 5) as f32 / 10.0);
+        let off = values[kind] - number;
+        if let Some(gradient) = gradient {
+            gradient[kind] += off;
+        }
+        Score { loss_sum: f64::from(off * off / 2.0), n_correct: usize::from(off.abs() < 0.5), n: 1 }
+    };
+    let labels = (0..n_train as u32).map(|k| k % 2).collect();
+    Arc::new(FnTask::new(Layout::of_tensors([("means", [2].as_slice())]), labels, 20, sample))
+}
+
+fn options(wait_for: usize) -> Options {
+    Options { wait_for, listen: ([127, 0, 0, 1], 0).into(), ..Options::default() }
+}
+
+async fn start(path: &Path, wait_for: usize) -> (Session, Ticket) {
+    let optimizer = OptimizerSpec { lr: 0.5, ..OptimizerSpec::default() };
+    let job = Job { model: "means".into(), epochs: 3, batch: 10, optimizer, ..Job::default() };
+    let training = Arc::new(Training::custom(task(200), job).unwrap());
+    let run = RunFolder::create(Some(path), &training.job, None).unwrap();
+    let start = StartState::fresh(&training);
+    Session::start(training, start, run, options(wait_for)).await.unwrap()
+}
+
+async fn join(path: &Path, ticket: &Ticket, task: Arc<dyn Task>) -> Result<Session, SessionError> {
+    let invited = Invited::ask(ticket, &options(1)).await?;
+    let training = Arc::new(Training::custom_in(invited.package(), task)?);
+    let run = RunFolder::create(Some(path), &training.job, None)?;
+    Session::join(invited, training, run, options(1)).await
+}
+
+fn model(outcome: &Outcome) -> Vec<u8> {
+    std::fs::read(outcome.checkpoint.as_ref().unwrap().join("model.safetensors")).unwrap()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn two_embedded_peers_train_a_task_of_their_own_to_the_same_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    block_on(async {
+        let (mut starter, ticket) = start(&first, 2).await;
+        let mut events = starter.events();
+        // Who is asked answers only while it runs.
+        let joins = async { join(&second, &ticket, task(200)).await.unwrap().run().await };
+        let (started, joined) = tokio::join!(starter.run(), joins);
+        let outcomes = [started.unwrap(), joined.unwrap()];
+        assert!(outcomes.iter().all(|outcome| outcome.ending == Ending::Finished && outcome.epoch == 3));
+        assert_eq!(model(&outcomes[0]), model(&outcomes[1]));
+        let mut n_epochs = 0;
+        while let Some(line) = events.recv().await {
+            n_epochs += usize::from(matches!(line.event, Event::Epoch(_)));
+        }
+        assert_eq!(n_epochs, 3);
+    });
+    for path in [first, second] {
+        let history = History::read(&path.join("events.jsonl")).unwrap();
+        let accuracies: Vec<f64> = history.epochs.iter().map(|(_, epoch)| epoch.test_accuracy).collect();
+        assert!(accuracies.len() == 3 && accuracies[2] == 1.0, "{accuracies:?}");
+    }
+}
+
+#[test]
+fn who_has_another_task_is_told_so_and_who_waits_can_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let (mut starter, ticket) = start(&folder.path().join("first"), 2).await;
+        let leave = starter.leave();
+        let has_started = Rc::new(Cell::new(false));
+        let seen = has_started.clone();
+        starter.follow(move |line, _| seen.set(seen.get() || matches!(line.event, Event::Start(_))));
+        let (outcome, refused) = tokio::join!(starter.run(), async {
+            let refused = join(&folder.path().join("second"), &ticket, task(100)).await.err();
+            leave.leave();
+            refused
+        });
+        assert!(matches!(refused, Some(SessionError::OtherTask(_))), "{refused:?}");
+        assert!(has_started.get());
+        assert_eq!(outcome.unwrap().ending, Ending::Left);
+    });
+}
