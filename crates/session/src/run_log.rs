@@ -32,6 +32,9 @@ pub struct RunLog {
     sent_bytes: u64,
     /// The last epoch that was written.
     epoch: u64,
+    /// The round that it ended with, and the last one that is void because training has gone back since.
+    round: Option<u32>,
+    void_until: Option<u32>,
     /// Whether the last test came to no more than guessing.
     pub is_guessing: bool,
     /// How many epochs were done at the last test within one that was written.
@@ -65,6 +68,8 @@ impl RunLog {
             n_members: 1,
             sent_bytes: 0,
             epoch: 0,
+            round: None,
+            void_until: None,
             is_guessing: false,
             evaluated: 0.0,
             has_ended: false,
@@ -113,6 +118,7 @@ impl RunLog {
         match &record.event {
             RecordEvent::Epoch {
                 epoch,
+                round,
                 step,
                 train_loss,
                 train_accuracy,
@@ -122,10 +128,11 @@ impl RunLog {
                 is_guessing,
                 ..
             } => {
-                if *epoch <= self.epoch {
+                // Of an epoch that is void, some may tell after others have gone back.
+                if *epoch <= self.epoch || Some(*round) <= self.void_until {
                     return Ok(false);
                 }
-                (self.epoch, self.is_guessing) = (*epoch, *is_guessing);
+                (self.epoch, self.round, self.is_guessing) = (*epoch, Some(*round), *is_guessing);
                 self.write_replicas(at, *epoch)?;
                 let Course { lr, samples_per_s, took } = course(*epoch);
                 self.events.write_at(
@@ -176,6 +183,7 @@ impl RunLog {
             }
             RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
                 self.epoch = self.epoch.min(*epoch);
+                self.void_until = self.round;
                 self.evaluated = self.evaluated.min(*epoch as f64);
                 self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
                 return Ok(true);

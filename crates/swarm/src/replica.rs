@@ -114,7 +114,7 @@ impl Replica {
             ending: None,
             held: HeldFrames::default(),
         };
-        replica.keep_good_state();
+        replica.keep_first_state();
         replica
     }
 

@@ -71,7 +71,7 @@ pub(crate) fn train(
     if result.is_err() {
         swarm.kill();
     }
-    let ending = result.and_then(|()| swarm.ending());
+    let ending = result.and_then(|()| swarm.ending()).and_then(|ending| swarm.check_kept(ending, run));
     let (epoch, step) = swarm.place;
     let failure = ending.as_ref().err().map(crate::explain);
     let reason = match (&failure, &ending) {
@@ -233,6 +233,16 @@ impl LocalSwarm {
         let complaint = self.processes.iter().find_map(|process| process.complaints.last());
         let failure = failure.or(complaint.map(|line| line.trim_start_matches("error: ").to_owned()));
         bail!("{}", failure.unwrap_or_else(|| "all peers are gone".into()))
+    }
+
+    /// A run is finished when what it has learnt is on the disk.
+    fn check_kept(&self, ending: Ending, run: &RunFolder) -> anyhow::Result<Ending> {
+        if ending != Ending::Finished || run.checkpoint_path(self.place.1).exists() {
+            return Ok(ending);
+        }
+        let complaint = self.processes.iter().find_map(|process| process.complaints.last());
+        let why = complaint.map_or("whoever was to write it is gone", |line| line.trim_start_matches("error: "));
+        bail!("all epochs are trained, but the last checkpoint was not written: {why}")
     }
 
     /// Ends all processes at once.

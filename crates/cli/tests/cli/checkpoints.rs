@@ -175,21 +175,26 @@ fn a_full_disk_says_what_to_do_and_spoils_no_checkpoint() {
     let place = Place::new();
     let path = place.path("disk");
     let Some(_disk) = SmallDisk::mount(&path) else { return };
-    // A checkpoint with momentum has about 90 kB: two fit, and a third does not while they are there.
-    let train = ["train", "--run", "disk/mine", "--model", "mlp:150", "--epochs", "9", "--set", "checkpoint.keep=9"];
-    let message = place.fail(&train);
-    for part in ["No space left on device", "make room on the disk and resume", "earlier checkpoints are untouched"] {
-        assert!(message.contains(part), "{message}");
+    for peers in [&[][..], &["--peers", "2"]] {
+        // A checkpoint with momentum has about 90 kB: two fit, and a third does not while they are there.
+        let train =
+            ["train", "--run", "disk/mine", "--model", "mlp:150", "--epochs", "9", "--set", "checkpoint.keep=9"];
+        let message = place.fail(&[train.as_slice(), peers].concat());
+        for part in ["No space left on device", "make room on the disk and resume", "earlier checkpoints are untouched"]
+        {
+            assert!(message.contains(part), "{message}");
+        }
+        let mine = place.path("disk/mine");
+        assert!(!checkpoints(&mine).is_empty());
+        for checkpoint in checkpoints(&mine) {
+            place.succeed(&["eval", "disk/mine", "--checkpoint", text(&checkpoint)]);
+        }
+        // With room made, as the message says, the run goes on.
+        fs::remove_dir_all(&checkpoints(&mine)[0]).unwrap();
+        place.succeed(&["resume", "disk/mine", "--set", "checkpoint.keep=1"]);
+        assert_eq!(events(&mine, "epoch").pop().unwrap()["epoch"], 9);
+        fs::remove_dir_all(&mine).unwrap();
     }
-    let mine = place.path("disk/mine");
-    assert!(!checkpoints(&mine).is_empty());
-    for checkpoint in checkpoints(&mine) {
-        place.succeed(&["eval", "disk/mine", "--checkpoint", text(&checkpoint)]);
-    }
-    // With room made, as the message says, the run goes on.
-    fs::remove_dir_all(&checkpoints(&mine)[0]).unwrap();
-    place.succeed(&["resume", "disk/mine", "--set", "checkpoint.keep=1"]);
-    assert_eq!(events(&mine, "epoch").pop().unwrap()["epoch"], 9);
 }
 
 #[test]

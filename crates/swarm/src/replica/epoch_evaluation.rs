@@ -245,3 +245,18 @@ impl Replica {
         !self.epoch_evaluation.is_spoilt && self.epoch_evaluation.concluded >= self.core.n_epochs()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{EpochEvaluation, Report};
+
+    #[test]
+    fn epochs_that_are_trained_again_are_not_concluded() {
+        let last = |epoch| Some(Report { epoch, ..Report::default() });
+        let mut evaluation = EpochEvaluation { is_spoilt: true, last: last(4), ..EpochEvaluation::after(4) };
+        evaluation.begin_anew(4);
+        assert_eq!((evaluation.concluded, evaluation.last, evaluation.is_spoilt), (4, last(4), false));
+        evaluation.begin_anew(2);
+        assert_eq!((evaluation.concluded, evaluation.last), (2, None));
+    }
+}

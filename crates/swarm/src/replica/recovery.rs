@@ -76,6 +76,12 @@ impl Replica {
         }
     }
 
+    /// What the run begins with is what to go back to, as long as there is nothing better: its losses are not known yet.
+    pub(super) fn keep_first_state(&mut self) {
+        let good = Some(self.state());
+        self.recovery.iter_mut().for_each(|recovery| recovery.good.clone_from(&good));
+    }
+
     /// An epoch is done: its state is what to go back to, if the losses speak for it.
     pub(super) fn keep_good_state(&mut self) {
         if self.core.rank >= N_KEEPERS {
