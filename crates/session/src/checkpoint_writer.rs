@@ -72,7 +72,7 @@ impl CheckpointWriter {
                     Order::SetAside { step } => {
                         match run.set_aside_after(&run.checkpoint_path(step), step) {
                             Ok(paths) => {
-                                paths.into_iter().for_each(|path| drop(answers.send(Ok(Written::SetAside(path)))))
+                                paths.into_iter().for_each(|path| drop(answers.send(Ok(Written::SetAside(path)))));
                             }
                             Err(error) => drop(answers.send(Err(error))),
                         }

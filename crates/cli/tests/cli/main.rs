@@ -4,6 +4,7 @@ mod advise;
 mod bad_input;
 mod checkpoints;
 mod data;
+mod documents;
 mod evaluate;
 mod guard;
 mod jobs;

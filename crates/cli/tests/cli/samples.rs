@@ -47,3 +47,22 @@ pub(crate) fn pictures(place: &Place, name: &str, n_each: usize) -> PathBuf {
     }
     place.path(name)
 }
+
+/// Recordings of ten tones, named by their classes.
+pub(crate) fn recordings(place: &Place, name: &str) -> PathBuf {
+    const RATE: u32 = 8000;
+    for (class, k) in (0..10_u32).flat_map(|class| (0..12).map(move |k| (class, k))) {
+        let sample = |i: u32| (f64::from(i * (class + 2 + k % 2)) * 0.1).sin() * 8000.0;
+        let samples: Vec<u8> = (0..RATE / 4).flat_map(|i| (sample(i) as i16).to_le_bytes()).collect();
+        let n_bytes = samples.len() as u32;
+        let mut wav = b"RIFF".to_vec();
+        wav.extend((36 + n_bytes).to_le_bytes());
+        wav.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+        wav.extend([RATE.to_le_bytes(), (2 * RATE).to_le_bytes()].concat());
+        wav.extend(b"\x02\0\x10\0data");
+        wav.extend(n_bytes.to_le_bytes());
+        wav.extend(samples);
+        place.write(&format!("{name}/{class}_{k}.wav"), wav);
+    }
+    place.path(name)
+}

@@ -1,6 +1,7 @@
 //! What holds for the source files of the whole workspace.
 
 mod modules;
+mod reference;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
