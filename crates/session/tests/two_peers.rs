@@ -37,10 +37,10 @@ fn options(wait_for: usize) -> Options {
 async fn start(path: &Path, wait_for: usize) -> (Session, Ticket) {
     let optimizer = OptimizerSpec { lr: 0.5, ..OptimizerSpec::default() };
     let job = Job { model: "means".into(), epochs: 3, batch: 10, optimizer, ..Job::default() };
-    let training = Arc::new(Training::custom(task(200), job).unwrap());
-    let run = RunFolder::create(Some(path), &training.job, None).unwrap();
+    let training = Arc::new(Training::custom(task(200), job).expect("a peer that can start"));
+    let run = RunFolder::create(Some(path), &training.job, None).expect("a peer that can start");
     let start = StartState::fresh(&training);
-    Session::start(training, start, run, options(wait_for)).await.unwrap()
+    Session::start(training, start, run, options(wait_for)).await.expect("a peer that can start")
 }
 
 async fn join(path: &Path, ticket: &Ticket, task: Arc<dyn Task>) -> Result<Session, SessionError> {
@@ -51,11 +51,11 @@ async fn join(path: &Path, ticket: &Ticket, task: Arc<dyn Task>) -> Result<Sessi
 }
 
 fn model(outcome: &Outcome) -> Vec<u8> {
-    std::fs::read(outcome.checkpoint.as_ref().unwrap().join("model.safetensors")).unwrap()
+    std::fs::read(outcome.checkpoint.as_ref().expect("a checkpoint").join("model.safetensors")).expect("a model")
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
 #[test]

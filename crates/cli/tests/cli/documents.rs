@@ -103,6 +103,7 @@ fn small(words: &[String], run: &str) -> Vec<String> {
             (_, "RECORDINGS") => "recordings",
             (Some("--epochs"), _) if words[1] != "resume" => "1",
             (Some("--seconds"), _) => "0.05",
+            (Some("--budget" | "--seeds"), _) => "1",
             (Some("--metrics"), _) => "127.0.0.1:0",
             (_, word) => word,
         };
@@ -114,7 +115,7 @@ fn small(words: &[String], run: &str) -> Vec<String> {
     let more: &[&str] = match words[1].as_str() {
         "train" | "simulate" if !has(words, "--epochs") => &["--epochs", "1"],
         "resume" if !has(words, "--epochs") => &["--epochs", "2"],
-        "advise" if !has(words, "--no-pilots") => &["--no-pilots"],
+        "advise" if !has(words, "--no-pilots") && !has(words, "--budget") => &["--budget", "1"],
         "bench" if !has(words, "--seconds") => &["--seconds", "0.05"],
         "study" if words.len() > 2 && !has(words, "--list") => &["--list"],
         _ => &[],
