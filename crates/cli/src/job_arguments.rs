@@ -26,7 +26,7 @@ pub(crate) struct JobArguments {
     #[arg(long, value_name = "NAME|FILE")]
     model: Option<String>,
     /// Number of epochs.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = n_epochs)]
     epochs: Option<u64>,
     /// Number of compute threads; 0 for as many as the machine has.
     #[arg(long)]
@@ -108,4 +108,13 @@ pub(crate) fn definite(mut job: Job) -> anyhow::Result<Job> {
         *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
     }
     Ok(job)
+}
+
+/// Reads a number of epochs.
+pub(crate) fn n_epochs(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("there must be at least 1 epoch".into()),
+        Ok(epochs) => Ok(epochs),
+        Err(_) => Err("must be a whole number from 1 up".into()),
+    }
 }

@@ -27,7 +27,7 @@ pub enum Sample {
 /// use nettorrent_engine::model::{Layout, Score};
 /// // Finds the mean of the numbers 0 to 9.
 /// let task = FnTask::new(Layout::of_tensors([("mean", [1].as_slice())]), vec![0; 10], 1, |values, which, gradient| {
-///     let Sample::Train(k) | Sample::Test(k) = which;
+///     let (Sample::Train(k) | Sample::Test(k)) = which;
 ///     let off = values[0] - k as f32;
 ///     if let Some(gradient) = gradient {
 ///         gradient[0] += off;

@@ -97,11 +97,12 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A file if there is one, or else a study that comes with the program.
+/// A study that comes with the program, or else a file; one of the same name is meant by its path, as `./averaging`.
 fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
     let form = if arguments.quick { Form::Quick } else { Form::Full };
     let path = Path::new(name);
-    let is_file = path.is_file() || path.extension().is_some();
+    let is_ready = READY.iter().any(|study| study.name == name);
+    let is_file = !is_ready && (path.is_file() || path.extension().is_some());
     let mut study = if is_file { Study::open(path, form)? } else { ready(name)?.open(form)? };
     study.head.trials = arguments.trials.unwrap_or(study.head.trials);
     arguments.settings.iter().try_for_each(|setting| set_field(&mut study.job, setting))?;

@@ -82,8 +82,10 @@ pub enum PlanError {
     Setting(String),
     /// No plan fits the peers' memory.
     #[error(
-        "no plan for {n_peers} peers fits in {limit} bytes of memory a peer; the one that takes least needs {least} bytes: use \
-         more peers, a smaller batch, or a smaller layers.in_flight"
+        "no plan for {n_peers} peers fits in {:.1} MB of memory per peer; the one that takes least needs {:.1} MB: use more \
+         peers, a smaller batch, or a smaller layers.in_flight",
+        megabytes(*limit),
+        megabytes(*least)
     )]
     Memory {
         /// How many peers there are.
@@ -93,6 +95,10 @@ pub enum PlanError {
         /// What the plan that takes least needs.
         least: u64,
     },
+}
+
+fn megabytes(n_bytes: u64) -> f64 {
+    n_bytes as f64 / 1e6
 }
 
 /// Who does what in one pipeline: its slots are numbered group by group, row by row, column by column.

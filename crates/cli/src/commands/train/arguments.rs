@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::job_arguments::JobArguments;
+use crate::job_arguments::{JobArguments, n_epochs};
 use crate::measuring::MeasuringArguments;
 use crate::swarm::run::LinkArguments;
 
@@ -37,7 +37,7 @@ pub(crate) struct ResumeArguments {
     /// The run's folder.
     pub(super) run: PathBuf,
     /// Train to this many epochs instead of the job's.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = n_epochs)]
     pub(super) epochs: Option<u64>,
     /// Change a field of the job from here on, for example `--set optimizer.lr=0.001`; may be given several times.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
