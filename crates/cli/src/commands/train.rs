@@ -53,8 +53,9 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     if let Some(name) = arguments.job.names_strategy().then_some("--strategy").or(arguments.links.any()) {
         bail!("{name} is for several peers, and this job has one: say how many with --peers N");
     }
-    if job.layers.is_some() {
-        bail!("this job shares layers out among several peers: say how many with --peers N, or leave [layers] out");
+    // A job that has them for others can be trained by one process too, which then holds all layers.
+    if arguments.job.settings().iter().any(|setting| setting.starts_with("layers")) {
+        bail!("--set layers is for several peers, and this job has one: say how many with --peers N");
     }
     let train_set = open_data(&job, Part::Train)?;
     let test_set = open_data(&job, Part::Test)?;

@@ -203,3 +203,20 @@ fn a_loss_that_is_no_number_ends_the_run_and_spares_its_checkpoints() {
     let message = place.fail(&["train", "--run", "hot", "--set", "optimizer.lr=1e30", "--model", "mlp:8"]);
     assert!(message.contains("Lower optimizer.lr"), "{message}");
 }
+
+#[test]
+fn a_ready_study_goes_before_a_file_of_its_name() {
+    let place = Place::new();
+    place.write("averaging", [0xff, 0xfe]);
+    assert!(place.succeed(&["study", "averaging", "--quick", "--list"]).stdout.contains("step-wise"));
+    assert!(place.fail(&["study", "./averaging", "--list"]).contains("cannot read ./averaging"));
+}
+
+#[test]
+fn what_one_process_cannot_do_is_refused() {
+    let place = Place::new();
+    assert!(place.fail(&["train", "--set", "layers=auto"]).contains("say how many with --peers N"));
+    assert!(place.run(&["train", "--epochs", "0"]).stderr.contains("at least 1 epoch"));
+    let message = place.fail(&["plan", "--model", "mlp:4000,4000", "--peers", "2", "--memory", "10MB"]);
+    assert!(message.contains("fits in 10.0 MB of memory per peer"), "{message}");
+}

@@ -100,7 +100,7 @@ fn a_plan_needs_no_data() {
 fn what_makes_no_sense_is_refused() {
     let place = Place::new();
     for (arguments, parts) in [
-        (&["--memory", "1kB"][..], ["no plan for 4 peers fits in 1000 bytes", "use more peers"].as_slice()),
+        (&["--memory", "1kB"][..], ["no plan for 4 peers fits in 1.0 kB of memory", "use more peers"].as_slice()),
         (&["--set", "layers.groups=[{layers=3}]"], &["the groups have 3 layers together, but the model has 10"]),
         (&["--set", "layers.groups=[{layers=10, columns=2}]"], &["layers.groups[0]", "cannot be split"]),
         (&["--set", "layers.groups=[{layers=10, rows=5}]"], &["5 places, but there are only 4 peers"]),

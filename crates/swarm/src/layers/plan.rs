@@ -82,10 +82,10 @@ pub enum PlanError {
     Setting(String),
     /// No plan fits the peers' memory.
     #[error(
-        "no plan for {n_peers} peers fits in {:.1} MB of memory per peer; the one that takes least needs {:.1} MB: use more \
+        "no plan for {n_peers} peers fits in {} of memory per peer; the one that takes least needs {}: use more \
          peers, a smaller batch, or a smaller layers.in_flight",
-        megabytes(*limit),
-        megabytes(*least)
+        size(*limit),
+        size(*least)
     )]
     Memory {
         /// How many peers there are.
@@ -97,8 +97,10 @@ pub enum PlanError {
     },
 }
 
-fn megabytes(n_bytes: u64) -> f64 {
-    n_bytes as f64 / 1e6
+fn size(n_bytes: u64) -> String {
+    let (unit, name) =
+        [(1e9, "GB"), (1e6, "MB")].into_iter().find(|(unit, _)| n_bytes as f64 >= *unit).unwrap_or((1e3, "kB"));
+    format!("{:.1} {name}", n_bytes as f64 / unit)
 }
 
 /// Who does what in one pipeline: its slots are numbered group by group, row by row, column by column.
