@@ -109,8 +109,12 @@ impl PeerProcess<'_> {
         reporter.tell_rest(peer, tell)?;
         // What a run has come to that diverged is nothing to go on from.
         let is_over = ending != report::Ending::Finished && !peer.is_healthy();
-        if reporter.writes(peer) && !is_over {
+        if !reporter.writes(peer) {
+            // Another does.
+        } else if !is_over {
             keep_state(&checkpoint_writer, peer);
+        } else if let Some(step) = peer.good_step() {
+            checkpoint_writer.set_aside_after(step);
         }
         for written in checkpoint_writer.finish()? {
             tell(written_event(id, written?))?;

@@ -92,6 +92,14 @@ impl Peer {
         }
     }
 
+    /// The step of the last state that is known to be good, if this peer keeps one to go back to.
+    pub fn good_step(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Whole(replica) => replica.good_step(),
+            Kind::Layers(_) => None,
+        }
+    }
+
     /// The view it is in.
     pub fn view(&self) -> &View {
         match &self.kind {

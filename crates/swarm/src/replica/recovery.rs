@@ -128,6 +128,11 @@ impl Replica {
         ));
     }
 
+    /// The step of the last state that is known to be good, if this peer keeps one.
+    pub(crate) fn good_step(&self) -> Option<u64> {
+        self.recovery.as_ref().and_then(|recovery| recovery.good.as_ref()).map(|state| state.place.step)
+    }
+
     /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
     pub(crate) fn is_healthy(&self) -> bool {
         !self.has_diverged && self.recovery.as_ref().is_none_or(|recovery| recovery.guard.is_healthy())
