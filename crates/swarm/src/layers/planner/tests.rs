@@ -118,7 +118,7 @@ fn what_does_not_fit_one_peer_is_split_by_columns() {
     let asked = Question { memory_limit: Some(1000), ..asked };
     let message = choose(&asked).unwrap_err().to_string();
     // 10,000 numbers five times, 10 x 100 inputs, 10 x 100 outputs and the gradient by these.
-    assert!(message.contains("no plan for 4 peers fits in 1000 bytes") && message.contains("212000"), "{message}");
+    assert!(message.contains("no plan for 4 peers fits in 1.0 kB") && message.contains("212.0 kB"), "{message}");
 }
 
 #[test]
