@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use nettorrent_engine::checkpoint::Progress;
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Start, Stop, Times, Wait};
+use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Stop, Times, Wait};
 use nettorrent_sim::{Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
-use nettorrent_swarm::{Peer, PeerId, Waiting};
+use nettorrent_swarm::{Peer, PeerId, Place, Waiting};
 
 use nettorrent_session::Training;
 use nettorrent_session::event_log::EventLog;
@@ -46,25 +46,10 @@ struct Epochs {
 
 impl Recorder {
     pub(crate) fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
-        let Training { job, task, .. } = training;
-        let run = RunFolder::create(Some(path), job, training.spec())?;
+        let run = RunFolder::create(Some(path), &training.job, training.spec())?;
         let mut events = EventLog::append(&run.events(), None)?;
-        let start = Start {
-            run: run.path().to_owned(),
-            model: job.model.clone(),
-            n_params: task.n_params(),
-            n_train: task.labels().len(),
-            n_test: task.n_test(),
-            threads: job.threads,
-            seed: job.seed,
-            strategy: Some(job.swarm.strategy.clone()),
-            n_peers: Some(n_peers),
-            link: Some(scenario.link.to_string()),
-            epochs: job.epochs,
-            epoch: 0,
-            step: 0,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        };
+        let link = Some(scenario.link.to_string());
+        let start = training.start_event(run.path(), Some(n_peers), link, &Place::default());
         events.write_at(Duration::ZERO, Event::Start(start))?;
         let mut run_log = RunLog::new(events, training.setup.clone());
         run_log.share_out(Duration::ZERO, n_peers)?;

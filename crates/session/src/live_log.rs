@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::model::Score;
-use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Start, Stop};
+use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{PeerId, Place};
@@ -107,27 +107,11 @@ impl LiveLog {
             kept: None,
             speed: Speed::default(),
         };
-        let Training { job, task, .. } = training;
         let n_peers = match topology {
             Topology::Processes(n_peers) => Some(n_peers),
             Topology::OneOfMany => None,
         };
-        log.write(Event::Start(Start {
-            run: run.to_owned(),
-            model: job.model.clone(),
-            n_params: task.n_params(),
-            n_train: task.labels().len(),
-            n_test: task.n_test(),
-            threads: job.threads,
-            seed: job.seed,
-            strategy: Some(job.swarm.strategy.clone()),
-            n_peers,
-            link,
-            epochs: job.epochs,
-            epoch: place.ledger.epoch,
-            step: place.step,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        }))?;
+        log.write(Event::Start(training.start_event(run, n_peers, link, place)))?;
         if let Some(n_peers) = n_peers {
             log.run_log.share_out(log.elapsed(), n_peers)?;
         }

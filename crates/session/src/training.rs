@@ -1,6 +1,6 @@
 //! What a session trains: a job with its data and model, or a task of the caller's own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nettorrent_engine::data::Part;
@@ -8,11 +8,12 @@ use nettorrent_engine::job::{Groups, Job, LayersSpec, build_network, read_toml};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::task::Task;
+use nettorrent_history::Start;
 use nettorrent_net::fingerprint;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
-use nettorrent_swarm::Setup;
 use nettorrent_swarm::layers::planner;
+use nettorrent_swarm::{Place, Setup};
 
 use crate::error::SessionError;
 use crate::open::{data_spec, n_threads, open_data};
@@ -126,6 +127,27 @@ impl Training {
     /// The network with its data, where it is one of ours.
     pub fn learning(&self) -> Option<&Arc<Learning>> {
         self.network.as_ref().map(|(_, learning)| learning)
+    }
+
+    /// The event with which a run in this folder begins, from a place on.
+    pub fn start_event(&self, run: &Path, n_peers: Option<usize>, link: Option<String>, place: &Place) -> Start {
+        let Self { job, task, .. } = self;
+        Start {
+            run: run.to_owned(),
+            model: job.model.clone(),
+            n_params: task.n_params(),
+            n_train: task.labels().len(),
+            n_test: task.n_test(),
+            threads: job.threads,
+            seed: job.seed,
+            strategy: Some(job.swarm.strategy.clone()),
+            n_peers,
+            link,
+            epochs: job.epochs,
+            epoch: place.ledger.epoch,
+            step: place.step,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
     }
 
     /// What others may cost a peer of this job.
