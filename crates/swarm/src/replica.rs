@@ -3,6 +3,10 @@
 //! It owns the parameters and drives its strategy: turns of training, rounds of exchange, epochs, tests. When the view
 //! changes, the members first agree on whose parameters go on. All of that is written once, here, for all strategies.
 //!
+//! Each of these is a machine with a state of its own, which takes what it needs and returns what it wants done:
+//! [`Agreement`], and [`Training`] with its parameters and strategy, rounds, evaluations and recovery. A replica hands them
+//! what happens when its time has come, and carries out what they return.
+//!
 //! What it holds is the whole network, or in a layer network a block of it.
 
 mod agreement;
@@ -10,61 +14,45 @@ mod asynchronous;
 pub(crate) mod core;
 mod epoch_evaluation;
 mod evaluations;
+mod learner;
 mod pace;
 mod partial_score;
 mod recovery;
 mod rounds;
 mod snapshot;
+mod span;
 mod steps;
+mod training;
 mod turn;
-mod turn_state;
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agreement::Accord;
-use asynchronous::Ending;
-use epoch_evaluation::EpochEvaluation;
-use evaluations::Evaluations;
+use agreement::{Agreement, Verdict};
+use core::Core;
+use learner::Learner;
 use nettorrent_engine::task::Task;
-use pace::Pace;
-use recovery::Recovery;
-use turn_state::TurnState;
+use pace::{DIVERGED, Pace};
+use recovery::{Reaction, Recovery};
+use snapshot::{Incoming, Outgoing};
+use training::{Applied, InView, Training, Want};
 
-use crate::effects::{Input, Outbox, Phase, Status, TimerToken};
+use crate::effects::{Input, Outbox, Phase, Status};
 use crate::held::HeldFrames;
 use crate::malformed::Malformed;
 use crate::place::{Place, State};
+use crate::record::Event;
 use crate::replica_setup::ReplicaSetup;
-use crate::strategy::{Ctx, Message, Strategy};
+use crate::strategy::{Past, Strategy};
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 
-pub(crate) use agreement::{decoded, encoded};
-pub(crate) use core::{Core, Request, batch_seed, check_ledger};
+pub(crate) use core::{batch_seed, check_ledger};
 
 /// One of the holders of the same parameters.
 pub(crate) struct Replica {
-    core: Core,
-    setup: Arc<ReplicaSetup>,
-    strategy: Box<dyn Strategy>,
-    /// Whether the strategy is that of the warm-up, after which the job's own takes over.
-    is_warming_up: bool,
-    accord: Accord,
-    turn: Option<TurnState>,
-    epoch_evaluation: EpochEvaluation,
-    evaluations: Evaluations,
-    pace: Pace,
-    /// None where others look after that.
-    recovery: Option<Recovery>,
-    has_diverged: bool,
-    phase: Phase,
-    phase_began: Duration,
-    /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
-    idle_since: Duration,
-    /// How the last segment ended, where peers train asynchronously.
-    ending: Option<Ending>,
+    training: Training,
+    agreement: Agreement,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: HeldFrames,
 }
@@ -83,55 +71,103 @@ impl Replica {
     pub(crate) fn with_strategy(
         id: PeerId,
         setup: Arc<ReplicaSetup>,
-        mut strategy: Box<dyn Strategy>,
-        mut state: State,
+        strategy: Box<dyn Strategy>,
+        state: State,
     ) -> Self {
-        let n_values = setup.training.task.n_values();
-        let recovery = Some(Recovery::new(setup.training.guessing()));
-        let memories = std::mem::take(&mut state.memories);
-        // A checkpoint may be another strategy's.
-        if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
-            strategy.recall(memories);
-        }
-        let turn = strategy.turn();
-        let epoch_evaluation = EpochEvaluation::after(state.place.ledger.epoch);
-        let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
-        let mut replica = Self {
-            core: Core::new(id, setup.training.clone(), turn, state),
-            setup,
-            strategy,
-            is_warming_up,
-            accord: Accord::Waiting,
-            turn: None,
-            epoch_evaluation,
-            evaluations: Evaluations::default(),
-            pace: Pace::default(),
-            recovery,
-            has_diverged: false,
-            phase: Phase::Agreeing,
-            phase_began: Duration::ZERO,
-            idle_since: Duration::ZERO,
-            ending: None,
-            held: HeldFrames::default(),
-        };
-        replica.keep_first_state();
-        replica
+        let training = Training::new(Learner::new(id, setup, strategy, state));
+        Self { training, agreement: Agreement::default(), held: HeldFrames::default() }
     }
 
     /// The same, if others look after runs that diverge: then this one stops.
-    pub(crate) fn without_recovery(self) -> Self {
-        Self { recovery: None, ..self }
+    pub(crate) fn without_recovery(mut self) -> Self {
+        self.training.recovery = Recovery::none();
+        self
+    }
+
+    /// What it learns.
+    pub(crate) fn task(&self) -> &Arc<dyn Task> {
+        &self.core().training.task
+    }
+
+    /// Where all randomness of the job comes from.
+    pub(crate) fn seed(&self) -> u64 {
+        self.core().training.seed
+    }
+
+    /// The parameters as they are.
+    pub(crate) fn values(&self) -> &Arc<Vec<f32>> {
+        &self.core().values
+    }
+
+    /// How far it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.core().place
+    }
+
+    /// All that training could go on from, for a checkpoint: the state after the last round.
+    pub(crate) fn state(&self) -> State {
+        self.training.learner.state()
+    }
+
+    /// The view it is in.
+    pub(crate) fn view(&self) -> &View {
+        &self.core().view
+    }
+
+    /// Whether it does not wait for rounds.
+    pub(crate) fn is_asynchronous(&self) -> bool {
+        self.core().is_asynchronous()
+    }
+
+    /// Whether all epochs are done and tested.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.core().phase == Phase::Finished
+    }
+
+    /// The step of the last state that is known to be good, if this peer keeps one.
+    pub(crate) fn good_step(&self) -> Option<u64> {
+        self.training.recovery.good_step()
+    }
+
+    /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.training.recovery.is_healthy()
+    }
+
+    /// What it is doing, and whom it waits for.
+    pub(crate) fn status(&self) -> Status {
+        let core = self.core();
+        let members = &core.view.members;
+        let waits_for = match core.phase {
+            Phase::Agreeing => self.agreement.waits_for(&core.view),
+            _ => self.training.waits_for(),
+        };
+        Status {
+            phase: core.phase,
+            epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
+            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
+            began: core.phase_began,
+        }
+    }
+
+    fn core(&self) -> &Core {
+        &self.training.learner.core
     }
 
     /// Takes one input and says what is to be done. An error is the sender's fault and leaves the peer as it was, but for
     /// parts of a round that the sender's own message was to complete.
     pub(crate) fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
-        self.core.now = now;
+        self.training.learner.core.now = now;
         match input {
-            Input::Done { done, took } => self.on_done(done, took, out),
+            Input::Done { done, took } => {
+                let want = self.training.on_done(done, took, out);
+                self.carry_out(want, out);
+            }
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
-            Input::Timer(token) => self.on_timer(token, out),
-            Input::Uplink(bytes_per_s) => self.core.uplink = Some(bytes_per_s),
+            Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
+            Input::Timer(_) => {}
+            Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
             Input::View(view) => self.on_view(view, out)?,
         }
         self.apply_requests(out);
@@ -140,122 +176,43 @@ impl Replica {
         Ok(())
     }
 
-    /// What it learns.
-    pub(crate) fn task(&self) -> &Arc<dyn Task> {
-        &self.core.training.task
-    }
-
-    /// Where all randomness of the job comes from.
-    pub(crate) fn seed(&self) -> u64 {
-        self.core.training.seed
-    }
-
-    /// The parameters as they are.
-    pub(crate) fn values(&self) -> &Arc<Vec<f32>> {
-        &self.core.values
-    }
-
-    /// How far it is.
-    pub(crate) fn place(&self) -> &Place {
-        &self.core.place
-    }
-
-    /// All that training could go on from, for a checkpoint: the state after the last round.
-    pub(crate) fn state(&self) -> State {
-        let mut state = self.core.state(self.memories());
-        state.values = self.strategy.common(&state.values);
-        state
-    }
-
-    /// The view it is in.
-    pub(crate) fn view(&self) -> &View {
-        &self.core.view
-    }
-
-    /// Whether all epochs are done and tested.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.phase == Phase::Finished
-    }
-
-    /// What it is doing, and whom it waits for.
-    pub(crate) fn status(&self) -> Status {
-        let members = &self.core.view.members;
-        let waits_for = match self.phase {
-            Phase::Exchanging if self.pace.is_waiting() => self.pace.waits_for(self.core.rank, members.len()),
-            Phase::Exchanging | Phase::Syncing => self.strategy.waits_for(),
-            Phase::Agreeing => self.accord.waits_for(&self.core.view),
-            Phase::Testing => self.epoch_evaluation.missing(members),
-            Phase::Training | Phase::Finished => Vec::new(),
-        };
-        Status {
-            phase: self.phase,
-            epoch: self.core.place.ledger.epoch,
-            round: self.core.place.standing.round,
-            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
-            began: self.phase_began,
-        }
-    }
-
-    /// What the strategy remembers.
-    fn memories(&self) -> Vec<Vec<f32>> {
-        let n_values = self.core.values.len();
-        let memory = |k| match self.strategy.memory(k) {
-            [] => vec![0.0; n_values],
-            memory => memory.to_vec(),
-        };
-        (0..self.strategy.n_memories()).map(memory).collect()
-    }
-
-    /// From this epoch on, another strategy may be the one; also where a run goes back.
-    fn choose_strategy(&mut self, epoch: u64) {
-        let is_warming_up = self.setup.is_warming_up(epoch);
-        if std::mem::replace(&mut self.is_warming_up, is_warming_up) != is_warming_up {
-            self.strategy = self.setup.strategy_at(epoch);
-            self.core.set_turn(self.strategy.turn());
-        }
-    }
-
-    fn enter(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.phase_began = self.core.now;
-    }
-
-    fn on_timer(&mut self, token: TimerToken, out: &mut Outbox) {
-        if token == self.core.timer_token(token.timer) && matches!(self.accord, Accord::Reached) {
-            self.strategy.on_timer(&mut Ctx::new(&mut self.core, out), token.timer);
-        }
-    }
-
     fn on_frame(&mut self, from: PeerId, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
-        let view = self.core.view.number;
-        if frame.head.view > view {
-            return self.hold(from, frame);
-        }
-        if frame.head.view < view {
+        let Training { learner, rounds, .. } = &mut self.training;
+        let core = &mut learner.core;
+        if frame.head.view < core.view.number {
             // What was said in a view that is over is void.
             return Ok(());
         }
-        let rank = self.core.view.rank(from).ok_or_else(|| Malformed::new("it does not belong to this view"))?;
+        if frame.head.view > core.view.number {
+            return self.hold(from, frame);
+        }
+        let rank = core.view.rank(from).ok_or_else(|| Malformed::new("it does not belong to this view"))?;
         match frame.head.kind {
-            Kind::Agreement => self.on_agreement(rank, &frame, out),
+            Kind::Agreement => match self.agreement.on_frame((rank, &frame), core, out)? {
+                Some(verdict) => self.on_verdict(&verdict, out),
+                None => Ok(()),
+            },
             // The donor may be quicker than the first member, who says that this peer needs its state.
-            Kind::Snapshot if matches!(self.accord, Accord::Waiting) => self.hold(from, frame),
+            Kind::Snapshot if matches!(self.agreement, Agreement::Waiting) => self.hold(from, frame),
             Kind::Snapshot => self.on_snapshot(rank, &frame, out),
-            Kind::Strategy | Kind::Tested | Kind::Pace if !matches!(self.accord, Accord::Reached) => {
-                self.hold(from, frame)
-            }
+            Kind::Strategy | Kind::Tested | Kind::Pace if !self.agreement.is_reached() => self.hold(from, frame),
             // What was said before the swarm went back is void.
-            Kind::Pace | Kind::Tested if frame.head.round < self.core.place.first_round => Ok(()),
-            Kind::Pace => self.on_pace(rank, frame, out),
+            Kind::Pace | Kind::Tested if frame.head.round < core.place.first_round => Ok(()),
+            Kind::Pace if frame.head.part == DIVERGED => {
+                let why = Recovery::on_frame(&frame, core)?;
+                self.carry_out(why.map_or(Want::Nothing, Want::Recover), out);
+                Ok(())
+            }
+            Kind::Pace if Pace::is_early(&frame, core) => self.hold(from, frame),
+            Kind::Pace => rounds.pace.on_frame((rank, &frame), core, out),
             // Others have been told how the next segment is dealt out, and this peer will be.
-            Kind::Strategy | Kind::Tested if self.pace.is_waiting() => self.hold(from, frame),
-            Kind::Strategy | Kind::Tested if frame.head.round >= self.open_rounds().end => self.hold(from, frame),
-            Kind::Tested => self.on_tested(from, &frame, out),
-            Kind::Strategy if frame.head.round < self.open_rounds().start => Ok(()),
-            Kind::Strategy => {
-                self.core.received_bytes += frame.body.len() as u64;
-                let message = Message { round: frame.head.round, part: frame.head.part, body: frame.body };
-                self.strategy.on_message(&mut Ctx::new(&mut self.core, out), rank, message)
+            Kind::Strategy | Kind::Tested if rounds.pace.is_waiting() => self.hold(from, frame),
+            Kind::Strategy | Kind::Tested if frame.head.round >= core.open_rounds().end => self.hold(from, frame),
+            Kind::Strategy if frame.head.round < core.open_rounds().start => Ok(()),
+            Kind::Strategy | Kind::Tested => {
+                let want = self.training.on_frame((from, rank), frame, out)?;
+                self.carry_out(want, out);
+                Ok(())
             }
             Kind::Hello | Kind::Membership | Kind::Service | Kind::Probe | Kind::Layers => {
                 Err(Malformed::new("this frame is not for a peer"))
@@ -263,18 +220,9 @@ impl Replica {
         }
     }
 
-    /// Of which rounds this peer can make use of what it hears.
-    fn open_rounds(&self) -> Range<u32> {
-        let round = self.core.place.standing.round;
-        if self.is_asynchronous() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
-            return self.core.segment_rounds();
-        }
-        round..round.saturating_add(1)
-    }
-
     /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
-        let vector = 4 * self.core.n_exchanged();
+        let vector = 4 * self.core().n_exchanged();
         self.held.keep(from, frame, HELD_BYTES + 4 * vector)
     }
 
@@ -284,6 +232,153 @@ impl Replica {
             if let Err(malformed) = self.on_frame(from, frame, out) {
                 out.refused.push((from, malformed));
             }
+        }
+    }
+
+    fn on_view(&mut self, view: View, out: &mut Outbox) -> Result<(), Malformed> {
+        let Some(claim) = self.training.on_view(view)? else { return Ok(()) };
+        if let Some(verdict) = self.agreement.begin(claim, &self.training.learner.core, out) {
+            self.on_verdict(&verdict, out)?;
+        }
+        self.release_held(out);
+        Ok(())
+    }
+
+    /// It is decided whose state goes on.
+    fn on_verdict(&mut self, verdict: &Verdict, out: &mut Outbox) -> Result<(), Malformed> {
+        if verdict.is_rollback {
+            self.training.abandon();
+        }
+        let Training { learner, rounds, .. } = &mut self.training;
+        learner.core.speeds.clone_from(&verdict.speeds);
+        let donor = verdict.donor as usize;
+        if verdict.is_behind(learner.core.rank) {
+            self.agreement = Agreement::Behind(Incoming::new(donor));
+            self.release_held(out);
+            return Ok(());
+        }
+        let endings = rounds.last_ending.count_others(&mut learner.core, &verdict.clocks)?;
+        if donor == learner.core.rank {
+            let (state, account) = (learner.state(), learner.strategy.account());
+            Outgoing { state: &state, endings, account }.send(&verdict.behind, &learner.core, out);
+        }
+        learner.core.past = Past::Own;
+        self.go_on(donor, false, out);
+        Ok(())
+    }
+
+    /// A piece of the state that this peer is to take over.
+    fn on_snapshot(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+        let Training { learner, rounds, .. } = &mut self.training;
+        let n_memories_at = |epoch| learner.n_memories_at(epoch);
+        let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_memories_at)?;
+        let Some((donor, snapshot)) = taken else { return Ok(()) };
+        rounds.last_ending.replace(learner.take_over(snapshot)?);
+        self.training.begin_anew();
+        self.go_on(donor, true, out);
+        Ok(())
+    }
+
+    /// The agreement is reached; this peer's state is the one that goes on.
+    fn go_on(&mut self, donor: usize, was_behind: bool, out: &mut Outbox) {
+        self.agreement = Agreement::Reached;
+        let core = self.core();
+        let members = core.view.members.to_vec();
+        let (view, round, donor) = (core.view.number, core.place.standing.round, members[donor]);
+        out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
+        let want = self.training.last_report();
+        self.carry_out(want, out);
+        match self.training.go_on(was_behind, out) {
+            InView::AsBefore => self.release_held(out),
+            InView::Anew => self.proceed(out),
+        }
+    }
+
+    /// Does what the training cannot do by itself. What is to be handed over or told waits while the members of a new view agree:
+    /// nobody knows whether it counts, and nobody could do anything with it.
+    fn carry_out(&mut self, want: Want, out: &mut Outbox) {
+        match want {
+            Want::EndTurn if self.agreement.is_reached() => self.training.end_turn(out),
+            Want::Tell(report) if self.agreement.is_reached() => {
+                let want = self.training.tell(report, out);
+                self.carry_out(want, out);
+            }
+            Want::Recover(why) => self.on_divergence(&why, out),
+            Want::Nothing | Want::EndTurn | Want::Tell(_) => {}
+        }
+    }
+
+    fn on_divergence(&mut self, why: &str, out: &mut Outbox) {
+        match self.training.on_divergence(why, out) {
+            Reaction::Stop => {}
+            Reaction::Wait => {
+                self.training.abandon();
+                self.agreement = Agreement::Waiting;
+            }
+            Reaction::GoBack(state) => self.go_back(why, *state, out),
+        }
+    }
+
+    /// Goes back to a good state, and all others with this first member.
+    fn go_back(&mut self, why: &str, state: State, out: &mut Outbox) {
+        let core = self.core();
+        let others: Vec<u32> = (1..core.view.len() as u32).collect();
+        Verdict::rollback(others.clone(), core).tell(core, out);
+        Outgoing { state: &state, endings: Vec::new(), account: Vec::new() }.send(&others, core, out);
+        out.records.push(core.record(Event::RolledBack {
+            why: why.to_owned(),
+            from_step: core.place.step,
+            epoch: state.place.ledger.epoch,
+            step: state.place.step,
+            lr_factor: state.place.lr_factor(),
+        }));
+        self.training.abandon();
+        self.training.go_back_to(state);
+        self.go_on(0, true, out);
+    }
+
+    /// Does what the strategy asked for, as long as it asks.
+    fn apply_requests(&mut self, out: &mut Outbox) {
+        while let Some(applied) = self.training.apply_request(out) {
+            if let Applied::Epoch(next, want) = applied {
+                let n_rollbacks = self.core().place.n_rollbacks;
+                self.carry_out(want, out);
+                if self.core().place.n_rollbacks > n_rollbacks {
+                    // The epoch has shown that training diverged, and another state goes on.
+                    continue;
+                }
+                self.training.begin_epoch(next);
+            }
+            self.proceed(out);
+        }
+    }
+
+    /// Another turn, another segment, or the end of the epoch; and what others have said about it already.
+    fn proceed(&mut self, out: &mut Outbox) {
+        self.training.proceed(out);
+        self.release_held(out);
+        self.training.finish_if_tested(out);
+    }
+
+    /// Goes on if what this peer has just heard allows it.
+    fn go_on_asynchronously(&mut self, out: &mut Outbox) {
+        let position = |core: &Core| (core.place.standing, core.place.ledger.epoch);
+        while self.training.waits_asynchronously() {
+            let before = position(self.core());
+            self.proceed(out);
+            self.apply_requests(out);
+            if before == position(self.core()) {
+                return;
+            }
+        }
+    }
+
+    /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.
+    fn keep_pace(&mut self, out: &mut Outbox) {
+        while self.agreement.is_reached() && self.training.keep_pace(out) {
+            self.proceed(out);
+            self.apply_requests(out);
+            self.go_on_asynchronously(out);
         }
     }
 }

@@ -8,6 +8,9 @@
 //! ```
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::malformed::Malformed;
 
 /// How long a head is.
 pub const HEAD_LEN: usize = 24;
@@ -151,6 +154,16 @@ impl Frame {
     pub fn n_bytes(&self) -> usize {
         HEAD_LEN + self.body.len()
     }
+}
+
+/// A body that is one plain value.
+pub(crate) fn encoded(value: &impl Serialize) -> Bytes {
+    postcard::to_allocvec(value).expect("plain values can be written").into()
+}
+
+/// The plain value that is a body.
+pub(crate) fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
+    postcard::from_bytes(body).map_err(|error| Malformed::new(format!("its message cannot be read: {error}")))
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::State;
 use crate::record::Event;
-use crate::replica::{decoded, encoded};
 use crate::view::View;
+use crate::wire::{decoded, encoded};
 
 /// How far the members of a view have agreed.
 pub(super) enum Agreement {

@@ -12,7 +12,7 @@ use super::snapshot::{IncomingState, to_letters};
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::record::Event;
-use crate::replica::{decoded, encoded};
+use crate::wire::{decoded, encoded};
 
 /// How many pieces of a block that is to be saved are asked for at a time.
 const ASKED_PIECES: usize = 16;

@@ -15,7 +15,7 @@ use super::row_sum::RowSum;
 use super::seat::{Key, Seat, overlap, ways};
 use super::work::{Descent, Feed, PartDone, PartWork, Samples};
 use crate::malformed::Malformed;
-use crate::replica::{decoded, encoded};
+use crate::wire::{decoded, encoded};
 
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

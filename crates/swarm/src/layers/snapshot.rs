@@ -10,8 +10,9 @@ use super::label::{Incoming, Label, Letter, PIECE_LEN};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
 use crate::place::{Place, State};
-use crate::replica::{check_ledger, decoded, encoded};
+use crate::replica::check_ledger;
 use crate::replica_setup::ReplicaSetup;
+use crate::wire::{decoded, encoded};
 
 /// What stands before the numbers: the block's own, each of the strategy's memories, then each of the optimizer's.
 #[derive(Serialize, Deserialize)]

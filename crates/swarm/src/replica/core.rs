@@ -4,21 +4,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::{Ledger, Segment};
+use bytes::Bytes;
+use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
 use nettorrent_engine::scale;
 
-use super::turn_state::TurnState;
-use crate::effects::TimerToken;
+use crate::effects::{Outbox, Phase, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::strategy::{Mixing, Past, Payload, Settled, Turn};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
+use crate::wire::{Frame, Kind};
 use crate::work::take_spare;
 
 /// More members than any swarm has.
@@ -47,6 +48,8 @@ pub(crate) struct Core {
     /// The buckets of the vector that is exchanged.
     pub buckets: Arc<[Range<usize>]>,
     pub now: Duration,
+    pub phase: Phase,
+    pub phase_began: Duration,
     pub view: View,
     pub rank: usize,
     pub values: Arc<Vec<f32>>,
@@ -95,6 +98,8 @@ impl Core {
             training,
             turn,
             now: Duration::ZERO,
+            phase: Phase::Agreeing,
+            phase_began: Duration::ZERO,
             view: View::new(0, vec![me]),
             rank: 0,
             values,
@@ -162,31 +167,30 @@ impl Core {
         (std::mem::take(&mut self.sent_bytes), std::mem::take(&mut self.received_bytes))
     }
 
-    pub(crate) fn record(&self, event: Event) -> Record {
-        Record { peer: self.me, at_s: self.now.as_secs_f64(), event }
+    pub(super) fn enter(&mut self, phase: Phase) {
+        (self.phase, self.phase_began) = (phase, self.now);
     }
 
-    /// What there is to tell of the round that this turn was for, now that it counts. Times that only a host can measure are
-    /// its to fill in.
-    pub(super) fn round_record(&mut self, turn: &TurnState, lr: f32, waited: Duration) -> Record {
-        let (sent_bytes, received_bytes) = self.take_counts();
-        self.record(Event::Round {
-            epoch: self.place.ledger.epoch,
-            round: self.place.standing.round,
-            n_samples: turn.score.n as u64,
-            n_samples_all: self.place.standing.n_samples,
-            loss: turn.score.loss(),
-            n_correct: turn.score.n_correct as u64,
-            lr,
-            compute_s: turn.compute.as_secs_f64(),
-            wait_s: waited.as_secs_f64(),
-            encode_s: 0.0,
-            decode_s: 0.0,
-            send_s: 0.0,
-            staleness: turn.staleness,
-            sent_bytes,
-            received_bytes,
-        })
+    /// Whether it does not wait for rounds.
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.turn.payload == Payload::Updates
+    }
+
+    /// Says something to a member, besides what the strategy says.
+    pub(super) fn tell(&self, rank: usize, kind: Kind, part: u64, body: Bytes, out: &mut Outbox) {
+        let (view, round) = (&self.view, self.place.standing.round);
+        out.frames.push((view.members[rank], Frame::in_round(kind, view.number, round, part, body)));
+    }
+
+    /// Says something to all other members.
+    pub(super) fn tell_others(&self, kind: Kind, part: u64, body: &Bytes, out: &mut Outbox) {
+        (0..self.view.len())
+            .filter(|&rank| rank != self.rank)
+            .for_each(|rank| self.tell(rank, kind, part, body.clone(), out));
+    }
+
+    pub(crate) fn record(&self, event: Event) -> Record {
+        Record { peer: self.me, at_s: self.now.as_secs_f64(), event }
     }
 
     pub(crate) fn timer_token(&self, timer: u32) -> TimerToken {
@@ -197,100 +201,9 @@ impl Core {
         take_spare(&mut self.spare, len)
     }
 
-    /// The present segment of the epoch.
-    pub(crate) fn segment(&self) -> Option<&Segment> {
-        self.place.ledger.segments.last()
-    }
-
-    /// A peer's place among those who share out the present segment.
-    pub(crate) fn seat_of(&self, peer: PeerId) -> Option<usize> {
-        self.segment()?.members.binary_search(&peer.0).ok()
-    }
-
-    /// Which round of the segment comes next for a member, by its seat.
-    pub(crate) fn rounds_done(&self, seat: usize) -> usize {
-        self.segment().map_or(0, |segment| segment.done[seat] as usize)
-    }
-
-    /// Which round of the segment comes next for this peer. Who came when it had begun takes part in the one that the others are in.
-    pub(super) fn own_round(&self) -> usize {
-        let present = || self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        let others = || present().map(|seat| self.rounds_done(seat)).min().unwrap_or(0);
-        self.seat_of(self.me).map_or_else(others, |seat| self.rounds_done(seat))
-    }
-
-    /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
-    /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
-    /// turn, which may have begun when others took part.
-    pub(super) fn settle(&mut self, settled: &Settled) -> (u64, u32) {
-        let seats: Vec<usize> = match settled {
-            Settled::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
-            Settled::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
-        };
-        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
-        let (mut n_samples, mut n_batches) = (0, 0);
-        for seat in seats {
-            let done = &mut segment.done[seat];
-            n_samples += plan.samples_of(seat, *done as usize) as u64;
-            n_batches = n_batches.max(plan.batches_in(seat, *done as usize).len() as u32);
-            *done = (*done + 1).min(plan.n_rounds() as u32);
-        }
-        (n_samples, n_batches)
-    }
-
-    /// Whether all members that are still there have trained what they have of the present segment.
-    pub(super) fn segment_is_over(&self) -> bool {
-        let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
-        if self.place.ends_after == Some(self.place.ledger.epoch + 1) {
-            return true;
-        }
-        if self.turn.payload == Payload::Updates {
-            return self.n_unsettled == 0;
-        }
-        let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
-    }
-
-    /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
-    pub(super) fn next_ledger(&self) -> Ledger {
-        let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
-        let (ledger, sampler) = (&self.place.ledger, &self.training.sampler);
-        let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
-        if self.place.ends_after == Some(ledger.epoch + 1) {
-            // The rest of the epoch is left out.
-            return Ledger::of_segment(ledger.epoch + 1, sampler.segment(ledger.epoch + 1, members, speeds));
-        }
-        if ledger.segments.is_empty() {
-            // Nothing of this epoch is trained yet.
-            return Ledger::of_segment(ledger.epoch, sampler.segment(ledger.epoch, members, speeds));
-        }
-        sampler.next_segment(ledger, members, speeds)
-    }
-
-    /// Begins a segment.
-    pub(super) fn open(&mut self, ledger: Ledger) {
-        let plan = self.training.sampler.plan(&ledger);
-        self.place.ledger = ledger;
-        self.n_unsettled = plan.n_members() * plan.n_rounds();
-        self.plan = Some(plan);
-        self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
-    }
-
     /// Refuses a ledger that no honest peer of this swarm has.
     pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Malformed> {
         check_ledger(&self.training, ledger)
-    }
-
-    /// Finds the plan of a ledger that came from elsewhere.
-    pub(super) fn reopen(&mut self) {
-        let ledger = std::mem::take(&mut self.place.ledger);
-        self.plan = (!ledger.segments.is_empty()).then(|| self.training.sampler.plan(&ledger));
-        self.place.ledger = ledger;
-    }
-
-    /// The members have changed: the present segment ends where it is.
-    pub(super) fn end_segment(&mut self) {
-        self.plan = None;
     }
 
     /// The learning rate in a round of the segment, when so much of the round is done. It follows the clock that all peers share:
@@ -335,14 +248,6 @@ impl Core {
     /// How many members train in the present epoch.
     fn n_trainers(&self) -> usize {
         self.training.sampler.n_trainers(self.place.ledger.epoch, self.view.len())
-    }
-
-    /// How many epochs are done when the segment has come to this share of a round.
-    pub(crate) fn epochs_done(&self, round: usize, share: f64) -> f64 {
-        let epoch = self.place.ledger.epoch as f64;
-        let Some(plan) = &self.plan else { return epoch };
-        let (done, next) = (plan.share_done(round), plan.share_done(round + 1));
-        epoch + done + share * (next - done)
     }
 }
 

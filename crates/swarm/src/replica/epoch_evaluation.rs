@@ -8,13 +8,15 @@ use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
-use super::agreement::{Accord, decoded, encoded};
+use super::core::Core;
 use super::partial_score::{PartialScore, test_share};
-use super::{Outbox, Replica};
+use super::recovery::Recovery;
+use crate::effects::Outbox;
 use crate::malformed::Malformed;
+use crate::place::Place;
 use crate::record::Event;
 use crate::view::PeerId;
-use crate::wire::{Frame, Kind};
+use crate::wire::{Frame, Kind, decoded, encoded};
 use crate::work::{What, Work};
 
 /// A peer's report to the first member, and what the first member makes of all of them: an epoch that counts, or one that shows that
@@ -26,7 +28,7 @@ const SPOILT: u64 = 5;
 
 /// What one peer tells of an epoch, or what all of them together did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Report {
+pub(super) struct Report {
     /// Counted from 1.
     epoch: u64,
     /// The round and the step that the epoch ended with; from who came later, where it came in.
@@ -80,148 +82,158 @@ impl EpochEvaluation {
     }
 }
 
-impl Replica {
-    /// Begins this peer's part of the test after an epoch: as much as it can do in the others' time.
-    pub(super) fn begin_test(&mut self, next: &Ledger, train: Score, out: &mut Outbox) {
-        let core = &mut self.core;
+impl EpochEvaluation {
+    /// Begins this peer's part of the test after an epoch: as much as it can do in the others' time. If that is nothing, it has
+    /// something to tell at once.
+    pub(super) fn begin(&mut self, core: &mut Core, next: &Ledger, train: Score, out: &mut Outbox) -> Option<Report> {
         let speeds = next.segments.last().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
         let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let epoch = next.epoch;
         let (round, step) = (core.place.standing.round, core.place.step);
         let report = Report { epoch, round, step, train: train.into(), test: PartialScore::default() };
         if samples.is_empty() {
-            return self.tell_test(report, out);
+            self.told = report;
+            return Some(report);
         }
         let id = core.next_work_id();
         let values = Arc::clone(&core.values);
-        self.epoch_evaluation.running.push((id, report));
+        self.running.push((id, report));
         out.work.push(Work { id, values, what: What::Test { samples } });
+        None
     }
 
-    pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration, out: &mut Outbox) {
-        let Some(at) = self.epoch_evaluation.running.iter().position(|(work, _)| *work == id) else {
-            return self.on_own_evaluation(id, score, took, out);
-        };
-        let (_, mut report) = self.epoch_evaluation.running.remove(at);
-        report.test = score.into();
-        self.epoch_evaluation.took = took;
-        self.tell_test(report, out);
-    }
-
-    fn tell_test(&mut self, report: Report, out: &mut Outbox) {
-        self.epoch_evaluation.told = report;
-        if !matches!(self.accord, Accord::Reached) {
-            // Those who agree on a new view tell each other afterwards.
-            return;
-        }
-        if self.core.rank == 0 {
-            self.hear(self.core.me, report, out);
-        } else {
-            self.tell(0, Kind::Tested, REPORT, encoded(&report), out);
-        }
-        self.finish_if_tested(out);
+    /// What this peer has to tell when its part is done; none if the work was not for that.
+    pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration) -> Option<Report> {
+        let at = self.running.iter().position(|(work, _)| *work == id)?;
+        let (_, report) = self.running.remove(at);
+        self.took = took;
+        self.told = Report { test: score.into(), ..report };
+        Some(self.told)
     }
 
     /// In a new view the first member may be another, who has to be told again; and one who came late has nothing to tell
     /// of the epoch that ended before, which has to be known too.
-    pub(super) fn resend_last_report(&mut self, out: &mut Outbox) {
-        let epoch = self.core.place.ledger.epoch;
-        if epoch == 0 || self.epoch_evaluation.running.iter().any(|(_, report)| report.epoch == epoch) {
-            return;
+    pub(super) fn last_report(&mut self, place: &Place) -> Option<Report> {
+        let epoch = place.ledger.epoch;
+        if epoch == 0 || self.running.iter().any(|(_, report)| report.epoch == epoch) {
+            return None;
         }
-        let (round, step) = (self.core.place.standing.round, self.core.place.step);
-        let nothing = Report { epoch, round, step, ..Report::default() };
-        self.tell_test(
-            if self.epoch_evaluation.told.epoch == epoch { self.epoch_evaluation.told } else { nothing },
-            out,
-        );
+        if self.told.epoch != epoch {
+            self.told = Report { epoch, round: place.standing.round, step: place.step, ..Report::default() };
+        }
+        Some(self.told)
     }
 
-    pub(super) fn on_tested(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
+    /// Tells the first member, which may be this peer. Says what is wrong if it then knows that training has diverged.
+    pub(super) fn tell(
+        &mut self,
+        report: Report,
+        core: &Core,
+        recovery: &Recovery,
+        out: &mut Outbox,
+    ) -> Option<String> {
+        if core.rank == 0 {
+            return self.hear((core.me, report), core, recovery, out);
+        }
+        core.tell(0, Kind::Tested, REPORT, encoded(&report), out);
+        None
+    }
+
+    /// Whether a frame is about the test at an epoch's end, and not about one within it.
+    pub(super) fn is_meant(frame: &Frame) -> bool {
+        matches!(frame.head.part, REPORT | CONCLUDED | SPOILT)
+    }
+
+    /// A member tells of its part, or the first one of the whole. Says what is wrong if training has diverged.
+    pub(super) fn on_frame(
+        &mut self,
+        (from, frame): (PeerId, &Frame),
+        core: &Core,
+        recovery: &Recovery,
+        out: &mut Outbox,
+    ) -> Result<Option<String>, Malformed> {
+        let report: Report = decoded(&frame.body)?;
         match frame.head.part {
             REPORT => {
-                let report: Report = decoded(&frame.body)?;
-                self.check(&report, 1)?;
-                if report.epoch <= self.core.place.ledger.epoch {
-                    self.hear(from, report, out);
-                }
+                report.check(core, 1)?;
+                let is_over = report.epoch <= core.place.ledger.epoch;
+                Ok(if is_over { self.hear((from, report), core, recovery, out) } else { None })
             }
-            part @ (CONCLUDED | SPOILT) if self.core.view.rank(from) == Some(0) => {
-                let report: Report = decoded(&frame.body)?;
+            part if core.view.rank(from) == Some(0) => {
                 // What the first member added up may hold what another one made up: that is no reason never to finish.
-                self.check(&report, self.core.view.len())?;
-                if report.epoch > self.core.place.ledger.epoch {
+                report.check(core, core.view.len())?;
+                if report.epoch > core.place.ledger.epoch {
                     // This peer has gone back meanwhile.
-                    return Ok(());
+                    return Ok(None);
                 }
                 let why = "the first member found it in the test after an epoch";
-                self.conclude(&report, (part == SPOILT).then_some(why), out);
+                Ok(self.conclude(&report, (part == SPOILT).then(|| why.to_owned()), core, out))
             }
-            _ => self.on_evaluation(from, frame, out)?,
+            _ => Err(Malformed::new("it speaks of a test in a way that is not its place")),
         }
-        self.finish_if_tested(out);
-        Ok(())
     }
 
-    /// Refuses a report that so many peers together cannot honestly give.
-    fn check(&self, report: &Report, n_peers: usize) -> Result<(), Malformed> {
-        let task = &self.core.training.task;
-        let (n_test, n_train) = (n_peers * task.n_test(), n_peers * task.labels().len());
-        // Samples may be trained more than once in an epoch, but not without end.
-        let is_sound = report.test.is_possible(n_test) && report.train.is_possible(1000 * n_train);
-        if !is_sound || report.epoch > self.core.training.epochs {
-            return Err(Malformed::new(format!("invalid epoch report: {report:?}")));
+    fn hear(
+        &mut self,
+        (from, report): (PeerId, Report),
+        core: &Core,
+        recovery: &Recovery,
+        out: &mut Outbox,
+    ) -> Option<String> {
+        if core.rank != 0 {
+            return None;
         }
-        Ok(())
+        if report.epoch > self.concluded {
+            self.heard.entry(report.epoch).or_default().insert(from, report);
+            return self.add_up(core, recovery, out);
+        }
+        // Who came when all was done already has to hear of it.
+        let rank = core.view.rank(from).filter(|&rank| rank != 0 && self.all_is_concluded(core));
+        if let (Some(rank), Some(last)) = (rank, &self.last) {
+            core.tell(rank, Kind::Tested, CONCLUDED, encoded(last), out);
+        }
+        None
     }
 
-    fn hear(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
-        if self.core.rank != 0 {
-            return;
-        }
-        if report.epoch <= self.epoch_evaluation.concluded {
-            // Who came when all was done already has to hear of it.
-            let rank = self.core.view.rank(from).filter(|&rank| rank != 0 && self.all_is_concluded());
-            if let (Some(rank), Some(last)) = (rank, &self.epoch_evaluation.last) {
-                self.tell(rank, Kind::Tested, CONCLUDED, encoded(last), out);
-            }
-            return;
-        }
-        self.epoch_evaluation.heard.entry(report.epoch).or_default().insert(from, report);
-        let members = self.core.view.members.clone();
-        while let Some((&epoch, heard)) = self.epoch_evaluation.heard.first_key_value() {
-            let is_complete = members.iter().all(|member| heard.contains_key(member));
+    /// At the first member: adds up what all have told, epoch after epoch. Says what is wrong as soon as one shows that training has
+    /// diverged; there may be more to add up then.
+    pub(super) fn add_up(&mut self, core: &Core, recovery: &Recovery, out: &mut Outbox) -> Option<String> {
+        while let Some((&epoch, heard)) = self.heard.first_key_value().filter(|_| core.rank == 0) {
+            let is_complete = core.view.members.iter().all(|member| heard.contains_key(member));
             // When a later epoch is being told of, what is still missing of this one will not come.
-            if !is_complete && self.epoch_evaluation.heard.len() == 1 {
-                return;
+            if !is_complete && self.heard.len() == 1 {
+                return None;
             }
             let (mut train, mut test) = (Score::default(), Score::default());
-            let (mut round, mut step) = (self.core.place.standing.round, self.core.place.step);
+            let (mut round, mut step) = (core.place.standing.round, core.place.step);
             for report in heard.values() {
                 train += report.train.into();
                 test += report.test.into();
                 // All who were there ended it in the same place, and who came later is further.
                 (round, step) = (round.min(report.round), step.min(report.step));
             }
-            self.epoch_evaluation.heard.remove(&epoch);
+            self.heard.remove(&epoch);
             let report = Report { epoch, round, step, train: train.into(), test: test.into() };
-            let (body, why) = (encoded(&report), self.spoilt_by(&train, &test));
+            let why = recovery.spoilt_by(core, &train, &test);
             let part = if why.is_some() { SPOILT } else { CONCLUDED };
-            (1..members.len()).for_each(|rank| self.tell(rank, Kind::Tested, part, body.clone(), out));
-            self.conclude(&report, why.as_deref(), out);
+            core.tell_others(Kind::Tested, part, &encoded(&report), out);
+            if let Some(why) = self.conclude(&report, why, core, out) {
+                return Some(why);
+            }
         }
+        None
     }
 
     /// All is known of an epoch, and what is wrong if it shows that training has diverged. After the last one, all members have done all:
     /// only now may one go, or the others would be disturbed in their last round.
-    fn conclude(&mut self, report: &Report, spoilt: Option<&str>, out: &mut Outbox) {
-        if report.epoch <= self.epoch_evaluation.concluded {
-            return;
+    fn conclude(&mut self, report: &Report, spoilt: Option<String>, core: &Core, out: &mut Outbox) -> Option<String> {
+        if report.epoch <= self.concluded {
+            return None;
         }
-        self.epoch_evaluation.concluded = report.epoch;
-        self.epoch_evaluation.last = Some(*report);
+        self.concluded = report.epoch;
+        self.last = Some(*report);
         let (train, test): (Score, Score) = (report.train.into(), report.test.into());
-        out.records.push(self.core.record(Event::Epoch {
+        out.records.push(core.record(Event::Epoch {
             epoch: report.epoch,
             round: report.round,
             step: report.step,
@@ -231,18 +243,30 @@ impl Replica {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
-            is_guessing: self.core.training.guessing().explains(&test),
-            test_s: self.epoch_evaluation.took.as_secs_f64(),
+            is_guessing: core.training.guessing().explains(&test),
+            test_s: self.took.as_secs_f64(),
         }));
-        if let Some(why) = spoilt {
-            self.epoch_evaluation.is_spoilt = true;
-            self.on_spoilt_test(why, out);
-        }
+        self.is_spoilt |= spoilt.is_some();
+        spoilt
     }
 
     /// Whether all members are known to have done and told everything.
-    pub(super) fn all_is_concluded(&self) -> bool {
-        !self.epoch_evaluation.is_spoilt && self.epoch_evaluation.concluded >= self.core.n_epochs()
+    pub(super) fn all_is_concluded(&self, core: &Core) -> bool {
+        !self.is_spoilt && self.concluded >= core.n_epochs()
+    }
+}
+
+impl Report {
+    /// Refuses a report that so many peers together cannot honestly give.
+    fn check(&self, core: &Core, n_peers: usize) -> Result<(), Malformed> {
+        let task = &core.training.task;
+        let (n_test, n_train) = (n_peers * task.n_test(), n_peers * task.labels().len());
+        // Samples may be trained more than once in an epoch, but not without end.
+        let is_sound = self.test.is_possible(n_test) && self.train.is_possible(1000 * n_train);
+        if !is_sound || self.epoch > core.training.epochs {
+            return Err(Malformed::new(format!("invalid epoch report: {self:?}")));
+        }
+        Ok(())
     }
 }
 

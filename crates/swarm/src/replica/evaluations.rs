@@ -13,20 +13,20 @@ use std::time::Duration;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
-use super::agreement::{decoded, encoded};
+use super::core::Core;
 use super::partial_score::{PartialScore, test_share};
-use super::{Core, Outbox, Replica};
+use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::record::Event;
 use crate::view::PeerId;
-use crate::wire::{Frame, Kind};
+use crate::wire::{Frame, Kind, decoded, encoded};
 use crate::work::{What, Work};
 
 /// The first member names a batch; a peer tells of its part; the first member tells of the whole. They follow on the parts of the test at
 /// an epoch's end.
-pub(super) const NAMED: u64 = 2;
-pub(super) const PARTIAL: u64 = 3;
-pub(super) const WHOLE: u64 = 4;
+const NAMED: u64 = 2;
+const PARTIAL: u64 = 3;
+const WHOLE: u64 = 4;
 
 /// How many rounds ahead a batch is named at first, and at most.
 const LEAD: u64 = 2;
@@ -36,7 +36,7 @@ const MOST_OPEN: usize = 64;
 
 /// How one peer's part of a test went, or all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Evaluation {
+struct Evaluation {
     /// After which batch, as one machine counts from the run's beginning: the name of the test.
     batch: u64,
     /// How many epochs were done, and steps taken.
@@ -79,187 +79,174 @@ impl Evaluations {
     }
 }
 
-impl Core {
-    /// How many batches are done since the run's beginning, as one machine counts, before a round of the segment.
-    fn batches_done(&self, round: usize) -> u64 {
-        let per_epoch = self.training.sampler.n_batches(self.place.ledger.epoch);
-        // Shares of an epoch are not exact.
-        (self.epochs_done(round, 0.0) * per_epoch as f64 + 1e-6) as u64
-    }
-}
-
-impl Replica {
+impl Evaluations {
     /// Another round is about to begin: if it is time to, this peer tests its part first.
-    pub(super) fn evaluate_if_due(&mut self, out: &mut Outbox) {
-        if !self.core.training.evaluate.is_on() {
+    pub(super) fn evaluate_if_due(&mut self, core: &mut Core, out: &mut Outbox) {
+        if !core.training.evaluate.is_on() {
             return;
         }
-        let (core, state) = (&self.core, &mut self.evaluations);
         let round = core.own_round();
         let done = core.batches_done(round);
-        let before = state.seen.replace(done).unwrap_or(done).min(done);
+        let before = self.seen.replace(done).unwrap_or(done).min(done);
         let is_epoch_start = core.epochs_done(round, 0.0) == core.place.ledger.epoch as f64;
         if is_epoch_start {
             // The test at the end of the last epoch has just begun.
-            if state.next.is_some_and(|next| next <= done) {
-                (state.next, state.named) = (None, None);
+            if self.next.is_some_and(|next| next <= done) {
+                (self.next, self.named) = (None, None);
             }
-            state.since = Some(core.now);
+            self.since = Some(core.now);
             return;
         }
-        state.since.get_or_insert(core.now);
-        let due = match state.next.filter(|&next| next <= done) {
+        self.since.get_or_insert(core.now);
+        let due = match self.next.filter(|&next| next <= done) {
             Some(next) => Some(next),
             None => core.training.evaluate.last_due(before, done),
         };
         if let Some(batch) = due {
-            state.next = None;
-            self.evaluate(batch, round, out);
+            self.next = None;
+            self.evaluate(batch, round, core, out);
         }
-        self.name_batch_if_due(round, out);
+        self.name_batch_if_due(round, core, out);
     }
 
-    fn evaluate(&mut self, batch: u64, round: usize, out: &mut Outbox) {
-        let core = &mut self.core;
+    fn evaluate(&mut self, batch: u64, round: usize, core: &mut Core, out: &mut Outbox) {
         let speeds = core.segment().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
         let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let (epoch, step) = (core.epochs_done(round, 0.0), core.place.step);
         let evaluation = Evaluation { batch, epoch, step, test: PartialScore::default(), is_missed: false };
         if samples.is_empty() {
-            return self.tell_evaluation(evaluation, out);
+            return self.tell(evaluation, core, out);
         }
         let id = core.next_work_id();
-        self.evaluations.running.push((id, evaluation));
+        self.running.push((id, evaluation));
         out.work.push(Work { id, values: Arc::clone(&core.values), what: What::Test { samples } });
     }
 
     /// By time: if this is the first member and there was no test for long enough, it names a batch.
-    fn name_batch_if_due(&mut self, round: usize, out: &mut Outbox) {
-        let (core, state) = (&self.core, &mut self.evaluations);
-        let Some(interval) = core.training.evaluate.interval().filter(|_| core.rank == 0 && state.named.is_none())
+    fn name_batch_if_due(&mut self, round: usize, core: &Core, out: &mut Outbox) {
+        let Some(interval) = core.training.evaluate.interval().filter(|_| core.rank == 0 && self.named.is_none())
         else {
             return;
         };
-        if core.now.saturating_sub(state.since.unwrap_or(core.now)) < interval {
+        if core.now.saturating_sub(self.since.unwrap_or(core.now)) < interval {
             return;
         }
-        state.lead = state.lead.max(LEAD);
+        self.lead = self.lead.max(LEAD);
         let (done, next) = (core.batches_done(round), core.batches_done(round + 1));
         // Who is alone need not be told.
-        let n_rounds = if core.view.len() == 1 { 1 } else { state.lead };
+        let n_rounds = if core.view.len() == 1 { 1 } else { self.lead };
         let batch = done + n_rounds * (next - done).max(1);
-        (state.named, state.next) = (Some(batch), Some(batch));
-        (1..self.core.view.len()).for_each(|rank| self.tell(rank, Kind::Tested, NAMED, encoded(&batch), out));
+        (self.named, self.next) = (Some(batch), Some(batch));
+        core.tell_others(Kind::Tested, NAMED, &encoded(&batch), out);
     }
 
     /// This peer's part of a test is done, if it was one within an epoch.
-    pub(super) fn on_own_evaluation(&mut self, id: u64, score: Score, took: Duration, out: &mut Outbox) {
-        let Some(at) = self.evaluations.running.iter().position(|(work, _)| *work == id) else { return };
-        let (_, evaluation) = self.evaluations.running.remove(at);
-        self.evaluations.took = took;
-        self.tell_evaluation(Evaluation { test: score.into(), ..evaluation }, out);
+    pub(super) fn on_own_test(&mut self, id: u64, (score, took): (Score, Duration), core: &Core, out: &mut Outbox) {
+        let Some(at) = self.running.iter().position(|(work, _)| *work == id) else { return };
+        let (_, evaluation) = self.running.remove(at);
+        self.took = took;
+        self.tell(Evaluation { test: score.into(), ..evaluation }, core, out);
     }
 
-    fn tell_evaluation(&mut self, evaluation: Evaluation, out: &mut Outbox) {
-        if self.core.rank == 0 {
-            self.hear_evaluation(self.core.me, evaluation, out);
+    fn tell(&mut self, evaluation: Evaluation, core: &Core, out: &mut Outbox) {
+        if core.rank == 0 {
+            self.hear(core.me, evaluation, core, out);
         } else {
-            self.tell(0, Kind::Tested, PARTIAL, encoded(&evaluation), out);
+            core.tell(0, Kind::Tested, PARTIAL, encoded(&evaluation), out);
         }
     }
 
-    pub(super) fn on_evaluation(&mut self, from: PeerId, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
-        let is_first = self.core.view.rank(from) == Some(0);
+    /// A member tells of its part, or the first one of the whole.
+    pub(super) fn on_frame(
+        &mut self,
+        (from, frame): (PeerId, &Frame),
+        core: &Core,
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let is_first = core.view.rank(from) == Some(0);
         match frame.head.part {
-            NAMED if is_first && self.core.training.evaluate.interval().is_some() => {
-                self.on_named(decoded(&frame.body)?, out);
+            NAMED if is_first && core.training.evaluate.interval().is_some() => {
+                self.on_named(decoded(&frame.body)?, core, out);
             }
-            PARTIAL if self.core.rank == 0 => {
-                let evaluation = decoded(&frame.body)?;
-                self.check_evaluation(&evaluation, 1)?;
-                self.hear_evaluation(from, evaluation, out);
+            PARTIAL if core.rank == 0 => {
+                let evaluation: Evaluation = decoded(&frame.body)?;
+                evaluation.check(core, 1)?;
+                self.hear(from, evaluation, core, out);
             }
             WHOLE if is_first => {
-                let evaluation = decoded(&frame.body)?;
-                self.check_evaluation(&evaluation, self.core.view.len())?;
-                self.conclude_evaluation(&evaluation, out);
+                let evaluation: Evaluation = decoded(&frame.body)?;
+                evaluation.check(core, core.view.len())?;
+                self.conclude(&evaluation, core, out);
             }
             _ => return Err(Malformed::new("it speaks of a test in a way that is not its place")),
         }
         Ok(())
     }
 
-    fn on_named(&mut self, batch: u64, out: &mut Outbox) {
-        let state = &mut self.evaluations;
-        if state.seen.is_none_or(|seen| seen < batch) {
-            state.next = Some(batch);
+    fn on_named(&mut self, batch: u64, core: &Core, out: &mut Outbox) {
+        if self.seen.is_none_or(|seen| seen < batch) {
+            self.next = Some(batch);
             return;
         }
-        let (epoch, step) = (self.core.place.ledger.epoch as f64, self.core.place.step);
-        self.tell_evaluation(Evaluation { batch, epoch, step, test: PartialScore::default(), is_missed: true }, out);
+        let (epoch, step) = (core.place.ledger.epoch as f64, core.place.step);
+        let missed = Evaluation { batch, epoch, step, test: PartialScore::default(), is_missed: true };
+        self.tell(missed, core, out);
     }
 
-    /// Refuses what so many peers together cannot honestly tell.
-    fn check_evaluation(&self, evaluation: &Evaluation, n_peers: usize) -> Result<(), Malformed> {
-        let Evaluation { epoch, test, .. } = evaluation;
-        let is_time = (0.0..=self.core.training.epochs as f64).contains(epoch);
-        if !self.core.training.evaluate.is_on()
-            || !is_time
-            || !test.is_possible(n_peers * self.core.training.task.n_test())
-        {
-            return Err(Malformed::new(format!("its report on a test is impossible: {evaluation:?}")));
-        }
-        Ok(())
-    }
-
-    fn hear_evaluation(&mut self, from: PeerId, evaluation: Evaluation, out: &mut Outbox) {
-        let state = &mut self.evaluations;
+    fn hear(&mut self, from: PeerId, evaluation: Evaluation, core: &Core, out: &mut Outbox) {
         let batch = evaluation.batch;
         if evaluation.is_missed {
-            state.heard.remove(&batch);
-            if state.named == Some(batch) {
-                state.look_further_ahead();
+            self.heard.remove(&batch);
+            if self.named == Some(batch) {
+                self.look_further_ahead();
             }
             return;
         }
-        let heard = state.heard.entry(batch).or_default();
+        let heard = self.heard.entry(batch).or_default();
         heard.insert(from, evaluation);
-        let members = &self.core.view.members;
-        if !members.iter().all(|member| heard.contains_key(member)) {
-            if state.heard.len() > MOST_OPEN {
-                state.heard.pop_first();
+        if !core.view.members.iter().all(|member| heard.contains_key(member)) {
+            if self.heard.len() > MOST_OPEN {
+                self.heard.pop_first();
             }
             return;
         }
         let mut whole = heard.values().copied().reduce(Evaluation::with).expect("all have told");
         // The rest of the sum has come from elsewhere; where it stands is this member's own.
-        (whole.epoch, whole.step) =
-            heard.get(&self.core.me).map_or((whole.epoch, whole.step), |own| (own.epoch, own.step));
+        (whole.epoch, whole.step) = heard.get(&core.me).map_or((whole.epoch, whole.step), |own| (own.epoch, own.step));
         // Everybody tells of tests in their order, so what is missing of earlier ones will not come.
-        state.heard = state.heard.split_off(&(batch + 1));
-        if state.named == Some(batch) {
-            state.named = None;
+        self.heard = self.heard.split_off(&(batch + 1));
+        if self.named == Some(batch) {
+            self.named = None;
         }
-        let body = encoded(&whole);
-        (1..self.core.view.len()).for_each(|rank| self.tell(rank, Kind::Tested, WHOLE, body.clone(), out));
-        self.conclude_evaluation(&whole, out);
+        core.tell_others(Kind::Tested, WHOLE, &encoded(&whole), out);
+        self.conclude(&whole, core, out);
     }
 
-    fn conclude_evaluation(&mut self, whole: &Evaluation, out: &mut Outbox) {
-        self.evaluations.since = Some(self.core.now);
+    fn conclude(&mut self, whole: &Evaluation, core: &Core, out: &mut Outbox) {
+        self.since = Some(core.now);
         let test: Score = whole.test.into();
-        out.records.push(self.core.record(Event::Evaluation {
+        out.records.push(core.record(Event::Evaluation {
             epoch: whole.epoch,
             step: whole.step,
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
-            test_s: self.evaluations.took.as_secs_f64(),
+            test_s: self.took.as_secs_f64(),
         }));
     }
 }
 
 impl Evaluation {
+    /// Refuses what so many peers together cannot honestly tell.
+    fn check(&self, core: &Core, n_peers: usize) -> Result<(), Malformed> {
+        let is_time = (0.0..=core.training.epochs as f64).contains(&self.epoch);
+        let is_possible = self.test.is_possible(n_peers * core.training.task.n_test());
+        if !core.training.evaluate.is_on() || !is_time || !is_possible {
+            return Err(Malformed::new(format!("its report on a test is impossible: {self:?}")));
+        }
+        Ok(())
+    }
+
     /// Two parts of the same test together.
     fn with(self, other: Self) -> Self {
         let mut test: Score = self.test.into();

@@ -15,10 +15,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::agreement::Accord;
-use super::{Core, Outbox, Phase, Replica};
+use super::core::Core;
+use crate::effects::{Outbox, Phase};
 use crate::malformed::Malformed;
-use crate::strategy::Payload;
 use crate::wire::{Frame, Kind};
 
 /// A peer's own speed, and the first member's answer.
@@ -106,145 +105,112 @@ impl Pace {
     }
 }
 
-impl Core {
-    /// With which round the next segment begins.
-    fn next_segment_round(&self) -> u32 {
-        let round = self.place.standing.round;
-        let Some(plan) = &self.plan else { return round };
-        if self.turn.payload == Payload::Updates {
-            return self.segment_rounds().end;
-        }
-        round.saturating_add((plan.n_rounds() - self.least_done().min(plan.n_rounds())) as u32)
-    }
-
-    /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all.
-    fn least_done(&self) -> usize {
-        let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
-    }
-
-    /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.
-    fn has_trained_all(&self, turn_is_over: bool) -> bool {
-        let Some(plan) = &self.plan else { return false };
-        match (self.turn.payload, self.seat_of(self.me)) {
-            (Payload::Updates, Some(seat)) => self.rounds_done(seat) >= plan.n_rounds(),
-            _ => self.least_done().saturating_add(usize::from(turn_is_over)) >= plan.n_rounds(),
-        }
-    }
-}
-
-impl Replica {
+impl Pace {
     /// Whether the next segment has to wait until all know how fast everyone is.
-    pub(super) fn must_hear_speeds(&mut self) -> bool {
-        let now = self.core.now;
-        let was_broken_off = self.core.plan.is_none();
-        let is_known = was_broken_off || self.pace.heard_for == Some(self.core.next_segment_round());
-        let must_wait = self.follows_speed() && !is_known;
+    pub(super) fn must_wait(&mut self, core: &mut Core) -> bool {
+        let was_broken_off = core.plan.is_none();
+        let is_known = was_broken_off || self.heard_for == Some(core.next_segment_round());
+        let must_wait = follows_speed(core) && !is_known;
         if must_wait {
-            self.pace.waits_since.get_or_insert(now);
-            if self.phase != Phase::Exchanging {
-                self.enter(Phase::Exchanging);
+            self.waits_since.get_or_insert(core.now);
+            if core.phase != Phase::Exchanging {
+                core.enter(Phase::Exchanging);
             }
-        } else if let Some(since) = self.pace.waits_since.take()
-            && !self.is_asynchronous()
+        } else if let Some(since) = self.waits_since.take()
+            && !core.is_asynchronous()
         {
-            self.pace.waited += now.saturating_sub(since);
+            self.waited += core.now.saturating_sub(since);
         }
         must_wait
     }
 
-    fn follows_speed(&self) -> bool {
-        self.core.training.sampler.follows_speed(self.core.place.ledger.epoch) && self.core.view.len() > 1
-    }
-
-    /// Tells how fast this peer is when it is time to, and goes on when it has waited for the answer.
-    pub(super) fn keep_pace(&mut self, out: &mut Outbox) {
-        while self.follows_speed() && matches!(self.accord, Accord::Reached) && self.is_training() {
-            let next = self.core.next_segment_round();
-            let turn_is_over = self.turn.as_ref().is_some_and(|turn| turn.ended.is_some());
-            if self.pace.told_for != Some(next) && self.core.has_trained_all(turn_is_over) {
-                self.tell_speed(next, out);
-            }
-            if !(self.pace.is_waiting() && self.pace.heard_for == Some(next)) {
-                return;
-            }
-            self.proceed(out);
-            self.apply_requests(out);
-            self.go_on_asynchronously(out);
+    /// Tells how fast this peer is when it is time to; whether this peer has waited for the answer and has it.
+    pub(super) fn keep(&mut self, core: &mut Core, turn_is_over: bool, out: &mut Outbox) -> bool {
+        if !follows_speed(core) || !is_training(core) {
+            return false;
         }
+        let next = core.next_segment_round();
+        if self.told_for != Some(next) && core.has_trained_all(turn_is_over) {
+            self.tell_speed(next, core, out);
+        }
+        self.is_waiting() && self.heard_for == Some(next)
     }
 
-    fn is_training(&self) -> bool {
-        matches!(self.phase, Phase::Training | Phase::Exchanging)
-    }
-
-    fn tell_speed(&mut self, next: u32, out: &mut Outbox) {
-        self.pace.told_for = Some(next);
-        let speed = self.pace.speed();
-        if self.core.rank == 0 {
-            self.pace.hear(next, 0, speed);
-            self.answer_if_all_told(next, out);
+    fn tell_speed(&mut self, next: u32, core: &mut Core, out: &mut Outbox) {
+        self.told_for = Some(next);
+        let speed = self.speed();
+        if core.rank == 0 {
+            self.hear(next, 0, speed);
+            self.answer_if_all_told(next, core, out);
         } else {
-            self.say(0, SPEED, next, Bytes::copy_from_slice(&speed.to_le_bytes()), out);
+            say(core, 0, (SPEED, next), Bytes::copy_from_slice(&speed.to_le_bytes()), out);
         }
-    }
-
-    fn say(&self, rank: usize, part: u64, round: u32, body: Bytes, out: &mut Outbox) {
-        let view = &self.core.view;
-        out.frames.push((view.members[rank], Frame::in_round(Kind::Pace, view.number, round, part, body)));
     }
 
     /// If this first member knows everybody's speed, all shall know.
-    fn answer_if_all_told(&mut self, next: u32, out: &mut Outbox) {
-        let n_peers = self.core.view.len();
-        if self.pace.told.len() < n_peers {
+    fn answer_if_all_told(&mut self, next: u32, core: &mut Core, out: &mut Outbox) {
+        let n_peers = core.view.len();
+        if self.told.len() < n_peers {
             return;
         }
-        let told: Vec<f32> = std::mem::take(&mut self.pace.told).into_values().collect();
+        let told: Vec<f32> = std::mem::take(&mut self.told).into_values().collect();
         let speeds = compared(&told);
         let body: Bytes = speeds.iter().flat_map(|speed| speed.to_le_bytes()).collect();
-        (1..n_peers).for_each(|rank| self.say(rank, SPEEDS, next, body.clone(), out));
-        self.hear_speeds(next, speeds);
+        (1..n_peers).for_each(|rank| say(core, rank, (SPEEDS, next), body.clone(), out));
+        (core.speeds, self.heard_for) = (speeds, Some(next));
     }
 
-    fn hear_speeds(&mut self, next: u32, speeds: Vec<u16>) {
-        self.core.speeds = speeds;
-        self.pace.heard_for = Some(next);
+    /// Whether a frame speaks of a segment that this peer has yet to come to.
+    pub(super) fn is_early(frame: &Frame, core: &Core) -> bool {
+        frame.head.round > core.next_segment_round() || !is_training(core)
     }
 
-    pub(super) fn on_pace(&mut self, rank: usize, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
-        if frame.head.part == DIVERGED {
-            return self.on_diverged(&frame, out);
-        }
-        let next = self.core.next_segment_round();
-        if frame.head.round > next || !self.is_training() {
-            let from = self.core.view.members[rank];
-            return self.hold(from, frame);
-        }
+    /// A member tells its speed, or the first one everybody's.
+    pub(super) fn on_frame(
+        &mut self,
+        (rank, frame): (usize, &Frame),
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let next = core.next_segment_round();
         if frame.head.round < next {
             return Ok(());
         }
-        let n_peers = self.core.view.len();
+        let n_peers = core.view.len();
         match frame.head.part {
-            SPEED if self.core.rank == 0 => {
+            SPEED if core.rank == 0 => {
                 let speed = frame.body.as_ref().try_into().map_or(f32::NAN, f32::from_le_bytes);
-                let is_late = self.pace.heard_for == Some(next);
-                if is_late || !(speed >= 0.0 && speed.is_finite()) || !self.pace.hear(next, rank, speed) {
+                let is_late = self.heard_for == Some(next);
+                if is_late || !(speed >= 0.0 && speed.is_finite()) || !self.hear(next, rank, speed) {
                     return Err(Malformed::new("it tells a speed that cannot be, or twice"));
                 }
-                self.answer_if_all_told(next, out);
+                self.answer_if_all_told(next, core, out);
             }
             SPEEDS if rank == 0 => {
                 let speeds: Vec<u16> = frame.body.as_chunks().0.iter().copied().map(u16::from_le_bytes).collect();
                 if !frame.body.len().is_multiple_of(2) || ![0, n_peers].contains(&speeds.len()) {
                     return Err(Malformed::new("it does not tell of every member how fast it is"));
                 }
-                self.hear_speeds(next, speeds);
+                (core.speeds, self.heard_for) = (speeds, Some(next));
             }
             _ => return Err(Malformed::new("it is not its place to tell of speeds")),
         }
         Ok(())
     }
+}
+
+fn follows_speed(core: &Core) -> bool {
+    core.training.sampler.follows_speed(core.place.ledger.epoch) && core.view.len() > 1
+}
+
+fn is_training(core: &Core) -> bool {
+    matches!(core.phase, Phase::Training | Phase::Exchanging)
+}
+
+/// Says something about the segment that begins with this round.
+fn say(core: &Core, rank: usize, (part, round): (u64, u32), body: Bytes, out: &mut Outbox) {
+    let view = &core.view;
+    out.frames.push((view.members[rank], Frame::in_round(Kind::Pace, view.number, round, part, body)));
 }
 
 /// Speeds compared to the fastest; none if nobody knows its own. Who does not know is taken to be of middling speed.

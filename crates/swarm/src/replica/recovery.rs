@@ -9,12 +9,12 @@ use nettorrent_engine::guard::LossGuard;
 use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::model::Score;
 
-use super::agreement::Accord;
-use super::{Outbox, Phase, Replica};
+use super::core::Core;
+use super::learner::Learner;
+use super::pace::DIVERGED;
+use crate::effects::{Outbox, Phase};
 use crate::malformed::Malformed;
 use crate::place::{ROUNDS_APART, State};
-use crate::record::Event;
-use crate::strategy::Past;
 use crate::wire::{Frame, Kind};
 
 /// How often a run may go back.
@@ -28,6 +28,12 @@ const REASON_LEN: usize = 300;
 
 /// What a peer needs to know whether training has diverged, and to go back.
 pub(super) struct Recovery {
+    /// None where others look after runs that diverge: then this peer stops.
+    watch: Option<Watch>,
+    has_diverged: bool,
+}
+
+struct Watch {
     guard: LossGuard,
     /// What the guard has not seen yet.
     recent: Score,
@@ -35,176 +41,134 @@ pub(super) struct Recovery {
     good: Option<State>,
 }
 
-impl Recovery {
-    /// For a run in which guessing would do so.
-    pub(super) fn new(guessing: Guessing) -> Self {
-        Self { guard: LossGuard::beside(guessing), recent: Score::default(), good: None }
-    }
+/// What a peer does when training has diverged.
+pub(super) enum Reaction {
+    /// It stops, and has said why.
+    Stop,
+    /// It waits for the first member's state.
+    Wait,
+    /// It goes back to this state, and all others with it.
+    GoBack(Box<State>),
 }
 
-impl Replica {
+impl Recovery {
+    /// For a run in which guessing would do so. What it begins with is what to go back to, as long as there is nothing better: its losses
+    /// are not known yet.
+    pub(super) fn new(guessing: Guessing, first: State) -> Self {
+        let watch = Watch { guard: LossGuard::beside(guessing), recent: Score::default(), good: Some(first) };
+        Self { watch: Some(watch), has_diverged: false }
+    }
+
+    /// That of a peer that stops when training has diverged.
+    pub(super) fn none() -> Self {
+        Self { watch: None, has_diverged: false }
+    }
+
     /// Takes the losses of a batch in; says what is wrong if training has diverged.
     pub(super) fn watch(&mut self, score: Score) -> Option<String> {
-        let recovery = self.recovery.as_mut()?;
-        recovery.recent += score;
-        if recovery.recent.n < FEWEST_SAMPLES {
+        let Watch { guard, recent, .. } = self.watch.as_mut()?;
+        *recent += score;
+        if recent.n < FEWEST_SAMPLES {
             return None;
         }
-        let loss = std::mem::take(&mut recovery.recent).loss();
-        recovery.guard.add(loss).err().map(|divergence| divergence.to_string())
+        let loss = std::mem::take(recent).loss();
+        guard.add(loss).err().map(|divergence| divergence.to_string())
     }
 
     /// What is wrong if the run ends here, and has not learnt anything since its loss exploded.
     pub(super) fn ends_diverged(&self) -> Option<String> {
-        let recovery = self.recovery.as_ref().filter(|_| self.phase != Phase::Testing)?;
-        recovery.guard.finish().err().map(|divergence| divergence.to_string())
+        self.watch.as_ref()?.guard.finish().err().map(|divergence| divergence.to_string())
     }
 
     /// What is wrong if an epoch and the test after it show that training has diverged. It is for the first member to judge, by its
     /// own parameters.
-    pub(super) fn spoilt_by(&self, train: &Score, test: &Score) -> Option<String> {
-        self.recovery.as_ref().filter(|_| test.n > 0)?;
-        let (fresh, collapse) = (LossGuard::beside(self.core.training.guessing()), self.core.training.collapse());
-        let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, self.core.params()));
+    pub(super) fn spoilt_by(&self, core: &Core, train: &Score, test: &Score) -> Option<String> {
+        self.watch.as_ref().filter(|_| test.n > 0)?;
+        let (fresh, collapse) = (LossGuard::beside(core.training.guessing()), core.training.collapse());
+        let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, core.params()));
         judged.err().map(|divergence| divergence.to_string())
     }
 
-    /// All members know that: the first goes back, and the others wait for it; or all stop.
-    pub(super) fn on_spoilt_test(&mut self, why: &str, out: &mut Outbox) {
-        if self.core.rank == 0 || self.core.place.n_rollbacks >= MOST_ROLLBACKS {
-            self.on_divergence(why, out);
-        }
-    }
-
-    /// What the run begins with is what to go back to, as long as there is nothing better: its losses are not known yet.
-    pub(super) fn keep_first_state(&mut self) {
-        let good = Some(self.state());
-        self.recovery.iter_mut().for_each(|recovery| recovery.good.clone_from(&good));
+    /// Whether this peer has to do something when all know that training has diverged: the first goes back, and the others wait for it;
+    /// or all stop.
+    pub(super) fn is_to_act(core: &Core) -> bool {
+        core.rank == 0 || core.place.n_rollbacks >= MOST_ROLLBACKS
     }
 
     /// An epoch is done: its state is what to go back to, if the losses speak for it.
-    pub(super) fn keep_good_state(&mut self) {
-        if self.core.rank >= N_KEEPERS {
-            self.recovery.iter_mut().for_each(|recovery| recovery.good = None);
-            return;
-        }
-        let Some(recovery) = &self.recovery else { return };
-        if self.core.training.collapse().is_worth_keeping(&recovery.guard, self.core.params()) {
-            let good = Some(self.state());
-            self.recovery.iter_mut().for_each(|recovery| recovery.good.clone_from(&good));
+    pub(super) fn keep_if_good(&mut self, learner: &Learner) {
+        let Some(watch) = &mut self.watch else { return };
+        let core = &learner.core;
+        if core.rank >= N_KEEPERS {
+            watch.good = None;
+        } else if core.training.collapse().is_worth_keeping(&watch.guard, core.params()) {
+            watch.good = Some(learner.state());
         }
     }
 
-    /// Training has diverged, as this peer sees it.
-    pub(super) fn on_divergence(&mut self, why: &str, out: &mut Outbox) {
-        let n_rollbacks = self.core.place.n_rollbacks;
-        if self.recovery.is_none() || n_rollbacks >= MOST_ROLLBACKS {
-            self.give_up(why, out);
-        } else if self.core.rank == 0 {
-            self.roll_back(why, out);
-        } else {
-            let (view, round) = (&self.core.view, self.core.place.standing.round);
+    /// The step of the last state that is known to be good, if this peer keeps one.
+    pub(super) fn good_step(&self) -> Option<u64> {
+        self.watch.as_ref()?.good.as_ref().map(|state| state.place.step)
+    }
+
+    /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
+    pub(super) fn is_healthy(&self) -> bool {
+        !self.has_diverged && self.watch.as_ref().is_none_or(|watch| watch.guard.is_healthy())
+    }
+
+    /// Training has diverged, at this rate, as this peer sees it.
+    pub(super) fn on_divergence(&mut self, why: &str, lr: f32, core: &Core, out: &mut Outbox) -> Reaction {
+        let is_last = core.place.n_rollbacks >= MOST_ROLLBACKS;
+        let Some(watch) = self.watch.as_ref().filter(|_| !is_last) else {
+            self.give_up(why, lr, core, out);
+            return Reaction::Stop;
+        };
+        if core.rank > 0 {
             let reason = Bytes::copy_from_slice(&why.as_bytes()[..why.len().min(REASON_LEN)]);
-            let part = super::pace::DIVERGED;
-            out.frames.push((view.members[0], Frame::in_round(Kind::Pace, view.number, round, part, reason)));
-            self.abandon();
-            self.accord = Accord::Waiting;
+            core.tell(0, Kind::Pace, DIVERGED, reason, out);
+            return Reaction::Wait;
         }
+        let Some(mut state) = watch.good.clone() else {
+            self.give_up(why, lr, core, out);
+            return Reaction::Stop;
+        };
+        let first_round = core.place.standing.round.saturating_add(ROUNDS_APART);
+        state.place.n_rollbacks = core.place.n_rollbacks + 1;
+        (state.place.first_round, state.place.standing.round) = (first_round, first_round);
+        state.place.standing.pass(core.view.number);
+        Reaction::GoBack(Box::new(state))
     }
 
     /// Stops with an error.
-    pub(super) fn give_up(&mut self, why: &str, out: &mut Outbox) {
+    pub(super) fn give_up(&mut self, why: &str, lr: f32, core: &Core, out: &mut Outbox) {
         self.has_diverged = true;
-        let core = &self.core;
         let back = match core.place.n_rollbacks {
             0 => String::new(),
             n => format!(", although the swarm had gone back {n} times and halved the learning rate each time"),
         };
         out.failure = Some(format!(
-            "training diverged: {why} at step {} (learning rate {:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
+            "training diverged: {why} at step {} (learning rate {lr:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
              go on from the last good checkpoint",
-            core.place.step,
-            core.lr(self.turn.as_ref().map_or(0, |turn| turn.round), 0.0)
+            core.place.step
         ));
     }
 
-    /// The step of the last state that is known to be good, if this peer keeps one.
-    pub(crate) fn good_step(&self) -> Option<u64> {
-        self.recovery.as_ref().and_then(|recovery| recovery.good.as_ref()).map(|state| state.place.step)
-    }
-
-    /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
-    pub(crate) fn is_healthy(&self) -> bool {
-        !self.has_diverged && self.recovery.as_ref().is_none_or(|recovery| recovery.guard.is_healthy())
-    }
-
-    /// Another member says that training has diverged.
-    pub(super) fn on_diverged(&mut self, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
-        if self.core.rank != 0 || frame.body.len() > REASON_LEN {
+    /// Another member says that training has diverged; why, unless what it means is over already.
+    pub(super) fn on_frame(frame: &Frame, core: &Core) -> Result<Option<String>, Malformed> {
+        if core.rank != 0 || frame.body.len() > REASON_LEN {
             return Err(Malformed::new("it tells one who cannot help that training has diverged"));
         }
-        if self.core.place.n_rollbacks >= MOST_ROLLBACKS {
+        if core.place.n_rollbacks >= MOST_ROLLBACKS {
             return Err(Malformed::new("it says that training has diverged, and should stop by itself"));
         }
-        // What it means may be over already.
-        if frame.head.round >= self.core.place.first_round && self.phase != Phase::Finished {
-            self.roll_back(&String::from_utf8_lossy(&frame.body), out);
-        }
-        Ok(())
-    }
-
-    /// What is being computed and waited for is not wanted any more.
-    pub(super) fn abandon(&mut self) {
-        self.turn = None;
-        let core = &mut self.core;
-        (core.request, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
-        self.pace.on_view();
-        self.enter(Phase::Agreeing);
-    }
-
-    /// Goes back to the last good state, and all others with this peer.
-    fn roll_back(&mut self, why: &str, out: &mut Outbox) {
-        let Some(mut state) = self.recovery.as_ref().and_then(|recovery| recovery.good.clone()) else {
-            self.give_up(why, out);
-            return;
-        };
-        let from_step = self.core.place.step;
-        let first_round = self.core.place.standing.round.saturating_add(ROUNDS_APART);
-        state.place.n_rollbacks = self.core.place.n_rollbacks + 1;
-        (state.place.first_round, state.place.standing.round) = (first_round, first_round);
-        state.place.standing.pass(self.core.view.number);
-        let others: Vec<u32> = (1..self.core.view.len() as u32).collect();
-        self.tell_rollback(&others, out);
-        self.send_state(&state, Vec::new(), &others, Vec::new(), out);
-        self.abandon();
-        let lr_factor = state.place.lr_factor();
-        let (epoch, step) = (state.place.ledger.epoch, state.place.step);
-        out.records.push(self.core.record(Event::RolledBack {
-            why: why.to_owned(),
-            from_step,
-            epoch,
-            step,
-            lr_factor,
-        }));
-        let State { values, optimizer, place, memories } = state;
-        self.choose_strategy(place.ledger.epoch);
-        (self.core.values, self.core.optimizer, self.core.place) = (values, optimizer, place);
-        (self.core.past, self.core.account) = (Past::Stranger, Vec::new());
-        self.strategy.recall(memories);
-        self.core.reopen();
-        self.ending = None;
-        self.epoch_evaluation.begin_anew(epoch);
-        self.evaluations.forget();
-        self.begin_anew();
-        self.go_on(0, true, out);
+        let is_meant = frame.head.round >= core.place.first_round && core.phase != Phase::Finished;
+        Ok(is_meant.then(|| String::from_utf8_lossy(&frame.body).into_owned()))
     }
 
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
-    pub(super) fn begin_anew(&mut self) {
-        let guessing = self.core.training.guessing();
-        if let Some(recovery) = &mut self.recovery {
-            (recovery.guard, recovery.recent) = (LossGuard::beside(guessing), Score::default());
+    pub(super) fn begin_anew(&mut self, guessing: Guessing) {
+        if let Some(watch) = &mut self.watch {
+            (watch.guard, watch.recent) = (LossGuard::beside(guessing), Score::default());
         }
-        self.core.epoch_score = Score::default();
     }
 }

@@ -1,37 +1,145 @@
-//! The end of rounds and epochs, and what comes next.
+//! Rounds in a view that is agreed on: a turn, its exchange, the next one, and evaluations and speeds between them.
 
-use super::{Outbox, Phase, Replica, Request};
+use std::time::Duration;
+
+use nettorrent_engine::data::ledger::Ledger;
+use nettorrent_engine::model::Score;
+
+use super::asynchronous::LastEnding;
+use super::core::Core;
+use super::evaluations::Evaluations;
+use super::learner::Learner;
+use super::pace::Pace;
+use super::recovery::Recovery;
+use super::turn::TurnState;
+use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
-use crate::strategy::{Ctx, Settled};
+use crate::strategy::{Ctx, Payload, Settled};
 
-impl Replica {
-    /// Does what the strategy asked for, as long as it asks.
-    pub(super) fn apply_requests(&mut self, out: &mut Outbox) {
-        loop {
-            match self.core.request.take() {
-                None => return,
-                Some(Request::FinishRound { result, settled }) => {
-                    // The result may be there before this peer's own work is quite over, which must have its parameters to
-                    // the end; but what did not go into the result is not waited for.
-                    if !self.turn_is_over() && settled.contains(self.core.rank) {
-                        self.core.request = Some(Request::FinishRound { result, settled });
-                        return;
-                    }
-                    self.finish_round(result, &settled, out);
-                }
-                Some(Request::Synced) => self.finish_epoch(out),
-            }
+/// The rounds of one replica.
+#[derive(Default)]
+pub(super) struct Rounds {
+    pub turn: Option<TurnState>,
+    pub pace: Pace,
+    pub evaluations: Evaluations,
+    pub last_ending: LastEnding,
+    /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
+    idle_since: Duration,
+}
+
+/// What follows on a batch.
+pub(super) enum AfterBatch {
+    /// The next one, or another peer's message.
+    GoesOn,
+    /// It was the last one of the turn, which can be handed over.
+    TurnTrained,
+    /// Training has diverged, and this is why.
+    Diverged(String),
+}
+
+/// What follows on a round.
+#[derive(PartialEq, Eq)]
+pub(super) enum AfterRound {
+    /// Another one, or the end of the epoch.
+    GoesOn,
+    /// Nothing: all epochs are trained.
+    AllTrained,
+}
+
+impl Rounds {
+    /// Whether work of this name is what the turn waits for.
+    pub(super) fn wait_for(&self, work: u64) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.waits_for(work))
+    }
+
+    /// The learning rate of the turn that is going on.
+    pub(super) fn lr(&self, core: &Core) -> f32 {
+        core.lr(self.turn.as_ref().map_or(0, |turn| turn.round), 0.0)
+    }
+
+    fn begin_turn(&mut self, learner: &mut Learner, out: &mut Outbox) {
+        let mut turn = TurnState::begin(learner);
+        if turn.n_mine > 0 {
+            turn.train_batch(&mut learner.core, out);
+        } else if learner.core.is_asynchronous() {
+            return turn.end_asynchronously(learner, out);
+        } else {
+            turn.contribute_nothing(learner, out);
+        }
+        self.turn = Some(turn);
+    }
+
+    /// Where peers train asynchronously: begins the next batch if there is one and the strategy allows it; else this peer waits
+    /// for others.
+    fn begin_turn_if_allowed(&mut self, learner: &mut Learner, out: &mut Outbox) {
+        let Learner { core, strategy, .. } = learner;
+        let (Some(plan), Some(segment)) = (&core.plan, core.segment()) else { return };
+        let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_rounds());
+        // It is asked in any case, for it then knows whom this peer waits for.
+        if strategy.may_go_on(&Ctx::new(core, out)) && has_left {
+            self.begin_turn(learner, out);
+        } else if core.phase != Phase::Exchanging {
+            core.enter(Phase::Exchanging);
         }
     }
 
-    fn turn_is_over(&self) -> bool {
+    /// A part of a batch's gradient is there.
+    pub(super) fn on_bucket(&mut self, learner: &mut Learner, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
+        if let Some(turn) = &mut self.turn {
+            turn.on_bucket(learner, bucket, numbers, out);
+        }
+    }
+
+    /// A batch of the turn is computed.
+    pub(super) fn on_batch(
+        &mut self,
+        (score, took): (Score, Duration),
+        learner: &mut Learner,
+        recovery: &mut Recovery,
+        out: &mut Outbox,
+    ) -> AfterBatch {
+        let turn = self.turn.as_mut().expect("a turn is going on");
+        if !turn.is_sound(score) {
+            return fail(turn, score.loss(), learner);
+        }
+        turn.count(score, took);
+        self.pace.measure(score.n, took);
+        if let Some(why) = recovery.watch(score) {
+            return AfterBatch::Diverged(why);
+        }
+        let core = &mut learner.core;
+        turn.step(core, score, took, out);
+        if core.is_asynchronous() {
+            let turn = self.turn.take().expect("it is going on");
+            turn.end_asynchronously(learner, out);
+            return AfterBatch::GoesOn;
+        }
+        if !turn.is_trained() {
+            turn.train_batch(core, out);
+            return AfterBatch::GoesOn;
+        }
+        if core.turn.payload == Payload::Weights && !core.is_finite() {
+            return fail(turn, score.loss(), learner);
+        }
+        AfterBatch::TurnTrained
+    }
+
+    /// Hands over what was trained in the turn, if all of it is and nothing was handed over yet.
+    pub(super) fn end_turn_if_trained(&mut self, learner: &mut Learner, out: &mut Outbox) {
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.ended.is_none() && turn.is_trained()) {
+            turn.end(learner, out);
+        }
+    }
+
+    /// Whether no turn is going on that has not been handed over.
+    pub(super) fn turn_is_over(&self) -> bool {
         self.turn.as_ref().is_none_or(|turn| turn.ended.is_some())
     }
 
-    fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: &Settled, out: &mut Outbox) {
+    /// The round has a result.
+    pub(super) fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: &Settled, core: &mut Core, out: &mut Outbox) {
         let turn = self.turn.take().expect("a round has a turn");
-        let core = &mut self.core;
         let lr = core.lr(turn.round, 0.0);
         core.adopt(result, lr);
         core.round_start = None;
@@ -44,48 +152,49 @@ impl Replica {
         core.place.step += u64::from(n_batches);
         core.epoch_score += turn.score;
         let waited = core.now.saturating_sub(turn.ended.unwrap_or(core.now)) + self.pace.take_waited();
-        out.records.push(core.round_record(&turn, lr, waited));
-        self.proceed(out);
+        out.records.push(turn.record(core, lr, waited));
     }
 
     /// Goes on where the place says: another turn, another segment, or the end of the epoch.
-    pub(super) fn proceed(&mut self, out: &mut Outbox) {
-        if self.core.place.ledger.epoch >= self.core.n_epochs() {
-            return self.finish(out);
-        }
-        if !self.core.segment_is_over() {
-            self.evaluate_if_due(out);
-            if self.is_asynchronous() {
-                self.begin_free_turn_if_allowed(out);
-            } else {
-                self.begin_turn(out);
+    pub(super) fn proceed(&mut self, learner: &mut Learner, out: &mut Outbox) -> AfterRound {
+        loop {
+            let Learner { core, strategy, .. } = &mut *learner;
+            if core.place.ledger.epoch >= core.n_epochs() {
+                (self.turn, core.plan) = (None, None);
+                return AfterRound::AllTrained;
             }
-            return self.release_held(out);
-        }
-        if self.must_hear_speeds() {
-            return self.release_held(out);
-        }
-        if self.is_asynchronous() {
-            self.close_free_segment();
-        }
-        let next = self.core.next_ledger();
-        if next.epoch > self.core.place.ledger.epoch {
+            if !core.segment_is_over() {
+                self.evaluations.evaluate_if_due(core, out);
+                match core.is_asynchronous() {
+                    true => self.begin_turn_if_allowed(learner, out),
+                    false => self.begin_turn(learner, out),
+                }
+                return AfterRound::GoesOn;
+            }
+            if self.pace.must_wait(core) {
+                return AfterRound::GoesOn;
+            }
+            if core.is_asynchronous() {
+                self.last_ending.close_segment(core);
+            }
+            let next = core.next_ledger();
+            if next.epoch == core.place.ledger.epoch {
+                core.open(next);
+                continue;
+            }
             // Who trains asynchronously waits for the others' last batches; who exchanges in rounds has waited for them in the last one.
-            let has_waited = self.is_asynchronous() && self.phase == Phase::Exchanging;
-            self.idle_since = if has_waited { self.phase_began } else { self.core.now };
-            self.enter(Phase::Syncing);
-            let sketch = sketch(&self.core.values, self.core.training.seed);
-            out.records.push(self.core.record(Event::Replica { epoch: next.epoch, sketch }));
-            self.strategy.sync(&mut Ctx::new(&mut self.core, out));
-        } else {
-            self.core.open(next);
-            return self.proceed(out);
+            let has_waited = core.is_asynchronous() && core.phase == Phase::Exchanging;
+            self.idle_since = if has_waited { core.phase_began } else { core.now };
+            core.enter(Phase::Syncing);
+            let sketch = sketch(&core.values, core.training.seed);
+            out.records.push(core.record(Event::Replica { epoch: next.epoch, sketch }));
+            strategy.sync(&mut Ctx::new(core, out));
+            return AfterRound::GoesOn;
         }
-        self.release_held(out);
     }
 
-    fn finish_epoch(&mut self, out: &mut Outbox) {
-        let core = &mut self.core;
+    /// Replicas are together at the end of an epoch: returns what comes next, and how this peer's samples were classified.
+    pub(super) fn finish_epoch(&mut self, core: &mut Core, out: &mut Outbox) -> (Ledger, Score) {
         core.place.standing.advance(core.view.number, 0);
         let next = core.next_ledger();
         let (sent_bytes, received_bytes) = core.take_counts();
@@ -101,33 +210,16 @@ impl Replica {
             received_bytes,
         }));
         // What was waited for until now is told; the next turn's waiting begins here.
-        self.phase_began = core.now;
-        let train = std::mem::take(&mut core.epoch_score);
-        self.begin_test(&next, train, out);
-        self.choose_strategy(next.epoch);
-        self.core.open(next);
-        self.keep_good_state();
-        self.proceed(out);
+        core.phase_began = core.now;
+        (next, std::mem::take(&mut core.epoch_score))
     }
+}
 
-    fn finish(&mut self, out: &mut Outbox) {
-        self.turn = None;
-        self.core.plan = None;
-        if let Some(why) = self.ends_diverged() {
-            return self.give_up(&why, out);
-        }
-        self.enter(Phase::Testing);
-        self.release_held(out);
-        self.finish_if_tested(out);
+/// What this peer computed are no numbers: it is of no use to anybody, and nobody else gets to see it.
+fn fail(turn: &mut TurnState, loss: f64, learner: &mut Learner) -> AfterBatch {
+    if !learner.strategy.survives_divergence() {
+        return AfterBatch::Diverged(turn.problem(loss));
     }
-
-    /// All is done when everybody's last test is.
-    pub(super) fn finish_if_tested(&mut self, out: &mut Outbox) {
-        if self.phase != Phase::Testing || !self.all_is_concluded() {
-            return;
-        }
-        self.enter(Phase::Finished);
-        let rounds = self.core.place.standing.round;
-        out.records.push(self.core.record(Event::Finished { rounds }));
-    }
+    turn.give_up(&mut learner.core);
+    AfterBatch::TurnTrained
 }

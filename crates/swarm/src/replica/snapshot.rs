@@ -1,18 +1,15 @@
 //! A peer's whole state for those who are behind, in pieces.
 
-use std::sync::Arc;
-
 use nettorrent_engine::kernel::is_finite;
 use serde::{Deserialize, Serialize};
 
-use super::agreement::{Accord, decoded, encoded};
 use super::asynchronous::Ending;
-use super::{Outbox, Replica};
+use super::core::Core;
 use crate::codec::Codec;
+use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::{Place, State};
-use crate::strategy::{Past, Payload};
-use crate::wire::{Frame, Kind};
+use crate::wire::{Frame, Kind, decoded, encoded};
 
 /// How many numbers travel in one piece.
 const PIECE_LEN: usize = 1 << 16;
@@ -28,6 +25,18 @@ struct Title {
     account: Vec<u8>,
 }
 
+/// Another peer's whole state.
+pub(super) struct Snapshot {
+    pub place: Place,
+    pub optimizer_steps: u64,
+    pub endings: Vec<Ending>,
+    pub account: Vec<u8>,
+    pub values: Vec<f32>,
+    /// What the strategy remembers, and what the optimizer does.
+    pub strategy: Vec<Vec<f32>>,
+    pub optimizer: Vec<Vec<f32>>,
+}
+
 /// A state that is on its way.
 pub(super) struct Incoming {
     /// Whose it is, by rank.
@@ -41,25 +50,75 @@ impl Incoming {
     pub(super) fn new(donor: usize) -> Self {
         Self { donor, title: None, numbers: Vec::new(), n_pieces: 0 }
     }
+
+    /// Takes a piece in, given how many vectors a strategy remembers in which epoch; when it was the last one, the whole.
+    pub(super) fn take(
+        &mut self,
+        (rank, frame): (usize, &Frame),
+        core: &Core,
+        n_memories_at: impl Fn(u64) -> usize,
+    ) -> Result<Option<Snapshot>, Malformed> {
+        if rank != self.donor || frame.head.part != self.n_pieces {
+            return Err(Malformed::new("a piece of a state came out of turn"));
+        }
+        self.n_pieces += 1;
+        let Some(title) = &self.title else {
+            let title: Title = decoded(&frame.body)?;
+            core.check(&title.place.ledger)?;
+            self.title = Some(title);
+            return Ok(None);
+        };
+        // Its memories are those of the strategy of its epoch.
+        let n_memories = n_memories_at(title.place.ledger.epoch);
+        let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
+        let n_whole = n_values * (1 + n_memories);
+        let expected = n_whole + core.optimizer.state().1.count() * n_params;
+        // Pieces end where vectors end.
+        let done = self.numbers.len();
+        let vector_end = if done < n_whole {
+            (done / n_values + 1) * n_values
+        } else {
+            n_whole + ((done - n_whole) / n_params + 1) * n_params
+        };
+        let len = PIECE_LEN.min(vector_end.min(expected) - done);
+        Codec::F32.check_finite(&frame.body, len)?;
+        self.numbers.resize(done + len, 0.0);
+        Codec::F32.decode(&frame.body, &mut self.numbers[done..])?;
+        if self.numbers.len() < expected {
+            return Ok(None);
+        }
+        let mut values = std::mem::take(&mut self.numbers);
+        let optimizer = vectors(&values.split_off(n_whole), n_params);
+        let strategy = vectors(&values.split_off(n_values), n_values);
+        let whole = |title| {
+            let Title { place, optimizer_steps, endings, account } = title;
+            Snapshot { place, optimizer_steps, endings, account, values, strategy, optimizer }
+        };
+        Ok(self.title.take().map(whole))
+    }
 }
 
-impl Replica {
-    pub(super) fn send_snapshot(&self, to: &[u32], endings: Vec<Ending>, out: &mut Outbox) {
-        self.send_state(&self.state(), self.strategy.account(), to, endings, out);
-    }
+/// Vectors of this length that follow on one another.
+fn vectors(numbers: &[f32], len: usize) -> Vec<Vec<f32>> {
+    numbers.chunks(len.max(1)).map(<[f32]>::to_vec).collect()
+}
 
-    pub(super) fn send_state(
-        &self,
-        state: &State,
-        account: Vec<u8>,
-        to: &[u32],
-        endings: Vec<Ending>,
-        out: &mut Outbox,
-    ) {
+/// A state that others take over.
+pub(super) struct Outgoing<'a> {
+    pub state: &'a State,
+    /// How the last segments ended.
+    pub endings: Vec<Ending>,
+    /// What the strategy says about the parameters.
+    pub account: Vec<u8>,
+}
+
+impl Outgoing<'_> {
+    /// Sends it to these ranks.
+    pub(super) fn send(self, to: &[u32], core: &Core, out: &mut Outbox) {
         if to.is_empty() {
             return;
         }
-        let State { values, optimizer, place, memories: strategy } = state;
+        let Self { state: State { values, optimizer, place, memories: strategy }, endings, account } = self;
         let (optimizer_steps, memories) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
         let vectors: Vec<&[f32]> = vectors.chain(memories.map(|(_, memory)| memory)).collect();
@@ -75,86 +134,8 @@ impl Replica {
         // Encoded once, whoever takes it.
         for (part, body) in std::iter::once(title).chain(pieces).enumerate() {
             for &rank in to {
-                self.tell(rank as usize, Kind::Snapshot, part as u64, body.clone(), out);
+                core.tell(rank as usize, Kind::Snapshot, part as u64, body.clone(), out);
             }
         }
-    }
-
-    pub(super) fn on_snapshot(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
-        let Accord::Behind(incoming) = &mut self.accord else {
-            return Err(Malformed::new("it sends its state to one who is not behind"));
-        };
-        if rank != incoming.donor || frame.head.part != incoming.n_pieces {
-            return Err(Malformed::new("a piece of a state came out of turn"));
-        }
-        incoming.n_pieces += 1;
-        let core = &self.core;
-        let Some(title) = &incoming.title else {
-            let title: Title = decoded(&frame.body)?;
-            core.check(&title.place.ledger)?;
-            incoming.title = Some(title);
-            return Ok(());
-        };
-        // Its memories are those of the strategy of its epoch.
-        let epoch = title.place.ledger.epoch;
-        let n_memories = match self.setup.is_warming_up(epoch) == self.is_warming_up {
-            true => self.strategy.n_memories(),
-            false => self.setup.strategy_at(epoch).n_memories(),
-        };
-        let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
-        let n_whole = n_values * (1 + n_memories);
-        let expected = n_whole + core.optimizer.state().1.count() * n_params;
-        // Pieces end where vectors end.
-        let done = incoming.numbers.len();
-        let vector_end = if done < n_whole {
-            (done / n_values + 1) * n_values
-        } else {
-            n_whole + ((done - n_whole) / n_params + 1) * n_params
-        };
-        let len = PIECE_LEN.min(vector_end.min(expected) - done);
-        Codec::F32.check_finite(&frame.body, len)?;
-        incoming.numbers.resize(done + len, 0.0);
-        Codec::F32.decode(&frame.body, &mut incoming.numbers[done..])?;
-        if incoming.numbers.len() < expected {
-            return Ok(());
-        }
-        self.take_over(out)
-    }
-
-    /// All pieces are there.
-    fn take_over(&mut self, out: &mut Outbox) -> Result<(), Malformed> {
-        let Accord::Behind(Incoming { donor, title: Some(title), mut numbers, .. }) =
-            std::mem::replace(&mut self.accord, Accord::Waiting)
-        else {
-            return Ok(());
-        };
-        self.choose_strategy(title.place.ledger.epoch);
-        let core = &mut self.core;
-        let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
-        let memories = numbers.split_off(n_values * (1 + self.strategy.n_memories()));
-        let strategy = numbers.split_off(n_values);
-        let mut memories = memories.chunks(n_params.max(1)).map(<[f32]>::to_vec);
-        core.past = if core.turn.payload == Payload::Updates {
-            Ending::past_of(&title.endings, core.clock(), core.seat_of(core.me))
-        } else {
-            Past::Own
-        };
-        // Who trains asynchronously keeps what its own optimizer remembers of its own gradients.
-        let keeps_own = matches!(core.past, Past::Adopted { .. });
-        if !keeps_own && !core.optimizer.restore(title.optimizer_steps, |_| memories.next()) {
-            return Err(Malformed::new("the state that came does not fit the optimizer"));
-        }
-        core.account = title.account;
-        self.ending = title.endings.into_iter().next();
-        self.strategy.recall(strategy.chunks(n_values.max(1)).map(<[f32]>::to_vec).collect());
-        core.values = Arc::new(numbers);
-        core.round_start = None;
-        core.place = title.place;
-        core.reopen();
-        self.epoch_evaluation.begin_anew(self.core.place.ledger.epoch);
-        self.evaluations.forget();
-        self.begin_anew();
-        self.go_on(donor, true, out);
-        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nettorrent_engine::kernel::{is_finite, vectorised};
 use nettorrent_engine::optimizer::Optimizer;
 
-use super::Core;
+use super::core::Core;
 use crate::strategy::{OptimizerState, Payload};
 
 impl Core {

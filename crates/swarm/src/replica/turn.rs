@@ -5,23 +5,51 @@ use std::time::Duration;
 use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::Score;
 
-use super::agreement::Accord;
-use super::turn_state::TurnState;
-use super::{Outbox, Phase, Replica, batch_seed};
-use crate::record::Event;
+use super::core::{Core, batch_seed};
+use super::learner::Learner;
+use crate::effects::{Outbox, Phase};
+use crate::record::{Event, Record};
 use crate::strategy::{Ctx, Payload, Scale, Trained, held_at};
-use crate::work::{Done, What, Work, scaled};
+use crate::work::{What, Work, scaled};
 
-impl Replica {
+/// A turn that is going on, or over and waiting for its round to end.
+pub(super) struct TurnState {
+    /// Its current work.
+    work: u64,
+    /// The round of the segment that it is for.
+    pub round: usize,
+    /// The first batch, counted from the beginning of the segment.
+    first: u32,
+    /// How many batches the turn has for this peer.
+    pub n_mine: u32,
+    /// How many of its batches are trained.
+    n_done: u32,
+    /// By what the contribution is scaled.
+    share: f32,
+    /// The gradient of the current batch, where the peer takes steps by itself.
+    gradient: Vec<Vec<f32>>,
+    /// How long this peer waited for others before the turn, and how far it is ahead of the slowest of them.
+    pub waited: Duration,
+    staleness: u32,
+    /// Whether every gradient so far was made of numbers.
+    is_finite: bool,
+    pub score: Score,
+    /// The batches' mean losses added up.
+    loss_sum: f64,
+    compute: Duration,
+    /// When its last batch was trained.
+    pub ended: Option<Duration>,
+}
+
+impl TurnState {
     /// Begins the turn that the ledger and the plan say is next.
-    pub(super) fn begin_turn(&mut self, out: &mut Outbox) {
-        let core = &mut self.core;
-        core.delay = self.strategy.delay();
+    pub(super) fn begin(learner: &mut Learner) -> Self {
+        let Learner { core, strategy, .. } = learner;
+        core.delay = strategy.delay();
         let plan = core.plan.clone().expect("a turn begins within a segment");
         let seat = core.seat_of(core.me);
         let round = core.own_round();
         let batches = seat.map_or(0..0, |seat| plan.batches_in(seat, round));
-        let (first, n_mine) = (batches.start as u32, batches.len() as u32);
         let share = match core.turn.scale {
             Scale::Plain => 1.0,
             Scale::Share => {
@@ -29,213 +57,215 @@ impl Replica {
                 (mine as f64 / plan.samples_in(round).max(1) as f64) as f32
             }
         };
-        self.turn = Some(TurnState {
+        let turn = Self {
             work: 0,
             round,
-            first,
-            n_mine,
+            first: batches.start as u32,
+            n_mine: batches.len() as u32,
             n_done: 0,
             share,
             gradient: Vec::new(),
-            waited: self.core.now.saturating_sub(self.phase_began),
-            staleness: if self.is_asynchronous() { self.core.staleness() } else { 0 },
+            waited: core.now.saturating_sub(core.phase_began),
+            staleness: if core.is_asynchronous() { core.staleness() } else { 0 },
             is_finite: true,
             score: Score::default(),
             loss_sum: 0.0,
             compute: Duration::ZERO,
             ended: None,
-        });
-        let core = &mut self.core;
+        };
         core.is_computing = true;
         let takes_steps = core.turn.payload == Payload::Weights;
         core.round_start = takes_steps.then(|| (core.values.clone(), core.optimizer.clone()));
-        self.enter(Phase::Training);
-        if n_mine == 0 {
-            return self.contribute_nothing(out);
-        }
-        self.train_batch(out);
+        core.enter(Phase::Training);
+        turn
     }
 
     /// Has the next batch of the turn computed.
-    fn train_batch(&mut self, out: &mut Outbox) {
-        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("a turn is going on"));
+    pub(super) fn train_batch(&mut self, core: &mut Core, out: &mut Outbox) {
         let (Some(seat), Some(plan)) = (core.seat_of(core.me), core.plan.clone()) else { return };
-        turn.work = core.next_work_id();
-        turn.gradient.clear();
-        let scale = if core.turn.payload == Payload::Gradients { turn.share } else { 1.0 };
-        let step = core.place.step + u64::from(turn.n_done);
+        self.work = core.next_work_id();
+        self.gradient.clear();
+        let scale = if core.turn.payload == Payload::Gradients { self.share } else { 1.0 };
+        let step = core.place.step + u64::from(self.n_done);
         let what = What::Gradient {
             plan,
             seat,
-            batch: (turn.first + turn.n_done) as usize,
+            batch: (self.first + self.n_done) as usize,
             step,
             seed: batch_seed(core.training.seed, seat, step),
             scale,
             spare: std::mem::take(&mut core.spare),
         };
-        out.work.push(Work { id: turn.work, values: core.values.clone(), what });
+        out.work.push(Work { id: self.work, values: core.values.clone(), what });
     }
 
-    /// Work came back. What belongs to a turn that is no more is not wanted.
-    pub(super) fn on_done(&mut self, done: Done, took: Duration, out: &mut Outbox) {
-        let is_current = |id: u64| self.turn.as_ref().is_some_and(|turn| turn.work == id && turn.ended.is_none());
-        match done {
-            Done::Bucket { id, bucket, numbers } if is_current(id) => self.on_bucket(bucket, numbers, out),
-            Done::Trained { id, score, left_out } if is_current(id) => {
-                if !left_out.is_empty() {
-                    let step = self.core.place.step;
-                    out.records.push(self.core.record(Event::LeftOut { samples: left_out, step }));
-                }
-                self.on_batch(score, took, out);
-            }
-            Done::Scored { id, score } if self.core.scoring == Some(id) => {
-                self.core.scoring = None;
-                self.strategy.on_scored(&mut Ctx::new(&mut self.core, out), &score);
-            }
-            Done::Tested { id, score } => self.on_own_test(id, score, took, out),
-            Done::Failed { problem } => out.failure = Some(problem),
-            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } | Done::Part { .. } => {}
-        }
+    /// Whether this work is for it.
+    pub(super) fn waits_for(&self, work: u64) -> bool {
+        self.work == work && self.ended.is_none()
     }
 
-    fn on_bucket(&mut self, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
+    /// Whether all its batches are trained, or none are left to train.
+    pub(super) fn is_trained(&self) -> bool {
+        self.n_done >= self.n_mine
+    }
+
+    /// A part of a batch's gradient is there.
+    pub(super) fn on_bucket(&mut self, learner: &mut Learner, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
         if !is_finite(&numbers) {
             // Nobody else gets to see it; when the batch is over, this peer says what is wrong.
-            self.turn.as_mut().expect("it is current").is_finite = false;
+            self.is_finite = false;
             return;
         }
-        match self.core.turn.payload {
-            Payload::Gradients => self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers),
-            Payload::Weights | Payload::Updates => {
-                self.turn.as_mut().expect("it is current").gradient.push(numbers);
+        match learner.core.turn.payload {
+            Payload::Gradients => {
+                learner.strategy.on_part(&mut Ctx::new(&mut learner.core, out), bucket, numbers);
             }
+            Payload::Weights | Payload::Updates => self.gradient.push(numbers),
         }
     }
 
-    fn on_batch(&mut self, score: Score, took: Duration, out: &mut Outbox) {
-        let turn = self.turn.as_mut().expect("it is current");
-        if !score.loss_sum.is_finite() || !turn.is_finite {
-            return self.fail_turn(score.loss(), out);
-        }
-        turn.score += score;
-        turn.loss_sum += score.loss();
-        turn.compute += took;
-        self.pace.measure(score.n, took);
-        if let Some(why) = self.watch(score) {
-            return self.on_divergence(&why, out);
-        }
-        let (core, turn) = (&mut self.core, self.turn.as_mut().expect("it is current"));
+    /// Whether a batch that went so, and all before it, are made of numbers.
+    pub(super) fn is_sound(&self, score: Score) -> bool {
+        score.loss_sum.is_finite() && self.is_finite
+    }
+
+    /// Counts a batch.
+    pub(super) fn count(&mut self, score: Score, took: Duration) {
+        self.score += score;
+        self.loss_sum += score.loss();
+        self.compute += took;
+    }
+
+    /// Takes a step with the batch, if this peer does so by itself, and tells of it.
+    pub(super) fn step(&mut self, core: &mut Core, score: Score, took: Duration, out: &mut Outbox) {
+        let lr = core.lr(self.round, self.share_done());
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
             round: core.place.standing.round,
             n_samples: score.n as u64,
             loss: score.loss(),
             n_correct: score.n_correct as u64,
-            lr: core.lr(turn.round, turn.share_done()),
+            lr,
             compute_s: took.as_secs_f64(),
         }));
         if core.turn.payload == Payload::Weights {
-            let (gradient, lr) = (std::mem::take(&mut turn.gradient), core.lr(turn.round, turn.share_done()));
-            core.take_step(gradient, lr);
+            core.take_step(std::mem::take(&mut self.gradient), lr);
         }
         core.is_computing = false;
-        turn.n_done += 1;
-        if core.turn.payload == Payload::Updates {
-            return self.end_free_turn(out);
-        }
-        if turn.n_done < turn.n_mine {
-            return self.train_batch(out);
-        }
-        if core.turn.payload == Payload::Weights && !core.is_finite() {
-            return self.fail_turn(score.loss(), out);
-        }
-        self.end_turn_if_agreed(out);
+        self.n_done += 1;
     }
 
-    /// What this peer computed are no numbers.
-    fn fail_turn(&mut self, loss: f64, out: &mut Outbox) {
-        if self.strategy.survives_divergence() {
-            self.give_up_turn(out);
-        } else {
-            self.diverge(loss, out);
+    /// How much of it is done.
+    fn share_done(&self) -> f64 {
+        f64::from(self.n_done) / f64::from(self.n_mine.max(1))
+    }
+
+    /// What is wrong with a turn whose last batch had this loss.
+    pub(super) fn problem(&self, loss: f64) -> String {
+        match (loss.is_finite(), self.is_finite) {
+            (false, _) => format!("the loss became {loss}"),
+            (true, false) => format!("the gradient became infinite or no number (the loss is {loss})"),
+            (true, true) => format!("the parameters became infinite or no number (the loss was {loss})"),
         }
     }
 
     /// What this peer trained in the turn is forgotten; it waits for the others' parameters.
-    fn give_up_turn(&mut self, out: &mut Outbox) {
-        let core = &mut self.core;
+    pub(super) fn give_up(&mut self, core: &mut Core) {
         core.roll_back();
         core.round_start = Some((core.values.clone(), core.optimizer.clone()));
         core.is_computing = false;
-        let turn = self.turn.as_mut().expect("a turn is going on");
-        (turn.n_done, turn.is_finite) = (turn.n_mine, false);
-        self.end_turn_if_agreed(out);
+        (self.n_done, self.is_finite) = (self.n_mine, false);
     }
 
-    /// What this peer computed is of no use to anybody: nobody else gets to see it.
-    fn diverge(&mut self, loss: f64, out: &mut Outbox) {
-        let is_finite = self.turn.as_ref().is_some_and(|turn| turn.is_finite);
-        let why = match (loss.is_finite(), is_finite) {
-            (false, _) => format!("the loss became {loss}"),
-            (true, false) => format!("the gradient became infinite or no number (the loss is {loss})"),
-            (true, true) => format!("the parameters became infinite or no number (the loss was {loss})"),
+    /// Hands over what was trained.
+    pub(super) fn end(&mut self, learner: &mut Learner, out: &mut Outbox) {
+        if learner.core.turn.payload == Payload::Weights {
+            self.hand_over_weights(learner, out);
+        }
+        self.ended = Some(learner.core.now);
+        let trained = Trained {
+            n_samples: self.score.n as u64,
+            mean_loss: self.loss_sum / f64::from(self.n_done.max(1)),
+            compute: self.compute,
+            has_diverged: !self.is_finite,
         };
-        self.on_divergence(&why, out);
+        learner.core.enter(Phase::Exchanging);
+        learner.strategy.on_trained(&mut Ctx::new(&mut learner.core, out), &trained);
     }
 
-    /// Hands over what was trained in a turn. While the members of a new view agree on whose parameters go on, nobody knows
-    /// whether it counts, and nobody could do anything with it: then it waits.
-    pub(super) fn end_turn_if_agreed(&mut self, out: &mut Outbox) {
-        let is_trained = self.turn.as_ref().is_some_and(|turn| turn.ended.is_none() && turn.n_done >= turn.n_mine);
-        if !is_trained || !matches!(self.accord, Accord::Reached) {
-            return;
-        }
-        if self.core.turn.payload == Payload::Weights {
-            self.hand_over_weights(out);
-        }
-        self.end_turn(out);
-    }
-
-    fn hand_over_weights(&mut self, out: &mut Outbox) {
-        let share = self.turn.as_ref().expect("a turn is going on").share;
-        let buckets = self.core.buckets.clone();
+    fn hand_over_weights(&self, learner: &mut Learner, out: &mut Outbox) {
+        let Learner { core, strategy, .. } = learner;
+        let buckets = core.buckets.clone();
         for (bucket, place) in buckets.iter().enumerate() {
-            let core = &mut self.core;
-            let numbers = scaled(&held_at(&core.values, &core.optimizer, place), share, &mut core.spare);
-            self.strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
+            let numbers = scaled(&held_at(&core.values, &core.optimizer, place), self.share, &mut core.spare);
+            strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
         }
     }
 
     /// A peer with nothing to train takes part all the same, without weight.
-    fn contribute_nothing(&mut self, out: &mut Outbox) {
-        match self.core.turn.payload {
-            Payload::Weights => self.hand_over_weights(out),
-            Payload::Updates => {
-                self.core.is_computing = false;
-                return self.end_free_turn(out);
-            }
-            Payload::Gradients => {
-                let task = self.core.training.task.clone();
-                for (bucket, range) in task.buckets().iter().enumerate() {
-                    let mut numbers = self.core.buffer(range.len());
-                    numbers.fill(0.0);
-                    self.strategy.on_part(&mut Ctx::new(&mut self.core, out), bucket, numbers);
-                }
+    pub(super) fn contribute_nothing(&mut self, learner: &mut Learner, out: &mut Outbox) {
+        let Learner { core, strategy, .. } = learner;
+        if core.turn.payload == Payload::Gradients {
+            let task = core.training.task.clone();
+            for (bucket, range) in task.buckets().iter().enumerate() {
+                let mut numbers = core.buffer(range.len());
+                numbers.fill(0.0);
+                strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
             }
         }
-        self.end_turn(out);
+        self.end(learner, out);
     }
 
-    fn end_turn(&mut self, out: &mut Outbox) {
-        let turn = self.turn.as_mut().expect("a turn is going on");
-        turn.ended = Some(self.core.now);
-        let trained = Trained {
-            n_samples: turn.score.n as u64,
-            mean_loss: turn.loss_sum / f64::from(turn.n_done.max(1)),
-            compute: turn.compute,
-            has_diverged: !turn.is_finite,
+    /// Where peers train asynchronously: a batch is trained, or there was none. The strategy gets the change, and the batch counts.
+    pub(super) fn end_asynchronously(mut self, learner: &mut Learner, out: &mut Outbox) {
+        let Learner { core, strategy, .. } = learner;
+        core.is_computing = false;
+        let lr = core.lr(self.round, 0.0);
+        let changes = if self.n_mine == 0 {
+            core.no_changes()
+        } else {
+            core.changes(std::mem::take(&mut self.gradient), lr, self.share)
         };
-        self.enter(Phase::Exchanging);
-        self.strategy.on_trained(&mut Ctx::new(&mut self.core, out), &trained);
+        core.enter(Phase::Exchanging);
+        for (bucket, change) in changes.into_iter().enumerate() {
+            strategy.on_part(&mut Ctx::new(core, out), bucket, change);
+        }
+        let trained = Trained {
+            n_samples: self.score.n as u64,
+            mean_loss: self.loss_sum,
+            compute: self.compute,
+            ..Trained::default()
+        };
+        strategy.on_trained(&mut Ctx::new(core, out), &trained);
+        if let Some(seat) = core.seat_of(core.me) {
+            core.settle_one(seat);
+        }
+        core.place.standing.round += 1;
+        core.place.step += 1;
+        core.epoch_score += self.score;
+        out.records.push(self.record(core, lr, self.waited));
+    }
+
+    /// What there is to tell of the round that this turn was for, now that it counts. Times that only a host can measure are
+    /// its to fill in.
+    pub(super) fn record(&self, core: &mut Core, lr: f32, waited: Duration) -> Record {
+        let (sent_bytes, received_bytes) = core.take_counts();
+        core.record(Event::Round {
+            epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
+            n_samples: self.score.n as u64,
+            n_samples_all: core.place.standing.n_samples,
+            loss: self.score.loss(),
+            n_correct: self.score.n_correct as u64,
+            lr,
+            compute_s: self.compute.as_secs_f64(),
+            wait_s: waited.as_secs_f64(),
+            encode_s: 0.0,
+            decode_s: 0.0,
+            send_s: 0.0,
+            staleness: self.staleness,
+            sent_bytes,
+            received_bytes,
+        })
     }
 }

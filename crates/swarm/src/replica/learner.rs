@@ -1,0 +1,105 @@
+//! A replica's parameters with the strategy that acts on them.
+
+use std::sync::Arc;
+
+use super::asynchronous::{Clock, Ending};
+use super::core::Core;
+use super::snapshot::Snapshot;
+use crate::malformed::Malformed;
+use crate::place::State;
+use crate::replica_setup::ReplicaSetup;
+use crate::strategy::{Past, Strategy};
+use crate::view::PeerId;
+
+/// What is trained, and by which rule peers exchange it.
+pub(super) struct Learner {
+    pub core: Core,
+    pub strategy: Box<dyn Strategy>,
+    setup: Arc<ReplicaSetup>,
+    /// Whether the strategy is that of the warm-up, after which the job's own takes over.
+    is_warming_up: bool,
+}
+
+impl Learner {
+    pub(super) fn new(id: PeerId, setup: Arc<ReplicaSetup>, mut strategy: Box<dyn Strategy>, mut state: State) -> Self {
+        let n_values = setup.training.task.n_values();
+        let memories = std::mem::take(&mut state.memories);
+        // A checkpoint may be another strategy's.
+        if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
+            strategy.recall(memories);
+        }
+        let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
+        let core = Core::new(id, setup.training.clone(), strategy.turn(), state);
+        Self { core, strategy, setup, is_warming_up }
+    }
+
+    /// All that training could go on from: the state after the last round.
+    pub(super) fn state(&self) -> State {
+        let mut state = self.core.state(self.memories());
+        state.values = self.strategy.common(&state.values);
+        state
+    }
+
+    /// What the strategy remembers.
+    fn memories(&self) -> Vec<Vec<f32>> {
+        let n_values = self.core.values.len();
+        let memory = |k| match self.strategy.memory(k) {
+            [] => vec![0.0; n_values],
+            memory => memory.to_vec(),
+        };
+        (0..self.strategy.n_memories()).map(memory).collect()
+    }
+
+    /// How many vectors the strategy of this epoch remembers.
+    pub(super) fn n_memories_at(&self, epoch: u64) -> usize {
+        match self.setup.is_warming_up(epoch) == self.is_warming_up {
+            true => self.strategy.n_memories(),
+            false => self.setup.strategy_at(epoch).n_memories(),
+        }
+    }
+
+    /// From this epoch on, another strategy may be the one; also where a run goes back.
+    pub(super) fn choose_strategy(&mut self, epoch: u64) {
+        let is_warming_up = self.setup.is_warming_up(epoch);
+        if std::mem::replace(&mut self.is_warming_up, is_warming_up) != is_warming_up {
+            self.strategy = self.setup.strategy_at(epoch);
+            self.core.set_turn(self.strategy.turn());
+        }
+    }
+
+    /// Goes on from a state of before.
+    pub(super) fn go_back_to(&mut self, state: State) {
+        let State { values, optimizer, place, memories } = state;
+        self.choose_strategy(place.ledger.epoch);
+        let core = &mut self.core;
+        (core.values, core.optimizer, core.place) = (values, optimizer, place);
+        (core.past, core.account) = (Past::Stranger, Vec::new());
+        self.strategy.recall(memories);
+        core.reopen();
+    }
+
+    /// Goes on from another's state. Says how the segments before it ended.
+    pub(super) fn take_over(&mut self, snapshot: Snapshot) -> Result<Vec<Ending>, Malformed> {
+        let Snapshot { place, optimizer_steps, endings, account, values, strategy, optimizer } = snapshot;
+        self.choose_strategy(place.ledger.epoch);
+        let core = &mut self.core;
+        core.past = if core.is_asynchronous() {
+            Ending::past_of(&endings, Clock::of(core), core.seat_of(core.me))
+        } else {
+            Past::Own
+        };
+        // Who trains asynchronously keeps what its own optimizer remembers of its own gradients.
+        let keeps_own = matches!(core.past, Past::Adopted { .. });
+        let mut optimizer = optimizer.into_iter();
+        if !keeps_own && !core.optimizer.restore(optimizer_steps, |_| optimizer.next()) {
+            return Err(Malformed::new("the state that came does not fit the optimizer"));
+        }
+        core.account = account;
+        self.strategy.recall(strategy);
+        core.values = Arc::new(values);
+        core.round_start = None;
+        core.place = place;
+        core.reopen();
+        Ok(endings)
+    }
+}

@@ -1,0 +1,189 @@
+//! The present segment of an epoch: who trains how many rounds of it, how far everybody is, and what follows.
+
+use std::ops::Range;
+
+use nettorrent_engine::data::ledger::{Ledger, Segment};
+
+use super::core::{Core, SegmentStart};
+use crate::effects::Phase;
+use crate::strategy::{Payload, Settled};
+use crate::view::PeerId;
+
+impl Core {
+    /// The present segment of the epoch.
+    pub(crate) fn segment(&self) -> Option<&Segment> {
+        self.place.ledger.segments.last()
+    }
+
+    /// A peer's place among those who share out the present segment.
+    pub(crate) fn seat_of(&self, peer: PeerId) -> Option<usize> {
+        self.segment()?.members.binary_search(&peer.0).ok()
+    }
+
+    /// Which round of the segment comes next for a member, by its seat.
+    pub(crate) fn rounds_done(&self, seat: usize) -> usize {
+        self.segment().map_or(0, |segment| segment.done[seat] as usize)
+    }
+
+    /// Which round of the segment comes next for this peer. Who came when it had begun takes part in the one that the others are in.
+    pub(super) fn own_round(&self) -> usize {
+        let present = || self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        let others = || present().map(|seat| self.rounds_done(seat)).min().unwrap_or(0);
+        self.seat_of(self.me).map_or_else(others, |seat| self.rounds_done(seat))
+    }
+
+    /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
+    /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
+    /// turn, which may have begun when others took part.
+    pub(super) fn settle(&mut self, settled: &Settled) -> (u64, u32) {
+        let seats: Vec<usize> = match settled {
+            Settled::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
+            Settled::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
+        };
+        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
+        let (mut n_samples, mut n_batches) = (0, 0);
+        for seat in seats {
+            let done = &mut segment.done[seat];
+            n_samples += plan.samples_of(seat, *done as usize) as u64;
+            n_batches = n_batches.max(plan.batches_in(seat, *done as usize).len() as u32);
+            *done = (*done + 1).min(plan.n_rounds() as u32);
+        }
+        (n_samples, n_batches)
+    }
+
+    /// Whether all members that are still there have trained what they have of the present segment.
+    pub(super) fn segment_is_over(&self) -> bool {
+        let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
+        if self.place.ends_after == Some(self.place.ledger.epoch + 1) {
+            return true;
+        }
+        if self.is_asynchronous() {
+            return self.n_unsettled == 0;
+        }
+        let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
+    }
+
+    /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
+    pub(super) fn next_ledger(&self) -> Ledger {
+        let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
+        let (ledger, sampler) = (&self.place.ledger, &self.training.sampler);
+        let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
+        if self.place.ends_after == Some(ledger.epoch + 1) {
+            // The rest of the epoch is left out.
+            return Ledger::of_segment(ledger.epoch + 1, sampler.segment(ledger.epoch + 1, members, speeds));
+        }
+        if ledger.segments.is_empty() {
+            // Nothing of this epoch is trained yet.
+            return Ledger::of_segment(ledger.epoch, sampler.segment(ledger.epoch, members, speeds));
+        }
+        sampler.next_segment(ledger, members, speeds)
+    }
+
+    /// Begins a segment.
+    pub(super) fn open(&mut self, ledger: Ledger) {
+        let plan = self.training.sampler.plan(&ledger);
+        self.place.ledger = ledger;
+        self.n_unsettled = plan.n_members() * plan.n_rounds();
+        self.plan = Some(plan);
+        self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
+    }
+
+    /// Finds the plan of a ledger that came from elsewhere.
+    pub(super) fn reopen(&mut self) {
+        let ledger = std::mem::take(&mut self.place.ledger);
+        self.plan = (!ledger.segments.is_empty()).then(|| self.training.sampler.plan(&ledger));
+        self.place.ledger = ledger;
+    }
+
+    /// The members have changed: the present segment ends where it is.
+    pub(super) fn end_segment(&mut self) {
+        self.plan = None;
+    }
+
+    /// The rounds of the present segment.
+    pub(super) fn segment_rounds(&self) -> Range<u32> {
+        let n_rounds = self.plan.as_ref().map_or(0, |plan| plan.n_rounds()) as u32;
+        let first = self.segment_start.round;
+        first..first.saturating_add(n_rounds)
+    }
+
+    /// The round in which this peer speaks: who has trained all that it has speaks in the segment's last one.
+    pub(crate) fn speaking_round(&self) -> u32 {
+        let round = self.place.standing.round;
+        if self.is_asynchronous() && self.plan.is_some() {
+            return round.min(self.segment_rounds().end.saturating_sub(1));
+        }
+        round
+    }
+
+    /// Counts one more round of a member.
+    pub(crate) fn settle_one(&mut self, seat: usize) {
+        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
+        let round = segment.done[seat] as usize;
+        if round < plan.n_rounds() {
+            segment.done[seat] += 1;
+            self.n_unsettled -= 1;
+            self.place.standing.n_samples += plan.samples_of(seat, round) as u64;
+        }
+    }
+
+    /// By how many rounds this peer is ahead of the slowest that still has some to train.
+    pub(super) fn staleness(&self) -> u32 {
+        let (Some(plan), Some(segment), Some(seat)) = (&self.plan, self.segment(), self.seat_of(self.me)) else {
+            return 0;
+        };
+        let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_rounds();
+        let slowest = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
+        slowest.map_or(0, |slowest| segment.done[seat].saturating_sub(slowest))
+    }
+
+    /// Of which rounds this peer can make use of what it hears.
+    pub(super) fn open_rounds(&self) -> Range<u32> {
+        let round = self.place.standing.round;
+        if self.is_asynchronous() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
+            return self.segment_rounds();
+        }
+        round..round.saturating_add(1)
+    }
+
+    /// With which round the next segment begins.
+    pub(super) fn next_segment_round(&self) -> u32 {
+        let round = self.place.standing.round;
+        let Some(plan) = &self.plan else { return round };
+        if self.is_asynchronous() {
+            return self.segment_rounds().end;
+        }
+        round.saturating_add((plan.n_rounds() - self.least_done().min(plan.n_rounds())) as u32)
+    }
+
+    /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all.
+    fn least_done(&self) -> usize {
+        let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
+        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
+    }
+
+    /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.
+    pub(super) fn has_trained_all(&self, turn_is_over: bool) -> bool {
+        let Some(plan) = &self.plan else { return false };
+        match (self.turn.payload, self.seat_of(self.me)) {
+            (Payload::Updates, Some(seat)) => self.rounds_done(seat) >= plan.n_rounds(),
+            _ => self.least_done().saturating_add(usize::from(turn_is_over)) >= plan.n_rounds(),
+        }
+    }
+
+    /// How many epochs are done when the segment has come to this share of a round.
+    pub(crate) fn epochs_done(&self, round: usize, share: f64) -> f64 {
+        let epoch = self.place.ledger.epoch as f64;
+        let Some(plan) = &self.plan else { return epoch };
+        let (done, next) = (plan.share_done(round), plan.share_done(round + 1));
+        epoch + done + share * (next - done)
+    }
+
+    /// How many batches are done since the run's beginning, as one machine counts, before a round of the segment.
+    pub(super) fn batches_done(&self, round: usize) -> u64 {
+        let per_epoch = self.training.sampler.n_batches(self.place.ledger.epoch);
+        // Shares of an epoch are not exact.
+        (self.epochs_done(round, 0.0) * per_epoch as f64 + 1e-6) as u64
+    }
+}
