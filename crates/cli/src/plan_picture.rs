@@ -2,8 +2,8 @@
 
 use nettorrent_engine::model::block;
 use nettorrent_figures::{PeerGrid, PeerGrids};
-use nettorrent_swarm::layers::plan::Group;
-use nettorrent_swarm::layers::planner::{Candidate, GroupEstimate};
+use nettorrent_pipeline::plan::Stage;
+use nettorrent_pipeline::planner::{Candidate, StageEstimate};
 
 use crate::planned::{Planned, bytes};
 
@@ -17,11 +17,11 @@ pub(crate) fn picture(planned: &Planned<'_>) -> String {
     let cell = plan.n_slots().saturating_sub(1).to_string().len() + 2;
     let mut text = String::new();
     let mut first = 0;
-    for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
+    for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
         text += &format!("  group {index}: {}\n", planned.layers_of(group));
         text += &grid(group, first, cell, planned.question.batch);
-        first += group.rows * group.columns;
-        if let Some(above) = estimate.groups.get(index + 1) {
+        first += group.batch_shards * group.tensor_shards;
+        if let Some(above) = estimate.stages.get(index + 1) {
             text += &format!("   ↓ ↑   {}\n", passing(one, above));
         }
     }
@@ -38,9 +38,9 @@ pub(crate) fn picture(planned: &Planned<'_>) -> String {
 }
 
 /// One group's peers, row by row; beside each row its samples.
-fn grid(group: &Group, first: usize, cell: usize, batch: usize) -> String {
-    let columns = shown(group.columns, MOST_SHOWN);
-    let rows = shown(group.rows, 2 * MOST_SHOWN);
+fn grid(group: &Stage, first: usize, cell: usize, batch: usize) -> String {
+    let columns = shown(group.tensor_shards, MOST_SHOWN);
+    let rows = shown(group.batch_shards, 2 * MOST_SHOWN);
     let bar = "─".repeat(cell);
     let line = |left: &str, middle: &str, right: &str| {
         format!("  {left}{}{right}\n", vec![bar.as_str(); columns.len()].join(middle))
@@ -51,11 +51,11 @@ fn grid(group: &Group, first: usize, cell: usize, batch: usize) -> String {
             text += &line("├", "┼", "┤");
         }
         let number = |column: &Option<usize>| match (row, column) {
-            (Some(row), Some(column)) => (first + row * group.columns + column).to_string(),
+            (Some(row), Some(column)) => (first + row * group.tensor_shards + column).to_string(),
             _ => "…".to_owned(),
         };
         let cells: Vec<String> = columns.iter().map(|column| format!("{:^cell$}", number(column))).collect();
-        text += &format!("  │{}│{}\n", cells.join("│"), samples(*row, group.rows, batch));
+        text += &format!("  │{}│{}\n", cells.join("│"), samples(*row, group.batch_shards, batch));
     }
     text + &line("└", "┴", "┘")
 }
@@ -83,7 +83,7 @@ fn shown(n: usize, most: usize) -> Vec<Option<usize>> {
     (0..most - 2).map(Some).chain([None, Some(n - 1)]).collect()
 }
 
-fn passing(below: &GroupEstimate, above: &GroupEstimate) -> String {
+fn passing(below: &StageEstimate, above: &StageEstimate) -> String {
     format!("a peer below sends {} up, a peer above {} down", bytes(below.up_bytes), bytes(above.down_bytes))
 }
 
@@ -91,19 +91,19 @@ fn passing(below: &GroupEstimate, above: &GroupEstimate) -> String {
 pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
     let Candidate { plan, estimate, .. } = &planned.choice.best;
     let mut first = 0;
-    let mut grids = Vec::with_capacity(plan.groups.len());
-    for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
-        let above = estimate.groups.get(index + 1);
-        let each = if group.rows * group.columns > 1 { " each" } else { "" };
+    let mut grids = Vec::with_capacity(plan.stages.len());
+    for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+        let above = estimate.stages.get(index + 1);
+        let each = if group.batch_shards * group.tensor_shards > 1 { " each" } else { "" };
         grids.push(PeerGrid {
             name: planned.layers_of(group),
             detail: format!("{} parameters, {}{each}", indicatif::HumanCount(one.n_params), bytes(one.memory_bytes)),
-            rows: group.rows,
-            columns: group.columns,
+            rows: group.batch_shards,
+            columns: group.tensor_shards,
             first,
             passing: above.map_or(String::new(), |above| passing(one, above)),
         });
-        first += group.rows * group.columns;
+        first += group.batch_shards * group.tensor_shards;
     }
     let replicas = match estimate.n_replicas {
         1 => String::new(),
@@ -114,13 +114,13 @@ pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
 
 #[cfg(test)]
 mod tests {
-    use nettorrent_swarm::layers::plan::Group;
+    use nettorrent_pipeline::plan::Stage;
 
     use super::grid;
 
     #[test]
     fn grids_are_drawn_whatever_their_size() {
-        let group = |rows, columns| Group { layers: 0..1, rows, columns };
+        let group = |rows, columns| Stage { layers: 0..1, batch_shards: rows, tensor_shards: columns };
         assert_eq!(grid(&group(1, 1), 7, 3, 10), "  ┌───┐\n  │ 7 │\n  └───┘\n");
         let two =
             "  ┌────┬────┐\n  │ 8  │ 9  │  samples 0 – 1\n  ├────┼────┤\n  │ 10 │ 11 │  sample 2\n  └────┴────┘\n";

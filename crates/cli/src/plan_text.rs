@@ -1,7 +1,7 @@
 //! What `plan` has found out, for people and for programs.
 
 use indicatif::HumanCount;
-use nettorrent_swarm::layers::planner::{Candidate, Choice, GroupEstimate, PlanKind, Question};
+use nettorrent_pipeline::planner::{Candidate, Choice, PlanKind, Question, StageEstimate};
 use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
@@ -96,12 +96,12 @@ impl Planned<'_> {
         let head = ["group", "layers", "grid", "parameters", "memory", "up", "down", "sums", "compute", "exchange"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         let Candidate { plan, estimate, .. } = &self.choice.best;
-        for (index, (group, one)) in plan.groups.iter().zip(&estimate.groups).enumerate() {
-            let GroupEstimate { n_params, memory_bytes, up_bytes, down_bytes, sum_bytes, compute_s, exchange_s } = one;
+        for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+            let StageEstimate { n_params, memory_bytes, up_bytes, down_bytes, sum_bytes, compute_s, exchange_s } = one;
             lines.push(vec![
                 index.to_string(),
                 shortened(&self.layers_of(group)),
-                format!("{}x{}", group.rows, group.columns),
+                format!("{}x{}", group.batch_shards, group.tensor_shards),
                 HumanCount(*n_params).to_string(),
                 bytes(*memory_bytes),
                 bytes(*up_bytes),
@@ -145,7 +145,7 @@ impl Planned<'_> {
         for Candidate { kind, plan, estimate } in std::iter::once(&self.choice.best).chain(&self.choice.runners_up) {
             lines.push(vec![
                 kind.name().to_owned(),
-                plan.groups.len().to_string(),
+                plan.stages.len().to_string(),
                 plan.n_slots().to_string(),
                 estimate.n_replicas.to_string(),
                 milliseconds(estimate.batch_s),

@@ -3,8 +3,8 @@
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::LayerSpec;
 use nettorrent_figures::Unit;
-use nettorrent_swarm::layers::plan::Group;
-use nettorrent_swarm::layers::planner::{Candidate, Choice, Question};
+use nettorrent_pipeline::plan::Stage;
+use nettorrent_pipeline::planner::{Candidate, Choice, Question};
 use serde::Serialize;
 
 /// Where a peer's speed is known from.
@@ -34,7 +34,7 @@ pub(crate) struct Planned<'a> {
 impl Planned<'_> {
     /// How many batches are on their way at a time.
     pub(crate) fn in_flight(&self) -> usize {
-        self.question.in_flight(self.choice.best.plan.groups.len())
+        self.question.in_flight(self.choice.best.plan.stages.len())
     }
 
     /// How batches are trained: how many at a time, and whether replicas share them.
@@ -51,7 +51,7 @@ impl Planned<'_> {
     }
 
     /// The names of a group's first and last layer.
-    pub(crate) fn layers_of(&self, group: &Group) -> String {
+    pub(crate) fn layers_of(&self, group: &Stage) -> String {
         let layers = &self.question.spec.layers;
         let name = |index: usize| match layers[index].name() {
             Some(name) => name.to_owned(),

@@ -105,7 +105,7 @@ impl Recorder {
     }
 
     /// Sees how a peer is after an input.
-    pub(crate) fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+    pub(crate) fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {
         if let Some(waiting) = &mut self.waiting {
             let waiting = waiting.entry(peer).or_default();
             waiting.pass(at);

@@ -32,7 +32,7 @@ use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
     Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Settled, Strategy, Turn,
 };
-use nettorrent_swarm::{Peer, PeerId, Setup, State};
+use nettorrent_swarm::{PeerId, Setup, State};
 
 #[global_allocator]
 static ALLOCATOR: LineAligned = LineAligned;
@@ -261,7 +261,7 @@ fn node(
         result: result.clone(),
     };
     let state = State::fresh(setup.training());
-    let peer = Peer::with_strategy(id, &setup, Box::new(strategy), state);
+    let peer = setup.peer_with_strategy(id, Box::new(strategy), state);
     let settings = NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
         membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },

@@ -56,7 +56,7 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// One peer of a swarm on a real network.
 pub struct Node {
-    peer: Peer,
+    peer: Box<dyn Peer>,
     setup: Arc<Setup>,
     settings: NodeSettings,
     membership: Membership,
@@ -93,7 +93,7 @@ impl Node {
     pub fn new(
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
         setup: Arc<Setup>,
-        peer: Peer,
+        peer: Box<dyn Peer>,
         settings: NodeSettings,
     ) -> std::io::Result<Self> {
         let (sender, findings) = mpsc::unbounded_channel();
@@ -139,7 +139,7 @@ impl Node {
         &mut self,
         introducers: Vec<Member>,
         mut commands: mpsc::Receiver<Command>,
-        mut report: impl FnMut(Report<'_>, &Peer),
+        mut report: impl FnMut(Report<'_>, &dyn Peer),
     ) -> Ending {
         let (dialled, mut dials) = mpsc::unbounded_channel();
         self.contacts = Contacts::new(dialled);
@@ -181,8 +181,8 @@ impl Node {
     }
 
     /// The peer, for who wants to keep what it learnt.
-    pub fn peer(&self) -> &Peer {
-        &self.peer
+    pub fn peer(&self) -> &dyn Peer {
+        &*self.peer
     }
 
     fn now(&self) -> Duration {
@@ -195,11 +195,11 @@ impl Node {
         self.began + wake.map_or(self.next_tick, |at| at.min(self.next_tick))
     }
 
-    fn on_wake(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_wake(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            report(Report::Tick, &self.peer);
+            report(Report::Tick, &*self.peer);
             self.tell_of_folder(report);
             self.measure_uplink(now, report);
         }
@@ -215,12 +215,12 @@ impl Node {
         }
     }
 
-    fn tell_of_folder(&self, report: &mut impl FnMut(Report<'_>, &Peer)) {
-        self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &self.peer));
+    fn tell_of_folder(&self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+        self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &*self.peer));
     }
 
     /// Tells the peer what its links carry, if they had enough to do since the last tick to tell.
-    fn measure_uplink(&mut self, now: Duration, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn measure_uplink(&mut self, now: Duration, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let outflows = self.sent_by_tick.since_last(self.contacts.outflows());
         let elapsed = now.saturating_sub(std::mem::replace(&mut self.last_tick, now));
         if let Some(bytes_per_s) = bytes_per_s(&outflows, elapsed) {
@@ -229,7 +229,7 @@ impl Node {
     }
 
     /// Hands the peer an input and does what it asks for.
-    fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
         let is_own = matches!(input, Input::Done { .. });
@@ -250,13 +250,13 @@ impl Node {
         }
         // Whoever sends nonsense is cut off: it costs the sender, not us.
         for (from, problem) in std::mem::take(&mut self.out.refused) {
-            report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
+            report(Report::Refused(format!("{from} was cut off: {problem}")), &*self.peer);
             self.contacts.cut(from);
             self.on_members(membership::Input::Unreachable(from), report);
         }
     }
 
-    fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         for (to, frame) in self.out.frames.drain(..) {
             let address = self.membership.address_of(to);
@@ -275,20 +275,20 @@ impl Node {
                 self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
                 self.spent.write_into(&mut record);
             }
-            report(Report::Record { record: &record, waits: &waits }, &self.peer);
+            report(Report::Record { record: &record, waits: &waits }, &*self.peer);
         }
         for block in self.out.saved.drain(..) {
-            report(Report::Saved(&block), &self.peer);
+            report(Report::Saved(&block), &*self.peer);
         }
         self.failure = self.failure.take().or(self.out.failure.take());
     }
 
     /// Hands the membership an input and does what it asks for.
-    fn on_members(&mut self, input: membership::Input, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_members(&mut self, input: membership::Input, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         let from = if let membership::Input::Packet { from, .. } = &input { Some(*from) } else { None };
         if let (Err(problem), Some(from)) = (self.membership.handle(now, input, &mut self.member_out), from) {
-            report(Report::Refused(format!("{from} was cut off: {problem}")), &self.peer);
+            report(Report::Refused(format!("{from} was cut off: {problem}")), &*self.peer);
             self.contacts.cut(from);
         }
         let membership::Outbox { packets, probes, .. } = &mut self.member_out;
@@ -298,7 +298,7 @@ impl Node {
             }
         }
         for note in self.member_out.notes.drain(..) {
-            report(Report::Note(&note), &self.peer);
+            report(Report::Note(&note), &*self.peer);
         }
         if let Some(view) = self.member_out.view.take() {
             let lost = self.peer.view().members.iter().filter(|&&peer| view.rank(peer).is_none());
@@ -307,12 +307,12 @@ impl Node {
         }
     }
 
-    fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         match arrival {
             // Both called at once, and the other call is the one that counts.
             Arrival::Refused { reason, .. } if reason.is_crossed() => {}
             Arrival::Refused { address, reason } => {
-                report(Report::Refused(format!("{address} was not let in: {reason}")), &self.peer);
+                report(Report::Refused(format!("{address} was not let in: {reason}")), &*self.peer);
             }
             Arrival::Incoming(connection) => {
                 let link = connection.start(self.inbox_sender.clone());
@@ -324,17 +324,17 @@ impl Node {
         }
     }
 
-    fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let peer = dialled.peer;
         if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
             if let DialError::Handshake { .. } = problem {
-                report(Report::Refused(format!("{peer}: {problem}")), &self.peer);
+                report(Report::Refused(format!("{peer}: {problem}")), &*self.peer);
             }
             self.on_members(membership::Input::Unreachable(peer), report);
         }
     }
 
-    fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &Peer)) {
+    fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let LinkEvent { peer, link, event } = event;
         match event {
             inbox::Event::Frame(frame) if self.visitors.contains_key(&link) => self.answer(link, &frame),
@@ -349,7 +349,7 @@ impl Node {
             },
             inbox::Event::Closed(reason) => {
                 if let CloseReason::Shared(problem) = &reason {
-                    report(Report::Refused(format!("{peer} was cut off: {problem}")), &self.peer);
+                    report(Report::Refused(format!("{peer} was cut off: {problem}")), &*self.peer);
                 }
                 self.visitors.remove(&link);
                 // What was on its way may be lost, so the round cannot end: the members have to agree anew.

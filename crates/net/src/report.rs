@@ -17,7 +17,7 @@ pub enum Report<'a> {
         /// If it is the end of a round, for whom the peer waited in it, as far as is known.
         waits: &'a [(PeerId, Duration)],
     },
-    /// A block of a layer network was gathered here to be kept.
+    /// A block of a network that no peer holds whole was gathered here to be kept.
     Saved(&'a SavedBlock),
     /// Somebody came, went, or was given up.
     Note(&'a Note),

@@ -14,8 +14,9 @@ use nettorrent_net::discovery::DiscoveryError;
 use nettorrent_net::endpoint::BindError;
 use nettorrent_net::identity::IdentityError;
 use nettorrent_net::shared_folder::OpenError;
-use nettorrent_swarm::SetupError;
-use nettorrent_swarm::layers::plan::PlanError;
+use nettorrent_pipeline::PipelineError;
+use nettorrent_pipeline::plan::PlanError;
+use nettorrent_swarm::strategy::OptionError;
 
 /// Why a session cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +39,12 @@ pub enum SessionError {
     /// The data do not fit the model, or there are no threads.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// Peers cannot do the job.
+    /// The strategy or its options.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    Option(#[from] OptionError),
+    /// Pipelines cannot do the job.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
     /// The samples cannot be shared out among so many peers.
     #[error(transparent)]
     Sampler(#[from] SamplerError),

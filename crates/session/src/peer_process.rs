@@ -136,7 +136,7 @@ impl PeerProcess<'_> {
 }
 
 /// Has a peer's state written. In a layer network nobody has it whole: there the blocks come one by one.
-fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &Peer) {
+fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) {
     if let Some(state) = peer.state() {
         checkpoint_writer.keep(state);
     }
@@ -179,7 +179,7 @@ impl Reporter<'_> {
     fn on_report(
         &mut self,
         report: &Report<'_>,
-        peer: &Peer,
+        peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
@@ -224,7 +224,7 @@ impl Reporter<'_> {
         &mut self,
         event: &Event,
         waits: &[(PeerId, Duration)],
-        peer: &Peer,
+        peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         if let Event::Batch { epoch, .. } = event
@@ -242,14 +242,14 @@ impl Reporter<'_> {
     }
 
     /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
-    fn n_ahead(&self, peer: &Peer) -> u64 {
+    fn n_ahead(&self, peer: &dyn Peer) -> u64 {
         let is_open = self.ahead.round == peer.place().standing.round && self.training.job.layers.is_none();
         if is_open { self.ahead.n_samples } else { 0 }
     }
 
     fn tell_progress(
         &mut self,
-        peer: &Peer,
+        peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         let (status, elapsed) = (peer.status(), self.told.elapsed());
@@ -270,19 +270,19 @@ impl Reporter<'_> {
     /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them.
     fn tell_rest(
         &mut self,
-        peer: &Peer,
+        peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         if is_empty(&self.sums) { Ok(()) } else { self.tell_progress(peer, tell) }
     }
 
     /// Whether this peer writes checkpoints.
-    fn writes(&self, peer: &Peer) -> bool {
+    fn writes(&self, peer: &dyn Peer) -> bool {
         self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)
     }
 
     /// The swarm had diverged and goes on from an earlier state: what was kept of later ones is void.
-    fn go_back(&mut self, peer: &Peer) {
+    fn go_back(&mut self, peer: &dyn Peer) {
         let place = peer.place();
         self.n_rollbacks = place.n_rollbacks;
         self.epoch_kept = self.epoch_kept.min(place.ledger.epoch);
@@ -292,7 +292,7 @@ impl Reporter<'_> {
     }
 
     /// Has an epoch's end written, if this peer is the one to write it.
-    fn keep_epoch(&mut self, peer: &Peer) {
+    fn keep_epoch(&mut self, peer: &dyn Peer) {
         let epoch = peer.place().ledger.epoch;
         if epoch <= self.epoch_kept {
             return;

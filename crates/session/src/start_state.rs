@@ -8,7 +8,8 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::model::Part;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_swarm::{Origin, Peer, PeerId, Place, State};
+use nettorrent_pipeline::{Origin, PipelinePeer};
+use nettorrent_swarm::{Peer, PeerId, Place, State};
 
 use crate::error::SessionError;
 use crate::run_folder::RunFolder;
@@ -30,7 +31,7 @@ pub enum StartState {
 impl StartState {
     /// As the job's seed gives it.
     pub fn fresh(training: &Training) -> Self {
-        match &training.setup.layers {
+        match &training.pipelines {
             None => Self::Whole(State::fresh(training.setup.training())),
             Some(network) => Self::Layers { origin: network.fresh(), place: Place::default() },
         }
@@ -39,7 +40,7 @@ impl StartState {
     /// From parameters that come from elsewhere.
     pub fn from_values(training: &Training, values: Vec<f32>) -> Self {
         let state = State::from_values(training.setup.training(), values);
-        match &training.setup.layers {
+        match &training.pipelines {
             None => Self::Whole(state),
             Some(network) => Self::Layers { place: state.place.clone(), origin: network.origin(state) },
         }
@@ -47,7 +48,7 @@ impl StartState {
 
     /// From a checkpoint.
     pub fn from_checkpoint(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<Self, SessionError> {
-        let Some(network) = &training.setup.layers else {
+        let Some(network) = &training.pipelines else {
             return Ok(Self::Whole(load(run, checkpoint, training)?));
         };
         // The first block tells how far it is; who needs another reads that one.
@@ -70,10 +71,16 @@ impl StartState {
     }
 
     /// A peer that begins with it.
-    pub fn into_peer(self, id: PeerId, training: &Training) -> Peer {
+    ///
+    /// # Panics
+    /// If it is of another training, which has pipelines where this one has none.
+    pub fn into_peer(self, id: PeerId, training: &Training) -> Box<dyn Peer> {
         match self {
-            Self::Whole(state) => Peer::new(id, &training.setup, state),
-            Self::Layers { origin, .. } => Peer::in_layers(id, training.setup.clone(), origin),
+            Self::Whole(state) => training.setup.peer(id, state),
+            Self::Layers { origin, .. } => {
+                let pipelines = training.pipelines.clone().expect("a training with pipelines");
+                Box::new(PipelinePeer::new(id, pipelines, origin))
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use nettorrent_history::Start;
 use nettorrent_net::fingerprint;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
-use nettorrent_swarm::layers::planner;
+use nettorrent_pipeline::{PipelineSetup, planner};
 use nettorrent_swarm::{Place, Setup};
 
 use crate::error::SessionError;
@@ -27,6 +27,8 @@ pub struct Training {
     pub task: Arc<dyn Task>,
     /// What all peers share.
     pub setup: Arc<Setup>,
+    /// Who holds which part of the network, if nobody holds it whole.
+    pub pipelines: Option<Arc<PipelineSetup>>,
     /// The job as it travels.
     pub package: JobPackage,
     /// The network, where it is one of ours.
@@ -57,9 +59,10 @@ impl Training {
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
         let network = build_network(&job.model, &spec)?;
         let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
-        let setup = Arc::new(Setup::with_layers(&job, learning.clone(), &spec)?);
+        let (setup, pipelines) = nettorrent_pipeline::setup(&job, learning.clone(), &spec)?;
+        let setup = Arc::new(setup);
         let package = JobPackage { job: as_it_travels(&job), model: as_toml(&spec), data };
-        Ok(Self { job, task: learning.clone(), setup, package, network: Some((spec, learning)) })
+        Ok(Self { job, task: learning.clone(), setup, pipelines, package, network: Some((spec, learning)) })
     }
 
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
@@ -69,7 +72,7 @@ impl Training {
         let (model, data) = (job.model.clone(), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
-        Ok(Self { job, task, setup, package, network: None })
+        Ok(Self { job, task, setup, pipelines: None, package, network: None })
     }
 
     /// The same with the job of a swarm that is there, by its package.

@@ -13,7 +13,7 @@ pub trait Observer {
         let _ = record;
     }
 
-    /// A block of a layer network is to be kept.
+    /// A block of a network that no peer holds whole is to be kept.
     fn saved(&mut self, block: SavedBlock) {
         let _ = block;
     }
@@ -24,7 +24,7 @@ pub trait Observer {
     }
 
     /// A peer has taken an input, and what it wanted is under way.
-    fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {
         let _ = (at, peer, state);
     }
 

@@ -28,7 +28,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// In a layer network: the whole network's parameters, put together from the blocks of a pipeline. Nothing if one is missing.
+    /// With model parallelism: the whole network's parameters, put together from the blocks of a pipeline. Nothing if one is missing.
     pub fn whole(&self, pipeline: usize, n_values: usize) -> Option<Vec<f32>> {
         let mut whole = vec![f32::NAN; n_values];
         let blocks = self.live().flat_map(|peer| &peer.blocks).filter(|block| block.pipeline == pipeline);
@@ -53,9 +53,9 @@ pub struct PeerOutcome {
     pub is_finished: bool,
     /// How far it came.
     pub place: Place,
-    /// Its parameters; none in a layer network.
+    /// Its parameters; none if it holds blocks.
     pub values: Arc<Vec<f32>>,
-    /// In a layer network, the blocks that it holds.
+    /// The blocks that it holds, if not the whole network.
     pub blocks: Vec<BlockView>,
     /// What it sent and received.
     pub traffic: Traffic,

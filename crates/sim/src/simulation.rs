@@ -50,7 +50,7 @@ pub struct Simulation {
 
 /// One peer's machine.
 pub(crate) struct Host {
-    pub peer: Peer,
+    pub peer: Box<dyn Peer>,
     pub fate: Fate,
     /// What had not left by then is lost.
     pub cut_off_at: Nanos,
@@ -173,10 +173,7 @@ impl Simulation {
         let links = self.scenario.links_of(number);
         self.network.add(links);
         self.n_unfinished += 1;
-        let mut peer = match &self.setup.layers {
-            None => Peer::new(id(number), &self.setup, self.state.clone()),
-            Some(network) => Peer::in_layers(id(number), self.setup.clone(), network.origin(self.state.clone())),
-        };
+        let mut peer = self.setup.peer(id(number), self.state.clone());
         let after = self.scenario.uplinks_known_after;
         match links.0.bits_per_second {
             Some(rate) if after.is_zero() => {
@@ -332,7 +329,7 @@ impl Simulation {
         out.saved.drain(..).for_each(|block| observer.saved(block));
         let failure = out.failure.take();
         self.outbox = out;
-        observer.handled(self.time(), id(peer), &self.hosts[peer].peer);
+        observer.handled(self.time(), id(peer), &*self.hosts[peer].peer);
         self.look_after(peer, failure);
     }
 

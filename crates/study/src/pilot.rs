@@ -9,7 +9,8 @@ use nettorrent_engine::task::Task;
 use nettorrent_sim::{Observer, Scenario, Simulation, SimulationError};
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::strategy::Cost;
-use nettorrent_swarm::{PeerId, Setup, SetupError};
+use nettorrent_swarm::strategy::OptionError;
+use nettorrent_swarm::{PeerId, Setup};
 use serde::Serialize;
 
 /// What a pilot is to find out.
@@ -80,7 +81,7 @@ impl Pilot {
 pub enum PilotError {
     /// The job cannot be done by a swarm.
     #[error(transparent)]
-    Setup(#[from] SetupError),
+    Setup(#[from] OptionError),
     /// It cannot be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::block::SavedBlock;
 use crate::malformed::Malformed;
 use crate::record::Record;
-use crate::saved_block::SavedBlock;
 use crate::view::{PeerId, View};
 use crate::wire::Frame;
 use crate::work::{Done, Work};
@@ -47,7 +47,7 @@ pub struct Outbox {
     pub records: Vec<Record>,
     /// Whose frames turned out to be malformed when their time came, and why: like an error at once, it costs the sender.
     pub refused: Vec<(PeerId, Malformed)>,
-    /// Blocks of the network that were gathered here to be kept, in a layer network.
+    /// Blocks of the network that were gathered here to be kept, where no peer holds it whole.
     pub saved: Vec<SavedBlock>,
     /// Why the peer cannot go on, if it cannot.
     pub failure: Option<String>,

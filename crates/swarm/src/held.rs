@@ -8,7 +8,7 @@ use crate::wire::Frame;
 
 /// What is kept, and how much of it came from whom.
 #[derive(Default)]
-pub(crate) struct HeldFrames {
+pub struct HeldFrames {
     frames: VecDeque<(PeerId, Frame)>,
     n_bytes: BTreeMap<PeerId, usize>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct HeldFrames {
 impl HeldFrames {
     /// Keeps a frame, if not more than `most` bytes come from its sender. Honest peers are never far ahead; others can neither
     /// fill our memory nor take the room that is for somebody else's frames.
-    pub(crate) fn keep(&mut self, from: PeerId, frame: Frame, most: usize) -> Result<(), Malformed> {
+    pub fn keep(&mut self, from: PeerId, frame: Frame, most: usize) -> Result<(), Malformed> {
         let held = self.n_bytes.entry(from).or_default();
         if *held + frame.n_bytes() > most {
             return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
@@ -27,7 +27,7 @@ impl HeldFrames {
     }
 
     /// Hands out all that is kept, to be looked at again.
-    pub(crate) fn release(&mut self) -> VecDeque<(PeerId, Frame)> {
+    pub fn release(&mut self) -> VecDeque<(PeerId, Frame)> {
         self.n_bytes.clear();
         std::mem::take(&mut self.frames)
     }

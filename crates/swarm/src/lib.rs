@@ -3,11 +3,11 @@
 //! A [`Peer`] is handed what happens ([`Input`]) and hands back what it wants done ([`Outbox`]). Hosts do it: `net` over
 //! sockets, `sim` in a simulation. A new strategy is one file under `strategies/` and one line in `strategies.rs`.
 
+mod block;
 pub mod codec;
 pub mod collective;
 mod effects;
 mod held;
-pub mod layers;
 pub mod link_spec;
 mod malformed;
 mod peer;
@@ -15,7 +15,6 @@ mod place;
 pub mod record;
 mod replica;
 mod replica_setup;
-mod saved_block;
 mod setup;
 pub mod sketch;
 pub mod sparse;
@@ -27,14 +26,16 @@ mod waiting;
 pub mod wire;
 mod work;
 
+pub use block::{BlockView, SavedBlock};
 pub use effects::{Input, Outbox, Phase, Status, TimerToken};
-pub use layers::{BlockView, LayerNetwork, Origin};
+pub use held::HeldFrames;
+pub use malformed::Malformed;
 pub use peer::Peer;
-pub use place::{Place, State};
+pub use place::{Place, Standing, State};
+pub use replica::Replica;
 pub use replica_setup::ReplicaSetup;
-pub use saved_block::SavedBlock;
-pub use setup::{Setup, SetupError};
+pub use setup::{Partition, Setup};
 pub use train_plan::TrainPlan;
 pub use view::{PeerId, View};
 pub use waiting::Waiting;
-pub use work::{Done, Work};
+pub use work::{Done, OtherWork, What, Work};

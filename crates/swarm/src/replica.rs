@@ -7,7 +7,7 @@
 //! [`Agreement`], and [`Training`] with its parameters and strategy, rounds, evaluations and recovery. A replica hands them
 //! what happens when its time has come, and carries out what they return.
 //!
-//! What it holds is the whole network, or in a layer network a block of it.
+//! What it holds is the whole network, or where no peer holds that, a block of it.
 
 mod agreement;
 mod asynchronous;
@@ -31,7 +31,6 @@ use std::time::Duration;
 use agreement::{Agreement, Verdict};
 use core::Core;
 use learner::Learner;
-use nettorrent_engine::task::Task;
 use pace::{DIVERGED, Pace};
 use recovery::{Reaction, Recovery};
 use snapshot::{Incoming, Outgoing};
@@ -40,17 +39,17 @@ use training::{Applied, InView, Training, Want};
 use crate::effects::{Input, Outbox, Phase, Status};
 use crate::held::HeldFrames;
 use crate::malformed::Malformed;
+use crate::peer::Peer;
 use crate::place::{Place, State};
 use crate::record::Event;
 use crate::replica_setup::ReplicaSetup;
 use crate::strategy::{Past, Strategy};
+use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 
-pub(crate) use core::{batch_seed, check_ledger};
-
 /// One of the holders of the same parameters.
-pub(crate) struct Replica {
+pub struct Replica {
     training: Training,
     agreement: Agreement,
     /// What came before its time: in a view or a round that this peer has yet to reach.
@@ -60,104 +59,8 @@ pub(crate) struct Replica {
 /// What is held from one peer besides the vectors of rounds that are ahead.
 const HELD_BYTES: usize = 64 << 20;
 
-impl Replica {
-    /// A replica with the job's strategy, that waits for its first view.
-    pub(crate) fn new(id: PeerId, setup: Arc<ReplicaSetup>, state: State) -> Self {
-        let strategy = setup.strategy_at(state.place.ledger.epoch);
-        Self::with_strategy(id, setup, strategy, state)
-    }
-
-    /// A replica with a strategy that need not be in the list.
-    pub(crate) fn with_strategy(
-        id: PeerId,
-        setup: Arc<ReplicaSetup>,
-        strategy: Box<dyn Strategy>,
-        state: State,
-    ) -> Self {
-        let training = Training::new(Learner::new(id, setup, strategy, state));
-        Self { training, agreement: Agreement::default(), held: HeldFrames::default() }
-    }
-
-    /// The same, if others look after runs that diverge: then this one stops.
-    pub(crate) fn without_recovery(mut self) -> Self {
-        self.training.recovery = Recovery::none();
-        self
-    }
-
-    /// What it learns.
-    pub(crate) fn task(&self) -> &Arc<dyn Task> {
-        &self.core().training.task
-    }
-
-    /// Where all randomness of the job comes from.
-    pub(crate) fn seed(&self) -> u64 {
-        self.core().training.seed
-    }
-
-    /// The parameters as they are.
-    pub(crate) fn values(&self) -> &Arc<Vec<f32>> {
-        &self.core().values
-    }
-
-    /// How far it is.
-    pub(crate) fn place(&self) -> &Place {
-        &self.core().place
-    }
-
-    /// All that training could go on from, for a checkpoint: the state after the last round.
-    pub(crate) fn state(&self) -> State {
-        self.training.learner.state()
-    }
-
-    /// The view it is in.
-    pub(crate) fn view(&self) -> &View {
-        &self.core().view
-    }
-
-    /// Whether it does not wait for rounds.
-    pub(crate) fn is_asynchronous(&self) -> bool {
-        self.core().is_asynchronous()
-    }
-
-    /// Whether all epochs are done and tested.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.core().phase == Phase::Finished
-    }
-
-    /// The step of the last state that is known to be good, if this peer keeps one.
-    pub(crate) fn good_step(&self) -> Option<u64> {
-        self.training.recovery.good_step()
-    }
-
-    /// Whether nothing speaks against the present state: one that diverges must not take the place of a good checkpoint.
-    pub(crate) fn is_healthy(&self) -> bool {
-        self.training.recovery.is_healthy()
-    }
-
-    /// What it is doing, and whom it waits for.
-    pub(crate) fn status(&self) -> Status {
-        let core = self.core();
-        let members = &core.view.members;
-        let waits_for = match core.phase {
-            Phase::Agreeing => self.agreement.waits_for(&core.view),
-            _ => self.training.waits_for(),
-        };
-        Status {
-            phase: core.phase,
-            epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
-            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
-            began: core.phase_began,
-        }
-    }
-
-    fn core(&self) -> &Core {
-        &self.training.learner.core
-    }
-
-    /// Takes one input and says what is to be done. An error is the sender's fault and leaves the peer as it was, but for
-    /// parts of a round that the sender's own message was to complete.
-    pub(crate) fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
+impl Peer for Replica {
+    fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
         self.training.learner.core.now = now;
         match input {
             Input::Done { done, took } => {
@@ -174,6 +77,84 @@ impl Replica {
         self.go_on_asynchronously(out);
         self.keep_pace(out);
         Ok(())
+    }
+
+    fn place(&self) -> &Place {
+        &self.core().place
+    }
+
+    fn view(&self) -> &View {
+        &self.core().view
+    }
+
+    fn is_finished(&self) -> bool {
+        self.core().phase == Phase::Finished
+    }
+
+    fn status(&self) -> Status {
+        let core = self.core();
+        let members = &core.view.members;
+        let waits_for = match core.phase {
+            Phase::Agreeing => self.agreement.waits_for(&core.view),
+            _ => self.training.waits_for(),
+        };
+        Status {
+            phase: core.phase,
+            epoch: core.place.ledger.epoch,
+            round: core.place.standing.round,
+            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
+            began: core.phase_began,
+        }
+    }
+
+    fn values(&self) -> Arc<Vec<f32>> {
+        self.core().values.clone()
+    }
+
+    fn state(&self) -> Option<State> {
+        Some(self.training.learner.state())
+    }
+
+    fn is_healthy(&self) -> bool {
+        self.training.recovery.is_healthy()
+    }
+
+    fn good_step(&self) -> Option<u64> {
+        self.training.recovery.good_step()
+    }
+}
+
+impl Replica {
+    /// A replica with the job's strategy, that waits for its first view.
+    pub fn new(id: PeerId, setup: Arc<ReplicaSetup>, state: State) -> Self {
+        let strategy = setup.strategy_at(state.place.ledger.epoch);
+        Self::with_strategy(id, setup, strategy, state)
+    }
+
+    /// A replica with a strategy that need not be in the list.
+    pub fn with_strategy(id: PeerId, setup: Arc<ReplicaSetup>, strategy: Box<dyn Strategy>, state: State) -> Self {
+        let training = Training::new(Learner::new(id, setup, strategy, state));
+        Self { training, agreement: Agreement::default(), held: HeldFrames::default() }
+    }
+
+    /// The same, if others look after runs that diverge: then this one stops.
+    pub fn without_recovery(mut self) -> Self {
+        self.training.recovery = Recovery::none();
+        self
+    }
+
+    /// The plan of its training.
+    pub fn training(&self) -> &TrainPlan {
+        &self.core().training
+    }
+
+    /// Whether it does not wait for rounds.
+    pub fn is_asynchronous(&self) -> bool {
+        self.core().is_asynchronous()
+    }
+
+    fn core(&self) -> &Core {
+        &self.training.learner.core
     }
 
     fn on_frame(&mut self, from: PeerId, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {

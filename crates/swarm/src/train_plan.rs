@@ -3,12 +3,19 @@
 use std::sync::{Arc, OnceLock};
 
 use nettorrent_engine::collapse::{Collapse, size};
+use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::data::sampler::{Rules, Sampler};
 use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{EvaluateSpec, Job, SwarmSpec};
 use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_engine::rng::mix;
 use nettorrent_engine::schedule::ScheduleSpec;
 use nettorrent_engine::task::Task;
+
+use crate::malformed::Malformed;
+
+/// More members than any swarm has.
+const MOST_MEMBERS: usize = 1 << 17;
 
 /// What all replicas of a network share. It never changes, so those in one process hold the same one.
 pub struct TrainPlan {
@@ -64,6 +71,21 @@ impl TrainPlan {
             guessing: self.guessing,
             collapse: OnceLock::new(),
         }
+    }
+
+    /// Refuses a ledger that no honest peer of this swarm has.
+    pub fn check_ledger(&self, ledger: &Ledger) -> Result<(), Malformed> {
+        if ledger.segments.is_empty() && ledger.epoch <= self.epochs {
+            return Ok(());
+        }
+        let limits = self.sampler.limits(self.epochs, MOST_MEMBERS);
+        ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
+    }
+
+    /// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
+    pub fn batch_seed(&self, seat: usize, step: u64) -> u64 {
+        let seed = mix(self.seed ^ mix(step));
+        if seat == 0 { seed } else { mix(seed ^ seat as u64) }
     }
 
     /// What guessing comes to.

@@ -157,12 +157,12 @@ impl Frame {
 }
 
 /// A body that is one plain value.
-pub(crate) fn encoded(value: &impl Serialize) -> Bytes {
+pub fn encoded(value: &impl Serialize) -> Bytes {
     postcard::to_allocvec(value).expect("plain values can be written").into()
 }
 
 /// The plain value that is a body.
-pub(crate) fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
+pub fn decoded<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Malformed> {
     postcard::from_bytes(body).map_err(|error| Malformed::new(format!("its message cannot be read: {error}")))
 }
 

@@ -3,6 +3,8 @@
 //! Hosts run work where they like, on a thread or in place: it holds all that it needs, and what it changes comes back as
 //! inputs of the peer.
 
+use std::any::Any;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,29 +15,61 @@ use nettorrent_engine::model::Score;
 use nettorrent_engine::task::{GradientSink, Worker};
 use nettorrent_engine::train_error::TrainError;
 
-use crate::layers::{PartDone, PartWork};
-
 /// Something to compute.
 #[derive(Debug)]
 pub struct Work {
     /// Names it, so that what comes back too late is recognised.
-    pub(crate) id: u64,
+    pub id: u64,
     /// The parameters as they are now.
-    pub(crate) values: Arc<Vec<f32>>,
-    pub(crate) what: What,
+    pub values: Arc<Vec<f32>>,
+    /// What is to be computed with them.
+    pub what: What,
 }
 
 /// What to compute.
 #[derive(Debug)]
-pub(crate) enum What {
-    /// The gradient of a batch, the peer's `step`-th, times `scale`.
-    Gradient { plan: Arc<Plan>, seat: usize, batch: usize, step: u64, seed: u64, scale: f32, spare: Vec<Vec<f32>> },
-    /// A block's part of what a layer network computes.
-    Part(PartWork),
-    /// How well these training samples are classified.
-    Score { samples: Arc<[usize]> },
-    /// How well these test samples are classified.
-    Test { samples: Range<usize> },
+pub enum What {
+    /// The gradient of a batch.
+    Gradient {
+        /// Who trains what.
+        plan: Arc<Plan>,
+        /// Whose batch, by its place among those who share out the samples.
+        seat: usize,
+        /// Which of its batches.
+        batch: usize,
+        /// The peer's how many-th batch it is.
+        step: u64,
+        /// What is random about it.
+        seed: u64,
+        /// By what the gradient is multiplied.
+        scale: f32,
+        /// Vectors to be used again.
+        spare: Vec<Vec<f32>>,
+    },
+    /// Something that replicas know nothing of.
+    Other(Box<dyn OtherWork>),
+    /// How well training samples are classified.
+    Score {
+        /// Which.
+        samples: Arc<[usize]>,
+    },
+    /// How well test samples are classified.
+    Test {
+        /// Which.
+        samples: Range<usize>,
+    },
+}
+
+/// What peers of another kind have computed, such as those that hold a part of the network.
+pub trait OtherWork: Send + Sync + fmt::Debug {
+    /// How many samples it is about.
+    fn n_samples(&self) -> usize;
+
+    /// How many samples could be trained, with the whole network and both ways, for what it takes.
+    fn worth(&self) -> f64;
+
+    /// Does it with these parameters.
+    fn run(self: Box<Self>, values: &[f32], worker: &mut dyn Worker) -> Result<Box<dyn Any + Send + Sync>, TrainError>;
 }
 
 /// What came of it.
@@ -73,12 +107,12 @@ pub enum Done {
         /// How the samples were classified.
         score: Score,
     },
-    /// A block's part is computed.
-    Part {
+    /// Something else is computed.
+    Other {
         /// Of which work.
         id: u64,
         /// What came of it.
-        part: PartDone,
+        result: Box<dyn Any + Send + Sync>,
     },
     /// It cannot be done.
     Failed {
@@ -129,7 +163,7 @@ impl Work {
             What::Gradient { plan, seat, batch, .. } => plan.batch(*seat, *batch).len(),
             What::Score { samples } => samples.len(),
             What::Test { samples } => samples.len(),
-            What::Part(work) => work.n_samples(),
+            What::Other(work) => work.n_samples(),
         }
     }
 
@@ -138,7 +172,7 @@ impl Work {
         match &self.what {
             What::Gradient { .. } => self.n_samples() as f64,
             What::Score { .. } | What::Test { .. } => self.n_samples() as f64 / 3.0,
-            What::Part(work) => work.worth(),
+            What::Other(work) => work.worth(),
         }
     }
 
@@ -151,10 +185,7 @@ impl Work {
     pub fn run(self, worker: &mut dyn Worker, hand_over: &mut (dyn FnMut(Done) + Send)) {
         let Self { id, values, what } = self;
         let result = match what {
-            What::Part(work) => match worker.workspace() {
-                Some(workspace) => work.run(&values, workspace).map(|part| Done::Part { id, part }),
-                None => Err(TrainError::Mismatch("this backend computes whole networks only".into())),
-            },
+            What::Other(work) => work.run(&values, worker).map(|result| Done::Other { id, result }),
             What::Score { samples } => {
                 let score = worker.score(&values, &samples);
                 score.map(|score| Done::Scored { id, score })

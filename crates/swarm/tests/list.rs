@@ -36,7 +36,7 @@ fn every_file_is_in_the_list_and_the_list_is_sorted() {
 fn no_strategy_is_named_outside_its_own_file() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of crates");
     let mut all = Vec::new();
-    for name in ["engine", "net", "sim", "swarm", "cli"] {
+    for name in ["engine", "net", "pipeline", "sim", "swarm", "cli"] {
         files(&crates.join(name).join("src"), &mut all);
     }
     for path in all {

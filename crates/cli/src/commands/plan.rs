@@ -12,8 +12,8 @@ use nettorrent_engine::data::{Batch, Part};
 use nettorrent_engine::job::{GroupSpec, Groups, Job, LayersSpec, build_network, model_spec};
 use nettorrent_engine::model::{LayerSpec, ModelSpec, Network, Workspace, n_values};
 use nettorrent_engine::rng::Rng;
-use nettorrent_swarm::layers::plan::LayerPlan;
-use nettorrent_swarm::layers::planner::{Candidate, Choice, Question, USUAL_MULTIPLICATIONS_PER_S, choose, estimate};
+use nettorrent_pipeline::plan::PipelinePlan;
+use nettorrent_pipeline::planner::{Candidate, Choice, Question, USUAL_MULTIPLICATIONS_PER_S, choose, estimate};
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::job_arguments::JobArguments;
@@ -79,7 +79,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     let choice = match &groups {
         Groups::Auto(_) => choose(&question)?,
         Groups::Given(groups) => {
-            Choice { best: estimate(&question, &LayerPlan::new(&spec, groups)?)?, runners_up: Vec::new() }
+            Choice { best: estimate(&question, &PipelinePlan::new(&spec, groups)?)?, runners_up: Vec::new() }
         }
     };
     let is_given = matches!(groups, Groups::Given(_));
@@ -109,7 +109,7 @@ fn alone(question: &Question<'_>) -> anyhow::Result<Option<Candidate>> {
     let speeds = question.speeds.iter().copied().reduce(f64::max).into_iter().collect();
     let question = Question { n_peers: 1, speeds, in_flight: 1, copies: false, ..question.clone() };
     let whole = GroupSpec { layers: question.spec.layers.len(), rows: 1, columns: 1 };
-    let alone = estimate(&question, &LayerPlan::new(question.spec, &[whole])?)?;
+    let alone = estimate(&question, &PipelinePlan::new(question.spec, &[whole])?)?;
     Ok(Some(alone).filter(|alone| question.memory_limit.is_none_or(|limit| alone.estimate.memory_bytes <= limit)))
 }
 

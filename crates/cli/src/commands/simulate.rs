@@ -133,7 +133,7 @@ impl Observer for Audience {
         self.viewer.see(&record);
     }
 
-    fn handled(&mut self, at: Duration, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {
         if let Some(run) = &mut self.run {
             run.handled(at, peer, state);
         }

@@ -19,7 +19,7 @@ use nettorrent_net::report::Ending;
 use nettorrent_net::service::JobPackage;
 use nettorrent_net::ticket::Secret;
 use nettorrent_net::{Load, block_on};
-use nettorrent_swarm::{Peer, Setup, State};
+use nettorrent_swarm::{Setup, State};
 
 /// A task that panics when it is to compute a gradient.
 struct Panicking(Layout);
@@ -80,7 +80,7 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
         let setup = Arc::new(
             Setup::new(&Job::default(), Arc::new(Panicking(Layout::of_tensors([("weight", [1].as_slice())])))).unwrap(),
         );
-        let peer = Peer::new(id, &setup, State::fresh(setup.training()));
+        let peer = setup.peer(id, State::fresh(setup.training()));
         let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
         let (_commands, orders) = tokio::sync::mpsc::channel(1);
         node.run(Vec::new(), orders, |_, _| {}).await

@@ -132,7 +132,7 @@ impl Observer for Accounts {
         assert!(self.changes.entry(key).or_default().insert((seat, clock), change).is_none(), "trained twice");
     }
 
-    fn handled(&mut self, _: Duration, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, _: Duration, peer: PeerId, state: &dyn Peer) {
         let ledger = &state.place().ledger;
         let before = self.ledgers.insert(peer, ledger.clone());
         if peer != self.witness {

@@ -86,7 +86,7 @@ fn an_outer_step_of_one_without_momentum_is_the_mean() {
 struct States(BTreeMap<u32, BTreeMap<PeerId, State>>);
 
 impl Observer for States {
-    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
         self.0.entry(state.place.standing.round).or_default().insert(id, state);
     }

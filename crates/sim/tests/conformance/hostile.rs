@@ -17,7 +17,7 @@ use crate::case;
 /// frame can be seen and changed before it arrives.
 pub(crate) struct Host {
     pub(crate) setup: Arc<Setup>,
-    pub(crate) peers: Vec<Peer>,
+    pub(crate) peers: Vec<Box<dyn Peer>>,
     /// Who is gone: given up, or cannot go on.
     pub(crate) gone: Vec<bool>,
     inputs: VecDeque<(usize, Input)>,
@@ -40,7 +40,7 @@ pub(crate) fn id(peer: usize) -> PeerId {
 
 impl Host {
     pub(crate) fn new(setup: Arc<Setup>, n_peers: usize) -> Self {
-        let peer = |k| Peer::new(id(k), &setup, State::fresh(setup.training()));
+        let peer = |k| setup.peer(id(k), State::fresh(setup.training()));
         let mut host = Self {
             peers: (0..n_peers).map(peer).collect(),
             gone: vec![false; n_peers],

@@ -63,7 +63,7 @@ impl Observer for Replicas {
         }
     }
 
-    fn handled(&mut self, _: Duration, peer: PeerId, state: &Peer) {
+    fn handled(&mut self, _: Duration, peer: PeerId, state: &dyn Peer) {
         let epoch = state.place().ledger.epoch;
         if self.epochs.insert(peer, epoch).unwrap_or(0) < epoch {
             let bits = state.state().expect("it holds the whole").values.iter().map(|value| value.to_bits()).collect();

@@ -162,7 +162,7 @@ impl Observer for Steady {
         self.n_views += usize::from(matches!(record.event, Event::View { .. }));
     }
 
-    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
         if let Some(before) = self.states.get(&id).filter(|before| before.place.standing == state.place.standing) {
             assert!(before.values == state.values, "{id}: other parameters in {:?}", state.place.standing);

@@ -9,8 +9,8 @@ use nettorrent_engine::stateless::{Stateless, StatelessWorker};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Scenario, Simulation, Toy};
+use nettorrent_swarm::State;
 use nettorrent_swarm::strategy::{Cost, CostQuestion, Ctx, Malformed, Message, Strategy, Trained, Turn};
-use nettorrent_swarm::{Peer, State};
 
 use crate::case::{self, Case};
 use crate::hostile::{Host, id};
@@ -95,7 +95,7 @@ fn host_with_liar(case: &Case, n_peers: usize, liar: usize, lie: fn(f32) -> f32)
     let setup = case.setup(EPOCHS);
     let mut host = Host::new(setup.clone(), n_peers);
     let strategy = Box::new(Liar { honest: setup.strategy(), lie });
-    host.peers[liar] = Peer::with_strategy(id(liar), &setup, strategy, State::fresh(setup.training()));
+    host.peers[liar] = setup.peer_with_strategy(id(liar), strategy, State::fresh(setup.training()));
     host
 }
 

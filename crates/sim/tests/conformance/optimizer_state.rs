@@ -43,7 +43,7 @@ fn momentum() -> OptimizerSpec {
 struct Optimizers(BTreeMap<u32, BTreeMap<PeerId, Optimizer>>);
 
 impl Observer for Optimizers {
-    fn handled(&mut self, _: Duration, id: PeerId, peer: &Peer) {
+    fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
         self.0.entry(state.place.standing.round).or_default().insert(id, state.optimizer);
     }

@@ -70,7 +70,7 @@ fn after_the_warm_up_all_train() {
 struct SecondEpoch(Option<State>);
 
 impl Observer for SecondEpoch {
-    fn handled(&mut self, _: std::time::Duration, _: PeerId, peer: &Peer) {
+    fn handled(&mut self, _: std::time::Duration, _: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
         if self.0.is_none() && state.place.ledger.epoch == 1 {
             self.0 = Some(state);

@@ -10,7 +10,7 @@ use crate::pipeline::{Pipeline, difference};
 /// Trains by layers and whole, and compares.
 fn assert_equal(pipeline: &Pipeline, n_pipelines: usize) {
     let tolerance = 1e-4;
-    let n_slots = pipeline.setup.layers.as_ref().unwrap().n_slots();
+    let n_slots = pipeline.pipelines.n_slots();
     let outcome = pipeline.run(n_slots * n_pipelines, Scenario::default());
     assert!(
         outcome.failures.is_empty() && outcome.refusals.is_empty(),
@@ -107,8 +107,8 @@ fn the_example_of_a_ten_by_ten_grid() {
     let settings = ["layers.groups=[{layers=1,rows=10,columns=10}]", "epochs=1", "batch=100"].map(str::to_owned);
     let job = Job::parse("the test's job", "optimizer.lr = 0.05\n", &settings).unwrap();
     let pipeline = Pipeline::of_model(job, &spec, 400);
-    let network = pipeline.setup.layers.as_ref().unwrap();
-    assert_eq!((network.n_slots(), network.part(0).n_params()), (100, 50 * 20 + 20));
+    let pipelines = &pipeline.pipelines;
+    assert_eq!((pipelines.n_slots(), pipelines.part(0).n_params()), (100, 50 * 20 + 20));
     assert_equal(&pipeline, 1);
 }
 

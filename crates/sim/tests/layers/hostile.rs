@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use nettorrent_engine::rng::Rng;
+use nettorrent_pipeline::PipelinePeer;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, View};
 
 use crate::pipeline::Pipeline;
 
-/// The labels of letters are numbers in mixed bases: subject and purpose, two slots, a piece.
+/// The labels of messages are numbers in mixed bases: subject and purpose, two slots, a piece.
 fn label(rng: &mut Rng) -> u64 {
     let mut below = |n: u64| rng.next_u64() % n;
     let (subject, purpose, from, to, piece) = (below(17), below(4), below(6), below(6), below(3));
@@ -23,17 +24,17 @@ fn body(rng: &mut Rng) -> Bytes {
 }
 
 #[test]
-fn made_up_letters_are_refused() {
+fn made_up_messages_are_refused() {
     let grid = "layers.groups=[{layers=3,columns=2},{layers=2,rows=2},{layers=1}]";
     let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "batch=4"], (&[6], 3), 60);
-    let network = pipeline.setup.layers.as_ref().unwrap();
+    let setup = &pipeline.pipelines;
     let members: Vec<PeerId> = (0..5).map(|seat| PeerId::new(seat, 0)).collect();
     let mut n_refused = 0;
     for seed in 0..300 {
         let rng = &mut Rng::new(seed);
         let mut out = Outbox::default();
         let me = members[seed as usize % 5];
-        let mut peer = Peer::in_layers(me, pipeline.setup.clone(), network.fresh());
+        let mut peer = PipelinePeer::new(me, setup.clone(), setup.fresh());
         let view = View::new(1, members.clone());
         peer.handle(Duration::ZERO, Input::View(view), &mut out).unwrap();
         if me == members[0] {

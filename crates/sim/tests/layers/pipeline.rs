@@ -7,8 +7,9 @@ use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::rng::Rng;
+use nettorrent_pipeline::{PipelineError, PipelineSetup};
 use nettorrent_sim::{Outcome, Scenario, Simulation};
-use nettorrent_swarm::{Setup, SetupError, State};
+use nettorrent_swarm::{Setup, State};
 
 /// Samples around a centre for each class.
 struct MadeUp {
@@ -57,6 +58,7 @@ pub(crate) struct Pipeline {
     pub(crate) job: Job,
     pub(crate) learning: Arc<Learning>,
     pub(crate) setup: Arc<Setup>,
+    pub(crate) pipelines: Arc<PipelineSetup>,
 }
 
 impl Pipeline {
@@ -70,7 +72,7 @@ impl Pipeline {
         settings: &[&str],
         (shape, n_classes): (&[usize], usize),
         n_train: usize,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, PipelineError> {
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
         let job = Job::parse("the test's job", "optimizer.lr = 0.05\noptimizer.momentum = 0.5\n", &settings).unwrap();
         let spec = job.model_spec(shape, n_classes).unwrap();
@@ -81,13 +83,14 @@ impl Pipeline {
         Self::try_of_model(job, spec, n_train).unwrap()
     }
 
-    fn try_of_model(job: Job, spec: &ModelSpec, n_train: usize) -> Result<Self, SetupError> {
+    fn try_of_model(job: Job, spec: &ModelSpec, n_train: usize) -> Result<Self, PipelineError> {
         let network = build_network(&job.model, spec).unwrap();
         let n_classes = network.n_classes();
         let set = |n, seed| Box::new(MadeUp::new(&spec.input, n_classes, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(n_train, 1), set(n_train / 2, 2)).unwrap());
-        let setup = Arc::new(Setup::with_layers(&job, learning.clone(), spec)?);
-        Ok(Self { job, learning, setup })
+        let (setup, pipelines) = nettorrent_pipeline::setup(&job, learning.clone(), spec)?;
+        let pipelines = pipelines.expect("a job with layers");
+        Ok(Self { job, learning, setup: Arc::new(setup), pipelines })
     }
 
     /// The same task for machines that each hold the whole network.

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nettorrent_engine::data::ledger::Ledger;
 use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_engine::rng::mix;
 use nettorrent_engine::scale;
 
 use crate::effects::{Outbox, Phase, TimerToken};
-use crate::malformed::Malformed;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::strategy::{Mixing, Past, Payload, Settled, Turn};
@@ -21,9 +18,6 @@ use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 use crate::work::take_spare;
-
-/// More members than any swarm has.
-const MOST_MEMBERS: usize = 1 << 17;
 
 /// What a strategy asked for, to be done as soon as it can be.
 pub(crate) enum Request {
@@ -201,11 +195,6 @@ impl Core {
         take_spare(&mut self.spare, len)
     }
 
-    /// Refuses a ledger that no honest peer of this swarm has.
-    pub(super) fn check(&self, ledger: &Ledger) -> Result<(), Malformed> {
-        check_ledger(&self.training, ledger)
-    }
-
     /// The learning rate in a round of the segment, when so much of the round is done. It follows the clock that all peers share:
     /// how much of the data has been trained.
     pub(super) fn lr(&self, round: usize, share: f64) -> f32 {
@@ -254,20 +243,4 @@ impl Core {
 /// The buckets of the vector that is exchanged after such turns.
 fn exchanged(training: &TrainPlan, turn: Turn) -> Arc<[Range<usize>]> {
     turn.optimizer_state.exchanged(training.task.buckets(), training.task.n_params(), &training.optimizer).into()
-}
-
-/// Refuses a ledger that no honest peer of this swarm has.
-pub(crate) fn check_ledger(training: &TrainPlan, ledger: &Ledger) -> Result<(), Malformed> {
-    let TrainPlan { sampler, epochs, .. } = training;
-    if ledger.segments.is_empty() && ledger.epoch <= *epochs {
-        return Ok(());
-    }
-    let limits = sampler.limits(*epochs, MOST_MEMBERS);
-    ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
-}
-
-/// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
-pub(crate) fn batch_seed(seed: u64, seat: usize, step: u64) -> u64 {
-    let seed = mix(seed ^ mix(step));
-    if seat == 0 { seed } else { mix(seed ^ seat as u64) }
 }

@@ -64,7 +64,7 @@ impl Incoming {
         self.n_pieces += 1;
         let Some(title) = &self.title else {
             let title: Title = decoded(&frame.body)?;
-            core.check(&title.place.ledger)?;
+            core.training.check_ledger(&title.place.ledger)?;
             self.title = Some(title);
             return Ok(None);
         };

@@ -198,7 +198,7 @@ impl Training {
                 self.rounds.evaluations.on_own_test(id, (score, took), core, out);
             }
             Done::Failed { problem } => out.failure = Some(problem),
-            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } | Done::Part { .. } => {}
+            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } | Done::Other { .. } => {}
         }
         Want::Nothing
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::Score;
 
-use super::core::{Core, batch_seed};
+use super::core::Core;
 use super::learner::Learner;
 use crate::effects::{Outbox, Phase};
 use crate::record::{Event, Record};
@@ -92,7 +92,7 @@ impl TurnState {
             seat,
             batch: (self.first + self.n_done) as usize,
             step,
-            seed: batch_seed(core.training.seed, seat, step),
+            seed: core.training.batch_seed(seat, step),
             scale,
             spare: std::mem::take(&mut core.spare),
         };

@@ -137,8 +137,8 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
     let setup = Arc::new(Setup::new(job, given(&seats[0])).unwrap());
     let tasks: Vec<Arc<Given>> = seats.iter().map(given).collect();
     let ids: Vec<PeerId> = (0..seats.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
-    let peer = |&id: &PeerId| Peer::new(id, &setup, State::fresh(setup.training()));
-    let mut peers: Vec<Peer> = ids.iter().map(peer).collect();
+    let peer = |&id: &PeerId| setup.peer(id, State::fresh(setup.training()));
+    let mut peers: Vec<Box<dyn Peer>> = ids.iter().map(peer).collect();
     let mut course = vec![vec![State::fresh(setup.training()); seats.len()]];
     let mut rounds = vec![0; seats.len()];
     let view = View::new(1, ids.clone());
@@ -162,7 +162,11 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
             work.run(&mut StatelessWorker(tasks[rank].clone()), &mut hand_over);
         }
     }
-    assert!(peers.iter().all(Peer::is_finished), "{:?}", peers.iter().map(Peer::status).collect::<Vec<_>>());
+    assert!(
+        peers.iter().all(|peer| peer.is_finished()),
+        "{:?}",
+        peers.iter().map(|peer| peer.status()).collect::<Vec<_>>()
+    );
     Course(course)
 }
 

@@ -1,0 +1,299 @@
+//! Snapshots of blocks, copies of them, saving the whole, and the end: what a peer does beside training.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use nettorrent_swarm::wire::decoded;
+use nettorrent_swarm::{Malformed, Outbox, Peer, Standing, State};
+
+use crate::block::Block;
+use crate::blocks::Blocks;
+use crate::directory::{Directory, of_peer};
+use crate::message::{Label, Message, Purpose, Subject};
+use crate::saving::Saving;
+use crate::snapshot_store::{Held, SnapshotLedger, SnapshotStore};
+use crate::state_transfer::{IncomingState, to_messages};
+
+/// How many pieces of a block that is to be saved are asked for at a time.
+const ASKED_PIECES: usize = 16;
+
+/// What a peer keeps of its own blocks and of others', and how far all are with that.
+#[derive(Default)]
+pub(crate) struct Snapshots {
+    store: SnapshotStore,
+    /// By address, the round and the epoch of the last snapshot.
+    last: BTreeMap<usize, (u32, u64)>,
+    /// Copies of others' snapshots that are on their way, by slot.
+    copies: BTreeMap<usize, IncomingState>,
+    first: FirstMember,
+    has_told_done: bool,
+    /// Whether all have done everything.
+    is_finished: bool,
+}
+
+/// What the first member knows besides.
+#[derive(Default)]
+struct FirstMember {
+    ledger: SnapshotLedger,
+    saving: Option<Saving>,
+    /// Those who have done all, by rank.
+    done: BTreeSet<usize>,
+}
+
+impl Snapshots {
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    pub(crate) fn has_told_done(&self) -> bool {
+        self.has_told_done
+    }
+
+    /// All that is kept, by block.
+    pub(crate) fn list(&self) -> Vec<(u32, Standing)> {
+        self.store.list()
+    }
+
+    /// A block from which all go on.
+    pub(crate) fn get(&self, block: usize, at: Standing) -> Option<&State> {
+        self.store.get(block, at)
+    }
+
+    /// There is a new view.
+    pub(crate) fn on_view(&mut self) {
+        self.copies.clear();
+        self.first = FirstMember::default();
+    }
+
+    /// All go on from this snapshot, or from what the run began with. Those before it are not needed, and what came after it
+    /// belongs to another past.
+    pub(crate) fn go_back_to(&mut self, snapshot: Option<Standing>) {
+        self.has_told_done = false;
+        self.last.clear();
+        self.store.keep_only(snapshot);
+    }
+
+    /// A block came from another peer.
+    pub(crate) fn put(&mut self, block: usize, state: State) {
+        self.store.put(block, state);
+    }
+
+    /// A block begins with what it had in a snapshot.
+    pub(crate) fn begin(&mut self, address: usize, state: &State) {
+        self.last.insert(address, (state.place.standing.round, state.place.ledger.epoch));
+    }
+
+    /// Takes snapshots of those blocks whose round is one for that.
+    pub(crate) fn take_if_due(&mut self, blocks: &Blocks, directory: &Directory, out: &mut Outbox) {
+        for address in blocks.addresses() {
+            let replica = &blocks.get(address).replica;
+            let (round, epoch) = (replica.place().standing.round, replica.place().ledger.epoch);
+            let (last_round, last_epoch) = self.last[&address];
+            let every = directory.setup.snapshot_every;
+            // Who trains asynchronously has a state in common with others only at an epoch's end.
+            let is_due = every > 0 && round.is_multiple_of(every) && !replica.is_asynchronous();
+            let ends_epoch = epoch > last_epoch;
+            if round == last_round || !(is_due || ends_epoch) {
+                continue;
+            }
+            self.last.insert(address, (round, epoch));
+            let (block, state) =
+                (directory.setup.block(directory.slot(address)), replica.state().expect("a replica has a state"));
+            let epoch = ends_epoch.then_some(epoch);
+            send_copy(address, (round, epoch), &state, directory, out);
+            self.store.put(block, state);
+            let held = Held { address: address as u32, is_copy: false, epoch };
+            self.tell_first(of_peer(Subject::Held, round, &held), directory, out);
+        }
+    }
+
+    /// A piece of a copy of another's block.
+    pub(crate) fn on_copy(
+        &mut self,
+        (rank, message): (usize, &Message),
+        directory: &Directory,
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let address = message.label.from;
+        let is_due =
+            directory.holders.get(address) == Some(&rank) && directory.keeper_of(address) == Some(directory.rank);
+        if !is_due {
+            return Err(Malformed::new("it sends a copy of a block that is not for this peer to keep"));
+        }
+        let slot = directory.slot(address);
+        let setup = directory.setup.replica(slot);
+        let incoming = self.copies.entry(slot).or_insert_with(|| IncomingState::new(setup.clone()));
+        let Some(state) = incoming.take(message.label.piece, &message.body)? else { return Ok(()) };
+        self.copies.remove(&slot);
+        let epoch = (message.label.to == 1).then_some(state.place.ledger.epoch);
+        self.store.put(directory.setup.block(slot), state);
+        let held = Held { address: address as u32, is_copy: true, epoch };
+        self.tell_first(of_peer(Subject::Held, message.round, &held), directory, out);
+        Ok(())
+    }
+
+    /// A member says something about snapshots, or that it has done all.
+    pub(crate) fn on_message(
+        &mut self,
+        (rank, message): (usize, &Message),
+        directory: &Directory,
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let is_first = directory.rank == 0;
+        match message.label.subject {
+            Subject::Held if is_first => {
+                let held: Held = decoded(&message.body)?;
+                let address = held.address as usize;
+                let holder = directory.holders.get(address).copied();
+                let keeper = if held.is_copy { holder.and_then(|_| directory.keeper_of(address)) } else { holder };
+                if keeper != Some(rank) {
+                    return Err(Malformed::new("it tells of a snapshot that is not its to keep"));
+                }
+                self.first.ledger.count(message.round, held)?;
+                self.conclude(directory, out);
+            }
+            Subject::Done if is_first => {
+                self.first.done.insert(rank);
+                self.end_if_all_done(directory, out);
+            }
+            Subject::Save if is_first => return self.on_saved_piece(rank, message, directory, out),
+            Subject::Complete if rank == 0 => self.store.forget_before(message.round),
+            Subject::AllDone if rank == 0 => self.is_finished = true,
+            Subject::Ask if rank == 0 => {
+                let block = directory.setup.block(directory.slot(message.label.to));
+                let Some(state) = self.store.after(block, message.round) else {
+                    return Err(Malformed::new("it asks for a snapshot that is not here"));
+                };
+                let label = Label { subject: Subject::Save, from: message.label.to, to: 0, ..message.label };
+                let asked = to_messages(label, message.round, message.label.piece, state).take(ASKED_PIECES);
+                asked.for_each(|piece| directory.tell(0, piece, out));
+            }
+            _ => return Err(Malformed::new("that is not its to say")),
+        }
+        Ok(())
+    }
+
+    /// Tells the first member something, which may be this peer.
+    fn tell_first(&mut self, message: Message, directory: &Directory, out: &mut Outbox) {
+        if directory.rank > 0 {
+            return directory.tell(0, message, out);
+        }
+        let taken = self.on_message((0, &message), directory, out);
+        taken.expect("what this peer itself says is not malformed");
+    }
+
+    /// If a snapshot is complete: it is saved if that is due, and then those before it are forgotten.
+    fn conclude(&mut self, directory: &Directory, out: &mut Outbox) {
+        if self.first.saving.is_some() {
+            return;
+        }
+        let n_blocks = directory.holders.len();
+        let n_copies = (0..n_blocks).filter(|&address| directory.keeper_of(address).is_some()).count();
+        let Some((round, epoch)) = self.first.ledger.take_complete(n_blocks + n_copies) else { return };
+        let setup = &directory.setup;
+        let (every, epochs) = (setup.save_every, setup.epochs());
+        let is_due = |epoch: u64| every > 0 && epoch.is_multiple_of(every) || epoch >= epochs;
+        if epoch.is_some_and(is_due) {
+            self.first.saving = Some(Saving::new(round, setup.whole()));
+            return self.save_next(directory, out);
+        }
+        self.forget_before(round, directory, out);
+    }
+
+    /// A snapshot is complete, and saved if it had to be.
+    fn forget_before(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
+        self.store.forget_before(round);
+        directory.tell_others(Subject::Complete, round, &Bytes::new(), out);
+        self.conclude(directory, out);
+        self.end_if_all_done(directory, out);
+    }
+
+    /// Fetches the next block of a snapshot that is being saved.
+    fn save_next(&mut self, directory: &Directory, out: &mut Outbox) {
+        let setup = &directory.setup;
+        while let Some(saving) = &mut self.first.saving {
+            let Some(&slot) = saving.slots.front() else {
+                let round = saving.round;
+                self.first.saving = None;
+                return self.forget_before(round, directory, out);
+            };
+            if directory.holders[slot] != directory.rank {
+                saving.incoming = Some(IncomingState::new(setup.replica(slot).clone()));
+                return ask(slot, saving.round, 0, directory, out);
+            }
+            let state = self.store.after(slot, saving.round).cloned();
+            let state = state.expect("what is in a snapshot is kept until all have saved it");
+            out.saved.push(saving.take(Arc::clone(setup.part(slot)), state));
+        }
+    }
+
+    fn on_saved_piece(
+        &mut self,
+        rank: usize,
+        message: &Message,
+        directory: &Directory,
+        out: &mut Outbox,
+    ) -> Result<(), Malformed> {
+        let out_of_turn = || Malformed::new("it sends a block that was not asked for");
+        let Some(saving) = &mut self.first.saving else { return Err(out_of_turn()) };
+        let slot = message.label.from;
+        let is_asked =
+            saving.slots.front() == Some(&slot) && directory.holders[slot] == rank && saving.round == message.round;
+        let incoming = saving.incoming.as_mut().filter(|_| is_asked).ok_or_else(out_of_turn)?;
+        let next = message.label.piece + 1;
+        let Some(state) = incoming.take(message.label.piece, &message.body)? else {
+            if next.is_multiple_of(ASKED_PIECES) {
+                ask(slot, message.round, next, directory, out);
+            }
+            return Ok(());
+        };
+        out.saved.push(saving.take(Arc::clone(directory.setup.part(slot)), state));
+        self.save_next(directory, out);
+        Ok(())
+    }
+
+    /// Tells the first member when this peer has done all. Nobody goes before all have.
+    pub(crate) fn tell_if_done(&mut self, blocks: &Blocks, directory: &Directory, out: &mut Outbox) {
+        if self.has_told_done || !blocks.iter().all(Block::is_finished) {
+            return;
+        }
+        self.has_told_done = true;
+        self.tell_first(of_peer(Subject::Done, 0, &()), directory, out);
+    }
+
+    fn end_if_all_done(&mut self, directory: &Directory, out: &mut Outbox) {
+        let FirstMember { ledger, saving, done } = &self.first;
+        if done.len() < directory.view.len() || saving.is_some() || ledger.is_waiting() {
+            return;
+        }
+        self.first.done.clear();
+        directory.tell_others(Subject::AllDone, 0, &Bytes::new(), out);
+        self.is_finished = true;
+    }
+
+    /// The members of a new view know that all is done already.
+    pub(crate) fn finish(&mut self) {
+        self.is_finished = true;
+    }
+}
+
+fn send_copy(
+    address: usize,
+    (round, epoch): (u32, Option<u64>),
+    state: &State,
+    directory: &Directory,
+    out: &mut Outbox,
+) {
+    let Some(keeper) = directory.keeper_of(address) else { return };
+    // Where it is said to go tells whether it is an epoch's end.
+    let to = usize::from(epoch.is_some());
+    let label = Label { subject: Subject::Copy, purpose: Purpose::Train, from: address, to, piece: 0 };
+    to_messages(label, round, 0, state).for_each(|piece| directory.tell(keeper, piece, out));
+}
+
+/// Asks for the next pieces of a block, so that no more is on its way than a few.
+fn ask(slot: usize, round: u32, piece: usize, directory: &Directory, out: &mut Outbox) {
+    let label = Label { subject: Subject::Ask, purpose: Purpose::Train, from: 0, to: slot, piece };
+    directory.tell(directory.holders[slot], Message { label, round, body: Bytes::new() }, out);
+}

@@ -1,0 +1,68 @@
+//! What of a network can be split how: which layers can follow one another in tensor shards, and which need the whole batch.
+//!
+//! The planner looks at very many stages, so it asks [`outputs_to_split`] and [`has_batch_norm`], which only look at the
+//! description; a plan that is to be run is asked of the engine itself, which must build the parts.
+
+use std::ops::Range;
+
+use nettorrent_engine::model::{LayerSpec, ModelError, ModelSpec};
+
+/// How many outputs there are to be split into tensor shards: those of the first layer (but for a `flatten`), if the others can follow it
+/// channel by channel.
+pub(crate) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Result<usize, ModelError> {
+    let refused = |layer: usize, what_to_do: &str| {
+        Err(ModelError {
+            place: place(spec, layer),
+            problem: format!("it cannot be split by columns; {what_to_do}, or use columns = 1"),
+        })
+    };
+    let is_flatten = |layer: &usize| matches!(spec.layers[*layer], LayerSpec::Flatten);
+    let first = layers.clone().find(|layer| !is_flatten(layer)).unwrap_or(layers.start);
+    let n_outputs = match &spec.layers[first] {
+        LayerSpec::Conv(spec) => spec.out,
+        LayerSpec::Dense(spec) => spec.out,
+        LayerSpec::Embedding(spec) => spec.out,
+        _ => return refused(first, "begin the group at a conv, dense or embedding layer"),
+    };
+    match (first + 1..layers.end).find(|layer| !spec.layers[*layer].is_by_channel()) {
+        Some(layer) => refused(layer, "end the group before it"),
+        None => Ok(n_outputs),
+    }
+}
+
+/// Whether a batch norm is among these layers, at whatever depth: its statistics are those of the whole batch.
+pub(crate) fn has_batch_norm(layers: &[LayerSpec]) -> bool {
+    layers.iter().any(|layer| match layer {
+        LayerSpec::BatchNorm(_) => true,
+        LayerSpec::Residual(spec) => has_batch_norm(&spec.body) || has_batch_norm(&spec.projection),
+        _ => false,
+    })
+}
+
+fn place(spec: &ModelSpec, layer: usize) -> String {
+    format!("layers[{layer}] ({})", spec.layers[layer].kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::model::zoo::{ZOO, describe};
+    use nettorrent_engine::model::{Part, PartSpec};
+
+    use super::{has_batch_norm, outputs_to_split};
+
+    #[test]
+    fn the_engine_thinks_the_same() {
+        for entry in ZOO {
+            let spec = describe(entry.name, None, None).unwrap();
+            for start in 0..spec.layers.len() {
+                for end in start + 1..=spec.layers.len().min(start + 6) {
+                    let part = |columns| Part::new(&spec, &PartSpec { layers: start..end, column: 0, columns });
+                    let whole = part(1).unwrap_or_else(|error| panic!("{} {start}..{end}: {error}", entry.name));
+                    assert_eq!(whole.needs_all_rows(), has_batch_norm(&spec.layers[start..end]));
+                    let can_split = outputs_to_split(&spec, &(start..end)).is_ok();
+                    assert_eq!(part(2).is_ok(), can_split, "{} {start}..{end}", entry.name);
+                }
+            }
+        }
+    }
+}

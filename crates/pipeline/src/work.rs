@@ -1,0 +1,180 @@
+//! What a block has its host compute: its part of the way up, and the two ways down.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use nettorrent_engine::data::plan::Plan;
+use nettorrent_engine::learning::Learning;
+use nettorrent_engine::model::{Columns, Mode, Part, Pass, Rows, Score, Workspace, loss_gradient};
+use nettorrent_engine::task::{Task, Worker};
+use nettorrent_engine::train_error::TrainError;
+use nettorrent_swarm::OtherWork;
+
+/// The samples of a pass.
+#[derive(Clone, Debug)]
+pub(crate) enum Samples {
+    /// A batch of the sampler.
+    Batch { plan: Arc<Plan>, seat: usize, batch: usize },
+    /// These of the training samples.
+    Train(Arc<[usize]>, Range<usize>),
+    /// These of the test samples.
+    Test(Range<usize>),
+}
+
+impl Samples {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Batch { plan, seat, batch } => plan.batch(*seat, *batch).len(),
+            Self::Train(_, range) | Self::Test(range) => range.len(),
+        }
+    }
+
+    pub(crate) fn labels(&self, learning: &Learning, rows: Range<usize>) -> Vec<u32> {
+        let of_train = |indices: &[usize]| indices[rows.clone()].iter().map(|&k| learning.labels()[k]).collect();
+        match self {
+            Self::Batch { plan, seat, batch } => of_train(plan.batch(*seat, *batch)),
+            Self::Train(indices, range) => of_train(&indices[range.clone()]),
+            Self::Test(range) => learning.test_labels()[range.clone()][rows].to_vec(),
+        }
+    }
+
+    /// The inputs of some of them. What is random about a batch is so for the batch as a whole.
+    fn inputs(
+        &self,
+        learning: &Learning,
+        mode: Mode,
+        rows: Range<usize>,
+        room: &Workspace,
+    ) -> Result<Vec<f32>, TrainError> {
+        let seed = match mode {
+            Mode::Train { seed } => Some(seed),
+            Mode::Test => None,
+        };
+        let batch = match self {
+            Self::Batch { plan, seat, batch } => learning.read_train(plan.batch(*seat, *batch), seed, room)?,
+            Self::Train(indices, range) => learning.read_train(&indices[range.clone()], seed, room)?,
+            Self::Test(range) => learning.read_test(range.clone(), room)?,
+        };
+        let len = batch.inputs.len() / batch.len().max(1);
+        Ok(batch.inputs[rows.start * len..rows.end * len].to_vec())
+    }
+}
+
+/// Where the numbers that go up come from.
+pub(crate) enum Feed {
+    /// The samples themselves.
+    Samples { samples: Samples, learning: Arc<Learning> },
+    /// The stage below.
+    Numbers(Vec<f32>),
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Samples { samples, .. } => samples.fmt(f),
+            Self::Numbers(numbers) => write!(f, "{} numbers", numbers.len()),
+        }
+    }
+}
+
+/// Where the gradient by the outputs comes from.
+#[derive(Debug)]
+pub(crate) enum Descent {
+    /// The loss: these are the whole network's outputs, and this block made some of their columns.
+    Loss { outputs: Vec<f32>, labels: Vec<u32> },
+    /// The stage above.
+    Numbers(Vec<f32>),
+}
+
+/// Something to compute with a block.
+#[derive(Debug)]
+pub(crate) enum PartWork {
+    /// The way up.
+    Forward { part: Arc<Part>, feed: Feed, rows: Rows, mode: Mode, share: f64 },
+    /// The gradient by the inputs.
+    InputGradient { part: Arc<Part>, pass: Box<Pass>, descent: Descent, rows: Rows, is_wanted: bool, share: f64 },
+    /// The gradient by the block's own numbers.
+    WeightGradient { part: Arc<Part>, pass: Box<Pass>, rows: Rows, share: f64 },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum PartDone {
+    /// The way up is done.
+    Forward {
+        /// What is kept of it, with the outputs.
+        pass: Box<Pass>,
+    },
+    /// The gradient by the inputs is there.
+    InputGradient {
+        /// What is kept for the other gradient.
+        pass: Box<Pass>,
+        /// The gradient.
+        gradient: Vec<f32>,
+        /// How well the samples were classified, if this block knows.
+        score: Option<Score>,
+    },
+    /// The gradient by the block's own numbers is there.
+    WeightGradient {
+        /// It.
+        gradient: Vec<f32>,
+    },
+}
+
+impl OtherWork for PartWork {
+    fn n_samples(&self) -> usize {
+        match self {
+            Self::Forward { rows, .. } | Self::InputGradient { rows, .. } | Self::WeightGradient { rows, .. } => rows.n,
+        }
+    }
+
+    /// Each way is about a third of a sample's training.
+    fn worth(&self) -> f64 {
+        let (Self::Forward { share, .. } | Self::InputGradient { share, .. } | Self::WeightGradient { share, .. }) =
+            self;
+        self.n_samples() as f64 * share / 3.0
+    }
+
+    fn run(self: Box<Self>, values: &[f32], worker: &mut dyn Worker) -> Result<Box<dyn Any + Send + Sync>, TrainError> {
+        match worker.workspace() {
+            Some(room) => Ok(Box::new(self.compute(values, room)?)),
+            None => Err(TrainError::Mismatch("this backend computes whole networks only".into())),
+        }
+    }
+}
+
+impl PartWork {
+    fn compute(self, values: &[f32], room: &mut Workspace) -> Result<PartDone, TrainError> {
+        match self {
+            Self::Forward { part, feed, rows, mode, .. } => {
+                let inputs = match feed {
+                    Feed::Numbers(numbers) => numbers,
+                    Feed::Samples { samples, learning } => {
+                        samples.inputs(&learning, mode, rows.first..rows.first + rows.n, room)?
+                    }
+                };
+                Ok(PartDone::Forward { pass: Box::new(part.forward(values, inputs, rows, mode, room)) })
+            }
+            Self::InputGradient { part, mut pass, descent, rows, is_wanted, .. } => {
+                let (score, gradient) = match descent {
+                    Descent::Numbers(numbers) => (None, numbers),
+                    Descent::Loss { outputs, labels } => {
+                        let columns: &Columns = part.outputs();
+                        let n_classes = columns.whole_len();
+                        let (score, gradient) = loss_gradient(&outputs, &labels, n_classes, rows.batch_len);
+                        (Some(score), columns.take(&gradient))
+                    }
+                };
+                let gradient = part.input_gradient(values, &mut pass, &gradient, is_wanted, room);
+                Ok(PartDone::InputGradient { pass, gradient, score })
+            }
+            Self::WeightGradient { part, pass, .. } => {
+                let mut gradient = vec![0.0; part.n_values()];
+                part.weight_gradient(values, *pass, &mut gradient, room);
+                Ok(PartDone::WeightGradient { gradient })
+            }
+        }
+    }
+}
