@@ -2,7 +2,7 @@
 
 use axum::http::header;
 use axum::response::{Html, IntoResponse};
-use nettorrent_figures::STYLE;
+use nettorrent_figures::style;
 
 /// What a browser may load for it: what comes from here.
 pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
@@ -13,7 +13,7 @@ pub(crate) fn html() -> impl IntoResponse {
 }
 
 pub(crate) fn css() -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], format!("{}{STYLE}", include_str!("page.css")))
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], [include_str!("page.css"), &style()].concat())
 }
 
 pub(crate) fn script() -> impl IntoResponse {

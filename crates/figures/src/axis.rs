@@ -1,8 +1,5 @@
 //! Axes: from numbers to places, with marks at round numbers.
 
-use plotters::coord::ranged1d::{BoldPoints, Ranged};
-use plotters::coord::types::RangedCoordf64;
-
 use crate::number::{Unit, digits};
 
 /// How an axis is divided.
@@ -72,8 +69,8 @@ impl Axis {
         let low = if low == 0.0 { 0.0 } else { low - room };
         // A share never reaches past the whole.
         let high = if self.unit == Unit::Share && high <= 1.0 { (high + room).min(1.0).max(high) } else { high + room };
-        let range = RangedCoordf64::from(low / step.size..high / step.size);
-        let marks = range.key_points(BoldPoints(7)).into_iter().map(|mark| (mark * step.size, tick(mark))).collect();
+        let marks = round_numbers(low / step.size, high / step.size);
+        let marks = marks.map(|mark| (mark * step.size, tick(mark))).collect();
         let title =
             if step.symbol.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, step.symbol) };
         Ruler { low, high, scale: Scale::Linear, marks, title }
@@ -124,6 +121,16 @@ impl Ruler {
         };
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
+}
+
+/// Up to eight round numbers in a range: multiples of 1, 2 or 5 and a power of ten.
+fn round_numbers(low: f64, high: f64) -> impl Iterator<Item = f64> {
+    let smallest = (high - low) / 7.0;
+    let power = 10f64.powf(smallest.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= smallest);
+    let step = step.unwrap_or(smallest);
+    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (first..=last).map(move |index| index as f64 * step)
 }
 
 /// A mark as it is written; sums of binary fractions must not show as 0.30000000000000004.

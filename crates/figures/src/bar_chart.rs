@@ -1,10 +1,11 @@
 //! Bars in groups, with whiskers for deviation and marks for what would be ideal.
 
 use crate::axis::{Axis, Ruler, Start};
-use crate::canvas::{Align, Canvas, Lettering, Pen, TEXT, text_width};
+use crate::canvas::{Align, Canvas, Lettering, Pen, TEXT};
 use crate::frame::{Plot, Row, draw_empty, with_rows};
 use crate::legend::{Key, Legend};
 use crate::palette::{ALERT, INK, MOST_NAMED, look};
+use crate::text::text_width;
 
 /// Bars in groups. They lie, so that names can be read beside them.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +125,7 @@ impl BarChart {
     /// Draws a bar and its number, which keeps clear of the mark of what would be ideal.
     fn draw_bar(
         &self,
-        canvas: &mut Canvas<'_>,
+        canvas: &mut Canvas,
         (plot, ruler): (&Plot, &Ruler),
         (index, top): (usize, f64),
         (bar, ideal): (Bar, Option<f64>),

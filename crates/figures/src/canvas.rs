@@ -1,10 +1,9 @@
-//! The sheet that all figures draw on: SVG by way of `plotters`' backend, in fractions of a unit.
+//! The sheet that all figures draw on, written as SVG.
 
-use plotters::backend::{DrawingBackend, SVGBackend};
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{FontFamily, FontStyle, RGBAColor, ShapeStyle, TextStyle};
+use std::fmt::{self, Arguments, Display, Formatter, Write};
 
 use crate::palette::{Colour, Look, Marker};
+use crate::text::escape;
 
 /// How wide every figure is, in its own units. A phone shows one of these units on about three quarters of a pixel, so
 /// text of 14.5 units is still read there.
@@ -15,9 +14,6 @@ pub(crate) const TEXT: f64 = 14.5;
 pub(crate) const TITLE: f64 = 16.0;
 /// The height of a line of text.
 pub(crate) const LINE: f64 = 19.0;
-
-/// The backend knows whole numbers only; with eight to a unit, curves stay smooth.
-const FINE: f64 = 8.0;
 
 /// Where text lies by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +32,13 @@ pub(crate) struct Lettering {
     pub(crate) is_bold: bool,
 }
 
+impl Lettering {
+    /// Text of the usual size that begins at its place.
+    pub(crate) const fn plain(colour: Colour) -> Self {
+        Self { size: TEXT, colour, align: Align::Start, is_bold: false }
+    }
+}
+
 /// How a line looks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pen {
@@ -52,89 +55,78 @@ impl Pen {
     }
 }
 
+impl Display for Pen {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { colour, width, dash, opacity } = self;
+        write!(f, "stroke=\"{colour}\" stroke-width=\"{}\"{}", Length(*width), Opacity(*opacity))?;
+        match dash {
+            Some((on, off)) => write!(f, " stroke-dasharray=\"{} {}\"", Length(*on), Length(*off)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A place on the sheet: from the left, from the top.
 pub(crate) type Place = (f64, f64);
 
 /// The sheet.
-pub(crate) struct Canvas<'a> {
-    backend: SVGBackend<'a>,
+pub(crate) struct Canvas {
+    svg: String,
+    /// The attributes of a path that has not been closed: lines of the same look become one element, for a page holds dozens
+    /// of figures.
+    open_path: Option<String>,
 }
 
 /// Draws a figure as high as is said; its description is for those who hear the page.
-pub(crate) fn draw(description: &str, height: f64, paint: impl FnOnce(&mut Canvas<'_>)) -> String {
-    let mut svg = String::new();
-    let size = (fine(WIDTH) as u32, fine(height.max(1.0)) as u32);
-    let mut canvas = Canvas { backend: SVGBackend::with_string(&mut svg, size) };
+pub(crate) fn draw(description: &str, height: f64, paint: impl FnOnce(&mut Canvas)) -> String {
+    let (description, height) = (escape(description), Length(height.max(1.0).ceil()));
+    let svg = format!(
+        "<svg class=\"figure\" role=\"img\" aria-label=\"{description}\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" fill=\"none\" xmlns=\"http://www.w3.org/2000/svg\">"
+    );
+    let mut canvas = Canvas { svg, open_path: None };
     paint(&mut canvas);
-    canvas.backend.present().expect("a string takes everything");
-    drop(canvas);
-    // The backend's head gives the size in fine units, and knows neither class nor description.
-    let body = svg.split_once('>').map_or("", |(_, body)| body);
-    let (description, body) = (escape(description), compact(body));
-    format!(
-        "<svg class=\"figure\" role=\"img\" aria-label=\"{description}\" width=\"{WIDTH}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" xmlns=\"http://www.w3.org/2000/svg\">{body}\n",
-        size.0, size.1
-    )
+    canvas.element(format_args!("</svg>\n"));
+    canvas.svg
 }
 
-/// One line, without what is the same everywhere, and with lines of the same look as one: a page holds dozens of figures.
-fn compact(body: &str) -> String {
-    let mut text = String::new();
-    let mut last_look = "";
-    for line in body.lines().map(str::trim) {
-        let piece = line.strip_prefix("<polyline").and_then(|rest| rest.split_once(" points=\""));
-        match piece {
-            Some((look, points)) => {
-                let points = points.trim_end_matches("\"/>").trim_end();
-                if look == last_look {
-                    text.truncate(text.len() - "\"/>".len());
-                } else {
-                    text += &format!("<path{look} d=\"");
-                }
-                text += &format!("M{points}\"/>");
-                last_look = look;
-            }
-            None => {
-                text += line;
-                last_look = "";
-            }
-        }
-    }
-    text.replace(" font-family=\"sans-serif\"", "").replace(" opacity=\"1\"", "")
-}
-
-impl Canvas<'_> {
+impl Canvas {
     pub(crate) fn line(&mut self, from: Place, to: Place, pen: Pen) {
         self.path(&[from, to], pen);
     }
 
-    /// A line through all places, dashed by walking along it.
+    /// A line through all places.
     pub(crate) fn path(&mut self, places: &[Place], pen: Pen) {
-        let style = shape(pen.colour, pen.opacity, pen.width, false);
-        for piece in pen.dash.map_or_else(|| vec![places.to_vec()], |dash| dashed(places, dash)) {
-            if piece.len() > 1 {
-                self.backend.draw_path(piece.into_iter().map(whole), &style).expect("a string takes everything");
-            }
+        if places.len() < 2 {
+            return;
         }
+        let look = Some(pen.to_string());
+        if look != self.open_path {
+            self.element(format_args!("<path {pen} d=\""));
+            self.open_path = look;
+        }
+        self.write(format_args!("M{}", Places(places)));
     }
 
     pub(crate) fn polygon(&mut self, places: &[Place], colour: Colour, opacity: f64) {
-        let style = shape(colour, opacity, 0.0, true);
-        self.backend.fill_polygon(places.iter().copied().map(whole), &style).expect("a string takes everything");
+        let opacity = Opacity(opacity);
+        self.element(format_args!("<polygon fill=\"{colour}\"{opacity} points=\"{}\"/>", Places(places)));
     }
 
     pub(crate) fn rectangle(&mut self, from: Place, to: Place, colour: Colour, opacity: f64) {
-        let style = shape(colour, opacity, 0.0, true);
-        let (a, b) = (whole(from), whole(to));
-        // A rectangle that is thinner than a unit would be lost.
-        let (low, high) = ((a.0.min(b.0), a.1.min(b.1)), (a.0.max(b.0), a.1.max(b.1)));
-        self.backend.draw_rect(low, high, &style, true).expect("a string takes everything");
+        // Corners are rounded, not widths: neighbours must meet.
+        let corner = |a: f64, b: f64| (rounded(a.min(b)), rounded(a.max(b)));
+        let ((left, right), (top, bottom)) = (corner(from.0, to.0), corner(from.1, to.1));
+        let (x, y, width, height) = (Length(left), Length(top), Length(right - left), Length(bottom - top));
+        let opacity = Opacity(opacity);
+        self.element(format_args!(
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{colour}\"{opacity}/>"
+        ));
     }
 
-    pub(crate) fn disc(&mut self, centre: Place, radius: f64, colour: Colour) {
-        let style = shape(colour, 1.0, 0.0, true);
-        self.backend.draw_circle(whole(centre), fine(radius) as u32, &style, true).expect("a string takes everything");
+    pub(crate) fn disc(&mut self, (x, y): Place, radius: f64, colour: Colour) {
+        let (x, y, radius) = (Length(x), Length(y), Length(radius));
+        self.element(format_args!("<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" fill=\"{colour}\"/>"));
     }
 
     pub(crate) fn marker(&mut self, centre: Place, look: Look) {
@@ -156,165 +148,106 @@ impl Canvas<'_> {
     }
 
     /// Writes text whose middle line is at the place's height.
-    pub(crate) fn text(&mut self, text: &str, at: Place, lettering: Lettering) {
-        let h_pos = match lettering.align {
-            Align::Start => HPos::Left,
-            Align::Middle => HPos::Center,
-            Align::End => HPos::Right,
+    pub(crate) fn text(&mut self, text: &str, (x, y): Place, lettering: Lettering) {
+        let Lettering { size, colour, align, is_bold } = lettering;
+        let anchor = match align {
+            Align::Start => "",
+            Align::Middle => " text-anchor=\"middle\"",
+            Align::End => " text-anchor=\"end\"",
         };
-        let weight = if lettering.is_bold { FontStyle::Bold } else { FontStyle::Normal };
-        // The backend divides sizes by 1.24, to agree with the sizes of its bitmaps.
-        let font = (FontFamily::SansSerif, lettering.size * FINE * 1.24, weight);
-        let colour = rgba(lettering.colour, 1.0);
-        let style = TextStyle::from(font).color(&colour).pos(Pos::new(h_pos, VPos::Center));
-        self.backend.draw_text(&printable(text), &style, whole(at)).expect("a string takes everything");
+        let weight = if is_bold { " font-weight=\"bold\"" } else { "" };
+        // Half as high as a small letter, in about every font: not all programs know how to place text by its middle.
+        let (x, baseline, size) = (Length(x), Length(y + MIDDLE * size), Length(size));
+        self.element(format_args!(
+            "<text x=\"{x}\" y=\"{baseline}\" font-size=\"{size}\" fill=\"{colour}\"{anchor}{weight}>{}</text>",
+            escape(text)
+        ));
     }
-}
 
-/// About how wide text is. Fonts differ; this is on the safe side for the usual ones.
-pub(crate) fn text_width(text: &str, size: f64) -> f64 {
-    let ems: f64 = text
-        .chars()
-        .map(|character| match character {
-            'i' | 'j' | 'l' | 't' | 'f' | 'r' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | ' ' | '(' | ')' => 0.34,
-            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.88,
-            character if character.is_ascii_uppercase() => 0.68,
-            character if (character as u32) > 0x2e80 => 1.0,
-            _ => 0.57,
-        })
-        .sum();
-    ems * size
-}
-
-/// The text, or its beginning and an ellipsis where it is too wide.
-pub(crate) fn clipped(text: &str, size: f64, width: f64) -> String {
-    if text_width(text, size) <= width {
-        return text.to_owned();
-    }
-    let mut short: String = text.to_owned();
-    while !short.is_empty() && text_width(&short, size) + size > width {
-        short.pop();
-    }
-    format!("{}…", short.trim_end())
-}
-
-/// The text on as many lines as it takes, up to `most`; the last is clipped.
-pub(crate) fn wrapped(text: &str, size: f64, width: f64, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        let is_last = lines.len() == most;
-        match lines.last_mut() {
-            Some(line) if is_last || text_width(&format!("{line} {word}"), size) <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
+    /// Writes what is no line; a path that is still open ends here.
+    fn element(&mut self, element: Arguments<'_>) {
+        if self.open_path.take().is_some() {
+            self.svg.push_str("\"/>");
         }
+        self.write(element);
     }
-    lines.iter().map(|line| clipped(line, size, width)).collect()
+
+    fn write(&mut self, text: Arguments<'_>) {
+        self.svg.write_fmt(text).expect("a string takes everything");
+    }
 }
 
-fn dashed(places: &[Place], (on, off): (f64, f64)) -> Vec<Vec<Place>> {
-    let mut pieces: Vec<Vec<Place>> = Vec::new();
-    let (mut is_on, mut left) = (true, on);
-    let mut piece: Vec<Place> = places.first().copied().into_iter().collect();
-    for pair in places.windows(2) {
-        let (mut from, to) = (pair[0], pair[1]);
-        loop {
-            let length = (to.0 - from.0).hypot(to.1 - from.1);
-            if length <= left {
-                left -= length;
-                if is_on {
-                    piece.push(to);
-                }
-                break;
-            }
-            let share = left / length;
-            from = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
-            if is_on {
-                piece.push(from);
-                pieces.push(std::mem::take(&mut piece));
-            } else {
-                piece = vec![from];
-            }
-            is_on = !is_on;
-            left = if is_on { on } else { off };
+/// From the baseline of text to its middle line, by its size.
+const MIDDLE: f64 = 0.28;
+
+/// A length as it is written.
+struct Length(f64);
+
+impl Display for Length {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", rounded(self.0))
+    }
+}
+
+/// Tenths are finer than what can be seen. What is no number lies in the corner, and nothing lies further out than numbers
+/// can say.
+fn rounded(length: f64) -> f64 {
+    // A zero is added, or there would be a "-0".
+    if length.is_finite() { (length.clamp(-1e5, 1e5) * 10.0).round() / 10.0 + 0.0 } else { 0.0 }
+}
+
+/// An attribute for what is not opaque.
+struct Opacity(f64);
+
+impl Display for Opacity {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let hundredths = (self.0.clamp(0.0, 1.0) * 100.0).round();
+        if hundredths == 100.0 { Ok(()) } else { write!(f, " opacity=\"{}\"", hundredths / 100.0) }
+    }
+}
+
+/// Places as paths and polygons list them.
+struct Places<'a>(&'a [Place]);
+
+impl Display for Places<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (index, (x, y)) in self.0.iter().enumerate() {
+            let gap = if index == 0 { "" } else { " " };
+            write!(f, "{gap}{},{}", Length(*x), Length(*y))?;
         }
+        Ok(())
     }
-    pieces.push(piece);
-    pieces
-}
-
-/// What is no number lies in the corner, and nothing lies so far out that its place has no number.
-fn fine(length: f64) -> i32 {
-    if length.is_finite() { (length.clamp(-1e5, 1e5) * FINE).round() as i32 } else { 0 }
-}
-
-fn whole((x, y): Place) -> (i32, i32) {
-    (fine(x), fine(y))
-}
-
-fn rgba(colour: Colour, opacity: f64) -> RGBAColor {
-    // Two decimals are enough, and keep the picture short.
-    RGBAColor(colour.0, colour.1, colour.2, (opacity.clamp(0.0, 1.0) * 100.0).round() / 100.0)
-}
-
-fn shape(colour: Colour, opacity: f64, width: f64, filled: bool) -> ShapeStyle {
-    ShapeStyle { color: rgba(colour, opacity), filled, stroke_width: fine(width).max(1) as u32 }
-}
-
-/// XML has no place for control characters, not even escaped.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
-            '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
-            character if character.is_control() => ' ',
-            character => character,
-        })
-        .collect()
-}
-
-/// Text as it stands in SVG and HTML: nothing in it is a tag, and nothing ends an attribute.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for character in printable(text).chars() {
-        match character {
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            character => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{clipped, compact, dashed, text_width, wrapped};
-
-    #[test]
-    fn dashes_leave_gaps_and_follow_corners() {
-        let pieces = dashed(&[(0.0, 0.0), (5.0, 0.0), (5.0, 5.0)], (4.0, 2.0));
-        assert_eq!(pieces, vec![vec![(0.0, 0.0), (4.0, 0.0)], vec![(5.0, 1.0), (5.0, 5.0)]]);
-    }
-
-    #[test]
-    fn long_text_is_wrapped_and_then_clipped() {
-        assert_eq!(clipped("short", 14.0, 100.0), "short");
-        let lines = wrapped("one two three four five six seven eight", 14.0, 90.0, 2);
-        assert_eq!(lines.len(), 2);
-        assert!(lines[1].ends_with('…'), "{lines:?}");
-        assert!(lines.iter().all(|line| text_width(line, 14.0) <= 90.0 + 14.0));
-    }
+    use super::{Pen, draw};
+    use crate::palette::{GRID, INK};
 
     #[test]
     fn lines_of_one_look_are_one_element() {
-        let line = |look: &str, points: &str| format!("<polyline {look} points=\"{points} \"/>\n");
-        let body = [line("a=\"1\"", "0,0 1,1"), line("a=\"1\"", "2,2 3,3"), line("a=\"2\"", "4,4 5,5")].concat();
-        let text = "<text opacity=\"1\" font-family=\"sans-serif\">\nx\n</text>\n</svg>";
-        let expected = "<path a=\"1\" d=\"M0,0 1,1M2,2 3,3\"/><path a=\"2\" d=\"M4,4 5,5\"/><text>x</text></svg>";
-        assert_eq!(compact(&(body + text)), expected);
+        let (thin, thick) = (Pen::plain(INK, 1.0), Pen { dash: Some((4.0, 2.0)), ..Pen::plain(INK, 2.0) });
+        let svg = draw("", 10.0, |canvas| {
+            canvas.line((0.0, 0.0), (1.0, 1.0), thin);
+            canvas.line((2.0, 2.0), (3.04, 3.06), thin);
+            canvas.line((4.0, 4.0), (5.0, 5.0), thick);
+            canvas.disc((1.0, 1.0), 2.0, GRID);
+            canvas.line((6.0, 6.0), (7.0, 7.0), thick);
+        });
+        let (_, body) = svg.split_once('>').expect("a head");
+        let thick = "<path stroke=\"#1A1A1A\" stroke-width=\"2\" stroke-dasharray=\"4 2\" d=\"M";
+        let expected = format!(
+            "<path stroke=\"#1A1A1A\" stroke-width=\"1\" d=\"M0,0 1,1M2,2 3,3.1\"/>{thick}4,4 5,5\"/>\
+             <circle cx=\"1\" cy=\"1\" r=\"2\" fill=\"#DDDDDD\"/>{thick}6,6 7,7\"/></svg>\n"
+        );
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn places_that_are_none_are_written_as_numbers() {
+        let svg = draw("", f64::NAN, |canvas| {
+            canvas.line((f64::NAN, f64::INFINITY), (-1e300, -0.01), Pen::plain(INK, 1.0));
+        });
+        assert!(svg.contains("M0,0 -100000,0\""), "{svg}");
     }
 }

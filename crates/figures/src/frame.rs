@@ -1,13 +1,12 @@
 //! What surrounds the data of a figure: its title, its axes with marks, and the legend below.
 
 use crate::axis::Ruler;
-use crate::canvas::{
-    Align, Canvas, LINE, Lettering, Pen, Place, TEXT, TITLE, WIDTH, clipped, draw, text_width, wrapped,
-};
+use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, Place, TEXT, TITLE, WIDTH, draw};
 use crate::legend::Legend;
 use crate::palette::{GRID, INK, MUTED};
+use crate::text::{clipped, text_width, wrapped};
 
-const PLAIN: Lettering = Lettering { size: TEXT, colour: MUTED, align: Align::Start, is_bold: false };
+const PLAIN: Lettering = Lettering::plain(MUTED);
 const TITLE_LETTERING: Lettering = Lettering { size: TITLE, colour: INK, align: Align::Start, is_bold: true };
 
 /// Where the data go.
@@ -35,7 +34,7 @@ pub(crate) fn with_axes(
     title: &str,
     (x, y): (&Ruler, &Ruler),
     legend: &Legend,
-    paint: impl FnOnce(&mut Canvas<'_>, &Plot),
+    paint: impl FnOnce(&mut Canvas, &Plot),
 ) -> String {
     let title_lines = title_lines(title);
     let widest = y.marks.iter().map(|(_, text)| text_width(text, TEXT)).fold(12.0, f64::max).min(110.0);
@@ -70,7 +69,7 @@ pub(crate) fn with_rows(
     title: &str,
     (rows, x): (&[Row], &Ruler),
     legend: &Legend,
-    paint: impl FnOnce(&mut Canvas<'_>, &Plot, &[f64]),
+    paint: impl FnOnce(&mut Canvas, &Plot, &[f64]),
 ) -> String {
     let title_lines = title_lines(title);
     let widest = rows.iter().map(|row| text_width(&row.name, TEXT)).fold(20.0, f64::max);
@@ -97,7 +96,7 @@ pub(crate) fn with_rows(
     })
 }
 
-fn draw_row_name(canvas: &mut Canvas<'_>, row: &Row, top: f64, plot: &Plot) {
+fn draw_row_name(canvas: &mut Canvas, row: &Row, top: f64, plot: &Plot) {
     let width = plot.left - 10.0;
     let most = ((row.height / (LINE - 2.0)) as usize).clamp(1, 3);
     let lines = wrapped(&row.name, TEXT, width, most);
@@ -109,7 +108,7 @@ fn draw_row_name(canvas: &mut Canvas<'_>, row: &Row, top: f64, plot: &Plot) {
 }
 
 /// The axis below the data, with lines upwards at its marks.
-fn draw_horizontal(canvas: &mut Canvas<'_>, plot: &Plot, ruler: &Ruler) {
+fn draw_horizontal(canvas: &mut Canvas, plot: &Plot, ruler: &Ruler) {
     let mut free_from = f64::NEG_INFINITY;
     for (value, text) in &ruler.marks {
         let across = plot.x(ruler.place(*value));
@@ -138,7 +137,7 @@ pub(crate) fn title_height(lines: &[String]) -> f64 {
     lines.len() as f64 * (LINE + 2.0) + 6.0
 }
 
-pub(crate) fn draw_title(canvas: &mut Canvas<'_>, lines: &[String]) {
+pub(crate) fn draw_title(canvas: &mut Canvas, lines: &[String]) {
     for (index, line) in lines.iter().enumerate() {
         let at: Place = (6.0, index as f64 * (LINE + 2.0) + LINE / 2.0 + 3.0);
         canvas.text(line, at, TITLE_LETTERING);
@@ -146,7 +145,7 @@ pub(crate) fn draw_title(canvas: &mut Canvas<'_>, lines: &[String]) {
 }
 
 /// Says what is not there, in the middle of where it would be.
-pub(crate) fn draw_empty(canvas: &mut Canvas<'_>, plot: &Plot) {
+pub(crate) fn draw_empty(canvas: &mut Canvas, plot: &Plot) {
     let middle = (f64::midpoint(plot.left, plot.right), f64::midpoint(plot.top, plot.bottom));
     canvas.text("no data", middle, Lettering { align: Align::Middle, ..PLAIN });
 }

@@ -1,10 +1,11 @@
 //! A table of numbers as shades, such as what was taken for what.
 
-use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, clipped, draw, text_width};
+use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, draw};
 use crate::frame::{draw_title, title_height, title_lines};
 use crate::legend::{Key, Legend};
 use crate::number::Unit;
-use crate::palette::{Colour, GRID, INK, MUTED, look};
+use crate::palette::{GRID, INK, MUTED, look};
+use crate::text::{clipped, text_width};
 
 /// A table of shades with its numbers in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,9 +52,13 @@ impl Heatmap {
         draw(&description, legend_top + legend.height() + 6.0, |canvas| {
             draw_title(canvas, &title);
             let labels = format!("down: {}, across: {}", self.row_label, self.column_label);
-            canvas.text(&clipped(&labels, TEXT, WIDTH - 12.0), (6.0, title_height(&title) + LINE / 2.0), plain(MUTED));
+            canvas.text(
+                &clipped(&labels, TEXT, WIDTH - 12.0),
+                (6.0, title_height(&title) + LINE / 2.0),
+                Lettering::plain(MUTED),
+            );
             if n_rows == 0 || n_columns == 0 {
-                canvas.text("no data", (left + 10.0, top + height / 2.0), plain(MUTED));
+                canvas.text("no data", (left + 10.0, top + height / 2.0), Lettering::plain(MUTED));
             }
             for (index, row) in self.rows.iter().take(n_rows).enumerate() {
                 grid.draw_row(canvas, (index, row), largest, n_columns <= MOST_WITH_NUMBERS);
@@ -63,17 +68,17 @@ impl Heatmap {
         })
     }
 
-    fn draw_names(&self, canvas: &mut Canvas<'_>, grid: &Grid, (n_rows, n_columns): (usize, usize)) {
+    fn draw_names(&self, canvas: &mut Canvas, grid: &Grid, (n_rows, n_columns): (usize, usize)) {
         // Where there are many, only some are named.
         let every = |size: f64, wanted: f64| (wanted / size).ceil().max(1.0) as usize;
         for (index, name) in self.row_names.iter().take(n_rows).enumerate().step_by(every(grid.height, 16.0)) {
             let middle = grid.top + (index as f64 + 0.5) * grid.height;
-            let lettering = Lettering { align: Align::End, ..plain(INK) };
+            let lettering = Lettering { align: Align::End, ..Lettering::plain(INK) };
             canvas.text(&clipped(name, TEXT, grid.left - 10.0), (grid.left - 7.0, middle), lettering);
         }
         for (index, name) in self.column_names.iter().take(n_columns).enumerate().step_by(every(grid.cell, 26.0)) {
             let middle = grid.left + (index as f64 + 0.5) * grid.cell;
-            let lettering = Lettering { align: Align::Middle, ..plain(INK) };
+            let lettering = Lettering { align: Align::Middle, ..Lettering::plain(INK) };
             let name = clipped(name, TEXT, grid.cell.max(26.0) + 4.0);
             canvas.text(&name, (middle, grid.top - LINE / 2.0 - 1.0), lettering);
         }
@@ -102,7 +107,7 @@ struct Grid {
 }
 
 impl Grid {
-    fn draw_row(&self, canvas: &mut Canvas<'_>, (index, row): (usize, &[f64]), largest: f64, has_numbers: bool) {
+    fn draw_row(&self, canvas: &mut Canvas, (index, row): (usize, &[f64]), largest: f64, has_numbers: bool) {
         let top = self.top + index as f64 * self.height;
         let size = if self.cell < 36.0 { TEXT - 2.0 } else { TEXT };
         for (column, value) in row.iter().take(MOST).enumerate() {
@@ -114,7 +119,7 @@ impl Grid {
             }
             if has_numbers && *value != 0.0 {
                 let text = number(*value);
-                let lettering = Lettering { size, align: Align::Middle, ..plain(INK) };
+                let lettering = Lettering { size, align: Align::Middle, ..Lettering::plain(INK) };
                 let text = clipped(&text, size, self.cell + 2.0);
                 canvas.text(&text, (left + self.cell / 2.0, top + self.height / 2.0), lettering);
             }
@@ -129,8 +134,4 @@ impl Grid {
 /// A number that fits a cell; its unit is in the legend.
 fn number(value: f64) -> String {
     if value.is_finite() && value >= 10_000.0 { format!("{:.0}k", value / 1000.0) } else { Unit::Count.format(value) }
-}
-
-fn plain(colour: Colour) -> Lettering {
-    Lettering { size: TEXT, colour, align: Align::Start, is_bold: false }
 }

@@ -1,7 +1,8 @@
 //! What the lines and colours of a figure mean, below it, in as many rows as it takes.
 
-use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, Place, TEXT, WIDTH, clipped, text_width};
+use crate::canvas::{Canvas, LINE, Lettering, Pen, Place, TEXT, WIDTH};
 use crate::palette::{Colour, INK, Look};
+use crate::text::{clipped, text_width};
 
 /// What stands before an entry's name.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +51,17 @@ impl Legend {
     }
 
     /// Draws all entries below `top`.
-    pub(crate) fn draw(&self, canvas: &mut Canvas<'_>, top: f64) {
+    pub(crate) fn draw(&self, canvas: &mut Canvas, top: f64) {
         for (key, name, (x, y)) in &self.entries {
             let (x, y) = (*x, y + top);
             draw_key(canvas, *key, (x, y));
-            let lettering = Lettering { size: TEXT, colour: INK, align: Align::Start, is_bold: false };
+            let lettering = Lettering::plain(INK);
             canvas.text(name, (x + KEY_WIDTH, y), lettering);
         }
     }
 }
 
-fn draw_key(canvas: &mut Canvas<'_>, key: Key, (x, y): Place) {
+fn draw_key(canvas: &mut Canvas, key: Key, (x, y): Place) {
     let (from, to, middle) = ((x, y), (x + 27.0, y), (x + 13.5, y));
     match key {
         Key::Series(look) => {
@@ -75,7 +76,7 @@ fn draw_key(canvas: &mut Canvas<'_>, key: Key, (x, y): Place) {
 }
 
 /// A line with a head at its end.
-pub(crate) fn arrow(canvas: &mut Canvas<'_>, from: Place, to: Place, colour: Colour) {
+pub(crate) fn arrow(canvas: &mut Canvas, from: Place, to: Place, colour: Colour) {
     let length = (to.0 - from.0).hypot(to.1 - from.1);
     if length < 1.0 {
         return;

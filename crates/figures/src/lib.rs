@@ -1,7 +1,7 @@
 //! Figures as SVG: data in, a picture out.
 //!
 //! Every figure has its units and a legend, is as wide as its box allows, and is drawn in colours, dashes and marks that all can
-//! tell apart. With [`STYLE`] in the page it follows the reader's choice of light or dark. Whatever the data are, there is a
+//! tell apart. With [`style()`] in the page it follows the reader's choice of light or dark. Whatever the data are, there is a
 //! figure: what is no number is left out, and what is too much is counted instead.
 //!
 //! ```
@@ -33,17 +33,18 @@ mod peer_graph;
 mod peer_grids;
 mod run;
 mod stacked_bars;
+mod text;
 mod timeline;
 
 pub use axis::{Axis, Scale};
 pub use bar_chart::{Bar, BarChart, BarSeries, Ideal};
-pub use canvas::escape;
 pub use heatmap::Heatmap;
 pub use line_chart::{LineChart, Point, Reference, Series};
 pub use number::Unit;
-pub use palette::STYLE;
+pub use palette::style;
 pub use peer_graph::{PeerGraph, PeerLink, PeerNode};
 pub use peer_grids::{PeerGrid, PeerGrids};
 pub use run::{time_parts, timeline, where_time_went};
 pub use stacked_bars::{StackedBar, StackedBars};
+pub use text::escape;
 pub use timeline::{Span, Timeline, TimelineRow};

@@ -132,7 +132,7 @@ impl LineChart {
         self.references.iter().filter(|reference| self.y.has(reference.value))
     }
 
-    fn draw_series(&self, canvas: &mut Canvas<'_>, stage: &Stage<'_>, (index, series): (usize, &Series)) {
+    fn draw_series(&self, canvas: &mut Canvas, stage: &Stage<'_>, (index, series): (usize, &Series)) {
         let is_named = index < MOST_NAMED;
         let look = look(index);
         for piece in series.points.split(|point| !self.is_shown(point)) {
@@ -167,7 +167,7 @@ impl Stage<'_> {
         (self.plot.x(self.x.place(x)), self.plot.y(self.y.place(y)))
     }
 
-    fn draw_band(&self, canvas: &mut Canvas<'_>, points: &[Point], look: Look) {
+    fn draw_band(&self, canvas: &mut Canvas, points: &[Point], look: Look) {
         if !points.iter().any(|point| point.deviation > 0.0) {
             return;
         }

@@ -1,8 +1,16 @@
 //! Colours, dashes and markers that can be told apart by all, and how they change in the dark.
 
-/// A colour as the picture names it; [`STYLE`] gives it another look in the dark.
+use std::fmt::{self, Display, Formatter};
+
+/// A colour as the picture names it; [`style`] gives it another look in the dark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Colour(pub(crate) u8, pub(crate) u8, pub(crate) u8);
+
+impl Display for Colour {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "#{:02X}{:02X}{:02X}", self.0, self.1, self.2)
+    }
+}
 
 /// Text and axes.
 pub(crate) const INK: Colour = Colour(0x1A, 0x1A, 0x1A);
@@ -61,35 +69,33 @@ pub(crate) fn look(index: usize) -> Look {
     }
 }
 
+/// What a colour becomes in the dark. The others can be seen in both.
+const IN_THE_DARK: [(Colour, Colour); 11] = [
+    (INK, Colour(0xE9, 0xE9, 0xE6)),
+    (MUTED, Colour(0xB4, 0xB4, 0xB0)),
+    (GRID, Colour(0x3A, 0x3D, 0x42)),
+    (PAPER, Colour(0x16, 0x18, 0x1C)),
+    (ALERT, Colour(0xFF, 0x6B, 0x8E)),
+    (SERIES[0], Colour(0x3B, 0x8E, 0xDB)),
+    (SERIES[5], Colour(0xA9, 0xE0, 0xFF)),
+    (SERIES[1], Colour(0xF0, 0x7F, 0x2E)),
+    (SERIES[2], Colour(0x22, 0xBF, 0x94)),
+    (SERIES[6], Colour(0xBE, 0x8A, 0x57)),
+    (SERIES[7], Colour(0x9C, 0x9C, 0x9C)),
+];
+
 /// The style sheet for figures in a page: they fill their box, and in the dark their colours change.
 ///
 /// It finds colours by the attributes that figures carry, so it needs nothing from the page around it. On paper it is
 /// always light.
-pub const STYLE: &str = r##"
-svg.figure { display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }
-@media screen and (prefers-color-scheme: dark) {
-  svg.figure [fill="#1A1A1A"] { fill: #E9E9E6; }
-  svg.figure [stroke="#1A1A1A"] { stroke: #E9E9E6; }
-  svg.figure [fill="#5A5A5A"] { fill: #B4B4B0; }
-  svg.figure [stroke="#5A5A5A"] { stroke: #B4B4B0; }
-  svg.figure [fill="#DDDDDD"] { fill: #3A3D42; }
-  svg.figure [stroke="#DDDDDD"] { stroke: #3A3D42; }
-  svg.figure [fill="#FFFFFF"] { fill: #16181C; }
-  svg.figure [stroke="#FFFFFF"] { stroke: #16181C; }
-  svg.figure [fill="#B3003C"] { fill: #FF6B8E; }
-  svg.figure [stroke="#B3003C"] { stroke: #FF6B8E; }
-  svg.figure [fill="#0072B2"] { fill: #3B8EDB; }
-  svg.figure [stroke="#0072B2"] { stroke: #3B8EDB; }
-  svg.figure [fill="#56B4E9"] { fill: #A9E0FF; }
-  svg.figure [stroke="#56B4E9"] { stroke: #A9E0FF; }
-  svg.figure [fill="#D55E00"] { fill: #F07F2E; }
-  svg.figure [stroke="#D55E00"] { stroke: #F07F2E; }
-  svg.figure [fill="#009E73"] { fill: #22BF94; }
-  svg.figure [stroke="#009E73"] { stroke: #22BF94; }
-  svg.figure [fill="#7A4B1E"] { fill: #BE8A57; }
-  svg.figure [stroke="#7A4B1E"] { stroke: #BE8A57; }
-  svg.figure [fill="#787878"] { fill: #9C9C9C; }
-  svg.figure [stroke="#787878"] { stroke: #9C9C9C; }
+pub fn style() -> String {
+    let rule = |(light, dark): (Colour, Colour)| {
+        ["fill", "stroke"].map(|what| format!("  svg.figure [{what}=\"{light}\"] {{ {what}: {dark}; }}\n")).concat()
+    };
+    let dark: String = IN_THE_DARK.into_iter().map(rule).collect();
+    format!(
+        "\nsvg.figure {{ display: block; width: 100%; height: auto; max-width: 600px; margin: 0 auto; }}\n\
+         @media screen and (prefers-color-scheme: dark) {{\n{dark}}}\n\
+         @media print {{ svg.figure {{ max-width: 15cm; }} figure {{ break-inside: avoid; }} }}\n"
+    )
 }
-@media print { svg.figure { max-width: 15cm; } figure { break-inside: avoid; } }
-"##;

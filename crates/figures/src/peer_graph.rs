@@ -2,11 +2,12 @@
 
 use std::f64::consts::TAU;
 
-use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, Place, TEXT, WIDTH, clipped, draw};
+use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, Place, TEXT, WIDTH, draw};
 use crate::frame::{draw_title, title_height, title_lines};
 use crate::legend::{Key, Legend, arrow};
 use crate::number::Unit;
 use crate::palette::{ALERT, Colour, INK, MOST_NAMED, MUTED, PAPER, look};
+use crate::text::clipped;
 
 /// Peers and what passes between them.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +79,7 @@ impl PeerGraph {
                 ring.draw_peer(canvas, index, peer, colour);
             }
             if self.peers.is_empty() {
-                canvas.text("no peers", ring.centre, Lettering { align: Align::Middle, ..small(MUTED) });
+                canvas.text("no peers", ring.centre, Lettering { align: Align::Middle, ..Lettering::plain(MUTED) });
             }
             legend.draw(canvas, legend_top);
         })
@@ -95,7 +96,7 @@ impl PeerGraph {
         links.split_off(links.len().saturating_sub(MOST_LINKS))
     }
 
-    fn draw_links(&self, canvas: &mut Canvas<'_>, ring: &Ring) {
+    fn draw_links(&self, canvas: &mut Canvas, ring: &Ring) {
         let links = self.shown_links();
         let most = links.last().map_or(1.0, |link| link.traffic);
         for link in links {
@@ -170,7 +171,7 @@ impl Ring {
         (self.centre.0 + x * self.across, self.centre.1 + y * self.down)
     }
 
-    fn draw_wait(&self, canvas: &mut Canvas<'_>, from: usize, to: usize) {
+    fn draw_wait(&self, canvas: &mut Canvas, from: usize, to: usize) {
         let (from, to) = (self.place(from), self.place(to));
         let length = (to.0 - from.0).hypot(to.1 - from.1).max(1.0);
         let (dx, dy) = ((to.0 - from.0) / length, (to.1 - from.1) / length);
@@ -180,7 +181,7 @@ impl Ring {
         arrow(canvas, shift(from, self.node), shift(to, -self.node - 2.0), ALERT);
     }
 
-    fn draw_peer(&self, canvas: &mut Canvas<'_>, index: usize, peer: &PeerNode, colour: Colour) {
+    fn draw_peer(&self, canvas: &mut Canvas, index: usize, peer: &PeerNode, colour: Colour) {
         let at = self.place(index);
         canvas.disc(at, self.node + 2.0, PAPER);
         canvas.disc(at, self.node, colour);
@@ -201,7 +202,7 @@ impl Ring {
             (at.0 + x.signum() * reach, at.1 - LINE * 0.4)
         };
         let room = if align == Align::End { label_x } else { WIDTH - label_x };
-        let lettering = Lettering { align, ..small(INK) };
+        let lettering = Lettering { align, ..Lettering::plain(INK) };
         canvas.text(&clipped(&peer.label, TEXT, room), (label_x, label_y), lettering);
         if !peer.detail.is_empty() {
             let detail = clipped(&peer.detail, TEXT - 1.0, room);
@@ -209,8 +210,4 @@ impl Ring {
             canvas.text(&detail, (label_x, label_y + LINE * 0.85), lettering);
         }
     }
-}
-
-fn small(colour: Colour) -> Lettering {
-    Lettering { size: TEXT, colour, align: Align::Start, is_bold: false }
 }

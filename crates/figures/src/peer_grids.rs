@@ -1,8 +1,9 @@
 //! Which peers hold which layers: a grid of peers for each group of layers, the first above.
 
-use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, clipped, draw};
+use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, draw};
 use crate::frame::{draw_title, title_height, title_lines};
 use crate::palette::{INK, MUTED, look};
+use crate::text::clipped;
 
 /// Grids of peers, one below the other.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +60,7 @@ impl PeerGrids {
             }
             let n_more = self.grids.len() - shown.len();
             if n_more > 0 {
-                canvas.text(&format!("and {n_more} more groups"), (LEFT, top), plain(MUTED));
+                canvas.text(&format!("and {n_more} more groups"), (LEFT, top), Lettering::plain(MUTED));
             }
         })
     }
@@ -75,11 +76,11 @@ impl PeerGrid {
         2.0 * LINE + self.rows.min(MOST) as f64 * self.cell().1 + ARROW + 6.0
     }
 
-    fn draw(&self, canvas: &mut Canvas<'_>, top: f64, index: usize) {
+    fn draw(&self, canvas: &mut Canvas, top: f64, index: usize) {
         let (width, height) = self.cell();
         let room = WIDTH - 2.0 * LEFT;
-        canvas.text(&clipped(&self.name, TEXT, room), (LEFT, top + LINE / 2.0), plain(INK));
-        canvas.text(&clipped(&self.described(), TEXT, room), (LEFT, top + 1.5 * LINE), plain(MUTED));
+        canvas.text(&clipped(&self.name, TEXT, room), (LEFT, top + LINE / 2.0), Lettering::plain(INK));
+        canvas.text(&clipped(&self.described(), TEXT, room), (LEFT, top + 1.5 * LINE), Lettering::plain(MUTED));
         let top = top + 2.0 * LINE + 4.0;
         for row in 0..self.rows.min(MOST) {
             for column in 0..self.columns.min(MOST) {
@@ -90,7 +91,11 @@ impl PeerGrid {
                     let number = (self.first + row * self.columns + column).to_string();
                     let middle = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
                     let number = clipped(&number, TEXT - 2.0, width);
-                    canvas.text(&number, middle, Lettering { size: TEXT - 2.0, align: Align::Middle, ..plain(INK) });
+                    canvas.text(
+                        &number,
+                        middle,
+                        Lettering { size: TEXT - 2.0, align: Align::Middle, ..Lettering::plain(INK) },
+                    );
                 }
             }
         }
@@ -103,7 +108,7 @@ impl PeerGrid {
 }
 
 /// An arrow each way, and what they carry.
-fn draw_passing(canvas: &mut Canvas<'_>, top: f64, text: &str) {
+fn draw_passing(canvas: &mut Canvas, top: f64, text: &str) {
     let (high, low) = (top + 8.0, top + ARROW - 6.0);
     let pen = Pen::plain(MUTED, 1.4);
     for (x, tip, back) in [(LEFT + 10.0, low, -5.0), (LEFT + 24.0, high, 5.0)] {
@@ -111,9 +116,5 @@ fn draw_passing(canvas: &mut Canvas<'_>, top: f64, text: &str) {
         canvas.polygon(&[(x, tip), (x - 4.0, tip + back), (x + 4.0, tip + back)], MUTED, 1.0);
     }
     let text = clipped(text, TEXT, WIDTH - LEFT - 50.0);
-    canvas.text(&text, (LEFT + 38.0, f64::midpoint(high, low)), plain(MUTED));
-}
-
-fn plain(colour: crate::palette::Colour) -> Lettering {
-    Lettering { size: TEXT, colour, align: Align::Start, is_bold: false }
+    canvas.text(&text, (LEFT + 38.0, f64::midpoint(high, low)), Lettering::plain(MUTED));
 }

@@ -2,7 +2,7 @@
 
 use nettorrent_figures::{
     Axis, Bar, BarChart, BarSeries, Heatmap, Ideal, LineChart, PeerGraph, PeerGrid, PeerGrids, PeerLink, PeerNode,
-    Point, Reference, STYLE, Series, Span, StackedBar, StackedBars, Timeline, TimelineRow, Unit,
+    Point, Reference, Series, Span, StackedBar, StackedBars, Timeline, TimelineRow, Unit, style,
 };
 use roxmltree::{Document, Node};
 
@@ -252,7 +252,8 @@ fn every_colour_of_text_and_axes_changes_in_the_dark() {
     let svg = [line_chart(vec![series("a", &[0.1, 0.2])]).svg(), peer_graph(3).svg()].concat();
     for colour in ["#1A1A1A", "#5A5A5A", "#DDDDDD", "#FFFFFF", "#B3003C"] {
         assert!(svg.contains(colour), "{colour}");
-        assert!(STYLE.contains(&format!("[fill=\"{colour}\"]")) && STYLE.contains(&format!("[stroke=\"{colour}\"]")));
+        let style = style();
+        assert!(style.contains(&format!("[fill=\"{colour}\"]")) && style.contains(&format!("[stroke=\"{colour}\"]")));
     }
 }
 

@@ -80,7 +80,7 @@ fn every_section_is_there_and_in_the_contents() {
         "Speed-up against one who trains alone",
         "Measured vs. predicted speed",
         "Predicted and measured speed",
-        "Where a peer&apos;s time went, by setting",
+        "Where a peer's time went, by setting",
         "Who waited how long for whom",
         "Processor, per worker",
         "Most memory, per worker",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use nettorrent_figures::{STYLE, escape};
+use nettorrent_figures::{escape, style};
 
 use crate::report::document::{Block, Document, Figure, NOTHING, Section, Table};
 
@@ -56,11 +56,11 @@ const LONGEST_CELL: usize = 40;
 
 /// The page.
 pub(crate) fn page(document: &Document) -> String {
-    let title = escape(&document.title);
+    let (title, figure_style) = (escape(&document.title), style());
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <style>{PAGE_STYLE}{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+         <style>{PAGE_STYLE}{figure_style}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
     );
     if !document.question.is_empty() {
         push(&mut page, format_args!("<p class=\"question\">{}</p>\n", escape(&document.question)));
