@@ -1,11 +1,13 @@
 //! The board: all that the page shows of a run, as pieces of HTML.
 
-use nettorrent_figures::{Unit, escape};
+use maud::{Markup, html};
+use nettorrent_figures::Unit;
 use nettorrent_history::{History, PeerHistory, Reason, Start, Times};
 use nettorrent_swarm::PeerId;
 use serde_json::{Value, json};
 
 use crate::pictures::pictures;
+use crate::totals::Totals;
 
 /// Only so much of what happened is shown, the newest first.
 const MOST_LINES: usize = 100;
@@ -13,20 +15,20 @@ const MOST_LINES: usize = 100;
 const MOST_PEERS: usize = 64;
 
 /// What the page shows of a run.
-pub(crate) fn board(name: &str, history: &History) -> Value {
+pub(crate) fn board(name: &str, history: &History, totals: &Totals) -> Value {
     let (state, class) = state(history);
     let figures: Vec<Value> =
         pictures(history).into_iter().map(|picture| json!({ "id": picture.id, "svg": picture.svg })).collect();
     json!({
         "title": format!("{name} – NetTorrent"),
-        "name": escape(name),
-        "state": escape(&state),
+        "name": html! { (name) }.into_string(),
+        "state": html! { (state) }.into_string(),
         "class": class,
         "is_over": history.stop.is_some(),
-        "numbers": numbers(history),
+        "numbers": numbers(history, totals).into_string(),
         "figures": figures,
-        "peers": peers(history),
-        "happened": happened(history),
+        "peers": peers(history).into_string(),
+        "happened": happened(history).into_string(),
     })
 }
 
@@ -56,42 +58,43 @@ fn what(start: &Start) -> String {
     format!("Training {} with {peers}{link}", start.model)
 }
 
-fn numbers(history: &History) -> String {
+fn numbers(history: &History, totals: &Totals) -> Markup {
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
     let tests = history.tests();
     let best = tests.iter().map(|(_, test)| test.test_accuracy).fold(f64::NAN, f64::max);
     let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
-    let sent: u64 = all_times(history).map(|times| times.sent_bytes).sum();
     let cells = [
         ("epochs done", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
         ("test accuracy", Unit::Share.format(tests.last().map_or(f64::NAN, |(_, test)| test.test_accuracy))),
         ("best so far", Unit::Share.format(best)),
         ("training loss", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.loss))),
         ("samples a second", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
-        ("sent by all peers", Unit::Bytes.format(sent as f64)),
+        ("sent by all peers", Unit::Bytes.format(totals.sent_bytes() as f64)),
     ];
-    cells.iter().map(|(name, value)| format!("<div><b>{}</b><span>{name}</span></div>", escape(value))).collect()
-}
-
-fn all_times(history: &History) -> impl Iterator<Item = &Times> {
-    history.peers.values().flat_map(|peer| &peer.times).map(|(_, times)| times)
+    html! {
+        @for (name, value) in cells { div { b { (value) } span { (name) } } }
+    }
 }
 
 /// A line for each peer: what it did in the last seconds.
-fn peers(history: &History) -> String {
-    if history.peers.is_empty() {
-        return "<p>One process trains by itself.</p>".to_owned();
-    }
+fn peers(history: &History) -> Markup {
     let head = ["peer", "computes", "waits", "sends", "processor", "memory", "waits for"];
-    let head: String = head.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let rows: String = history.peers.iter().take(MOST_PEERS).map(|(id, peer)| row(*id, peer)).collect();
     let n_more = history.peers.len().saturating_sub(MOST_PEERS);
-    let more = if n_more == 0 { String::new() } else { format!("<p>And {n_more} more.</p>") };
-    format!("<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}")
+    html! {
+        @if history.peers.is_empty() {
+            p { "One process trains by itself." }
+        } @else {
+            table {
+                thead { tr { @for name in head { th { (name) } } } }
+                tbody { @for (id, peer) in history.peers.iter().take(MOST_PEERS) { (row(*id, peer)) } }
+            }
+            @if n_more > 0 { p { "And " (n_more) " more." } }
+        }
+    }
 }
 
-fn row(id: PeerId, peer: &PeerHistory) -> String {
+fn row(id: PeerId, peer: &PeerHistory) -> Markup {
     let times = peer.times.last().map(|(_, times)| times);
     let share = |seconds: fn(&Times) -> f64| {
         let share = times.map_or(f64::NAN, |times| (seconds(times) / times.elapsed_s.max(1e-9)).min(1.0));
@@ -110,12 +113,13 @@ fn row(id: PeerId, peer: &PeerHistory) -> String {
         Unit::Bytes.format(used.map_or(f64::NAN, |used| used.rss_bytes as f64)),
         waits.join(", "),
     ];
-    let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-    format!("<tr>{cells}</tr>")
+    html! {
+        tr { @for cell in cells { td { (cell) } } }
+    }
 }
 
 /// What happened, the newest first.
-fn happened(history: &History) -> String {
+fn happened(history: &History) -> Markup {
     let mut lines: Vec<(f64, String)> = Vec::new();
     for (at_s, test) in &history.tests() {
         let (epoch, accuracy) = (Unit::Count.format(test.epoch), Unit::Share.format(test.test_accuracy));
@@ -137,13 +141,17 @@ fn happened(history: &History) -> String {
     let checkpoints = history.checkpoints.iter();
     lines.extend(checkpoints.map(|(at_s, checkpoint)| (*at_s, format!("checkpoint {}", kept(&checkpoint.path)))));
     lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let line = |(at_s, text): &(f64, String)| format!("<li><time>{at_s:.1} s</time> {}</li>", escape(text));
-    lines.iter().take(MOST_LINES).map(line).collect()
+    html! {
+        @for (at_s, text) in lines.iter().take(MOST_LINES) {
+            li { time { (format!("{at_s:.1} s")) } " " (text) }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::board;
+    use crate::totals::Totals;
     use nettorrent_history::{Event, History, Line, Note, Reason, Stop};
     use nettorrent_swarm::PeerId;
 
@@ -155,7 +163,7 @@ mod tests {
         let reason = Reason::Failed("a < b".to_owned());
         let stop = Stop { reason, epoch: 0, step: 0, seconds: 1.0, peak_rss_bytes: None, is_guessing: false };
         history.add(Line { at_s: 1.5, event: Event::Stop(stop) });
-        let shown = board("<b>", &history).to_string();
+        let shown = board("<b>", &history, &Totals::default()).to_string();
         assert!(!shown.contains("<script>") && !shown.contains("\"<b>\""), "{shown}");
         assert!(shown.contains("&lt;script&gt;"));
     }

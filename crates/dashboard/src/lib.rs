@@ -11,5 +11,7 @@ mod page;
 mod pictures;
 mod prometheus;
 mod server;
+mod totals;
+mod watch;
 
 pub use server::{DashboardError, Server, Settings, Shows};

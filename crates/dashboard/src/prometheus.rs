@@ -2,36 +2,30 @@
 
 use std::fmt::Write;
 
-use nettorrent_history::{History, PeerHistory, Resources, Times};
+use nettorrent_history::{History, Resources};
 use nettorrent_swarm::PeerId;
 
-/// A number that each peer has.
-struct Measure<'a> {
-    name: &'static str,
-    kind: &'static str,
-    help: &'static str,
-    value: &'a dyn Fn(&PeerHistory) -> Option<f64>,
-}
+use crate::totals::{PeerTotals, Totals};
 
 /// The exposition format, version 0.0.4.
-pub(crate) fn text(run: &str, history: &History) -> String {
+pub(crate) fn text(run: &str, history: &History, totals: &Totals) -> String {
     let mut text = String::new();
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
     let test = history.tests().last().map(|(_, test)| *test);
     let whole = [
-        ("epochs_done", "counter", "Epochs that are done.", epoch.map(|epoch| epoch.epoch as f64)),
-        (
-            "test_accuracy",
-            "gauge",
-            "Share of the test samples known in the last test.",
-            test.map(|test| test.test_accuracy),
-        ),
-        ("test_loss", "gauge", "Mean loss of the test samples in the last test.", test.map(|test| test.test_loss)),
-        ("training_loss", "gauge", "Mean loss of the epoch's samples so far.", progress.map(|p| p.loss)),
+        ("epochs_done", "counter", "Completed epochs.", epoch.map(|epoch| epoch.epoch as f64)),
+        ("test_accuracy", "gauge", "Accuracy on the test set, last evaluation.", test.map(|test| test.test_accuracy)),
+        ("test_loss", "gauge", "Mean loss on the test set, last evaluation.", test.map(|test| test.test_loss)),
+        ("training_loss", "gauge", "Mean training loss of the current epoch.", progress.map(|p| p.loss)),
         ("learning_rate", "gauge", "The learning rate.", progress.map(|p| f64::from(p.lr))),
-        ("samples_per_second", "gauge", "Samples trained in a second by all peers.", progress.map(|p| p.samples_per_s)),
-        ("running", "gauge", "Whether the run goes on.", Some(f64::from(u8::from(history.stop.is_none())))),
+        ("samples_per_second", "gauge", "Training throughput of all peers.", progress.map(|p| p.samples_per_s)),
+        (
+            "running",
+            "gauge",
+            "1 while the run is in progress, 0 afterwards.",
+            Some(f64::from(u8::from(history.stop.is_none()))),
+        ),
     ];
     for (name, kind, help, value) in whole {
         if let Some(value) = value {
@@ -39,51 +33,51 @@ pub(crate) fn text(run: &str, history: &History) -> String {
             line(&mut text, name, run, None, value);
         }
     }
-    let summed = |seconds: fn(&Times) -> f64| {
-        move |peer: &PeerHistory| Some(peer.times.iter().map(|(_, times)| seconds(times)).sum())
-    };
-    let used = |number: fn(&Resources) -> u64| {
-        move |peer: &PeerHistory| Some(peer.resources.iter().map(|(_, used)| number(used)).sum::<u64>() as f64)
-    };
-    let (compute, wait, encode) = (summed(|t| t.compute_s), summed(|t| t.wait_s), summed(|t| t.encode_s));
-    let (decode, send) = (summed(|t| t.decode_s), summed(|t| t.send_s));
-    let (sent, received) = (used(|used| used.net_sent_bytes), used(|used| used.net_received_bytes));
-    let (said, heard) = (used(|used| used.payload_sent_bytes), used(|used| used.payload_received_bytes));
-    let (read, written) = (used(|used| used.disk_read_bytes), used(|used| used.disk_written_bytes));
-    let cpu = |peer: &PeerHistory| {
-        Some(peer.resources.iter().map(|(_, used)| used.cpu_percent / 100.0 * used.elapsed_s).sum::<f64>())
-    };
-    let memory = |peer: &PeerHistory| peer.resources.last().map(|(_, used)| used.rss_bytes as f64);
-    let measure = |name, kind, help, value| Measure { name, kind, help, value };
-    for Measure { name, kind, help, value } in [
-        measure("compute_seconds_total", "counter", "Time spent on gradients.", &compute),
-        measure("wait_seconds_total", "counter", "Time spent waiting for other peers.", &wait),
-        measure("encode_seconds_total", "counter", "Time spent on what the peer had computed.", &encode),
-        measure("decode_seconds_total", "counter", "Time spent on what others had sent.", &decode),
-        measure("send_seconds_total", "counter", "Time in which links wrote, added up over links.", &send),
-        measure("cpu_seconds_total", "counter", "Processor time.", &cpu),
-        measure("resident_memory_bytes", "gauge", "Resident memory.", &memory),
-        measure("network_sent_bytes_total", "counter", "Bytes sent at the sockets.", &sent),
-        measure("network_received_bytes_total", "counter", "Bytes received at the sockets.", &received),
-        measure("payload_sent_bytes_total", "counter", "Payload bytes sent by the exchange strategy.", &said),
-        measure(
-            "payload_received_bytes_total",
-            "counter",
-            "Payload bytes received from other peers' strategies.",
-            &heard,
-        ),
-        measure("disk_read_bytes_total", "counter", "Bytes read from disks.", &read),
-        measure("disk_written_bytes_total", "counter", "Bytes written to disks.", &written),
-    ] as [Measure<'_>; 13]
-    {
-        let values: Vec<(PeerId, f64)> =
-            history.peers.iter().filter_map(|(id, peer)| Some((*id, value(peer)?))).collect();
+    for (name, kind, help, value) in OF_EACH_PEER {
+        let values: Vec<(PeerId, f64)> = totals.peers().filter_map(|(id, peer)| Some((id, value(peer)?))).collect();
         if !values.is_empty() {
             head(&mut text, name, kind, help);
             values.iter().for_each(|(id, value)| line(&mut text, name, run, Some(*id), *value));
         }
     }
     text
+}
+
+/// A number that each peer has: its name, its kind, what it is, and its value if it is known.
+type Measure = (&'static str, &'static str, &'static str, fn(&PeerTotals) -> Option<f64>);
+
+const OF_EACH_PEER: [Measure; 13] = [
+    ("compute_seconds_total", "counter", "Time spent on gradients.", |peer| Some(peer.times.compute_s)),
+    ("wait_seconds_total", "counter", "Time spent waiting for other peers.", |peer| Some(peer.times.wait_s)),
+    ("encode_seconds_total", "counter", "Time spent encoding the peer's own results.", |peer| {
+        Some(peer.times.encode_s)
+    }),
+    ("decode_seconds_total", "counter", "Time spent decoding and applying what others sent.", |peer| {
+        Some(peer.times.decode_s)
+    }),
+    ("send_seconds_total", "counter", "Time spent writing to links, summed over links.", |peer| {
+        Some(peer.times.send_s)
+    }),
+    ("cpu_seconds_total", "counter", "CPU time.", |peer| Some(peer.cpu_s)),
+    ("resident_memory_bytes", "gauge", "Resident memory.", |peer| used(peer, |used| used.rss_bytes)),
+    ("network_sent_bytes_total", "counter", "Bytes sent over sockets.", |peer| used(peer, |used| used.net_sent_bytes)),
+    ("network_received_bytes_total", "counter", "Bytes received over sockets.", |peer| {
+        used(peer, |used| used.net_received_bytes)
+    }),
+    ("payload_sent_bytes_total", "counter", "Payload bytes sent by the exchange strategy.", |peer| {
+        used(peer, |used| used.payload_sent_bytes)
+    }),
+    ("payload_received_bytes_total", "counter", "Payload bytes received from other peers' strategies.", |peer| {
+        used(peer, |used| used.payload_received_bytes)
+    }),
+    ("disk_read_bytes_total", "counter", "Bytes read from disk.", |peer| used(peer, |used| used.disk_read_bytes)),
+    ("disk_written_bytes_total", "counter", "Bytes written to disk.", |peer| {
+        used(peer, |used| used.disk_written_bytes)
+    }),
+];
+
+fn used(peer: &PeerTotals, number: fn(&Resources) -> u64) -> Option<f64> {
+    peer.used.as_ref().map(|used| number(used) as f64)
 }
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) {
@@ -99,6 +93,7 @@ fn line(text: &mut String, name: &str, run: &str, peer: Option<PeerId>, value: f
 #[cfg(test)]
 mod tests {
     use super::text;
+    use crate::totals::Totals;
     use nettorrent_history::{Event, History, Line, Times};
     use nettorrent_swarm::PeerId;
 
@@ -109,7 +104,9 @@ mod tests {
             let times = Times { compute_s, elapsed_s: 1.0, ..Times::of(PeerId(3)) };
             history.add(Line { at_s: 1.0, event: Event::Times(times) });
         }
-        let text = text("a \"run\"", &history);
+        let mut totals = Totals::default();
+        totals.add(&history);
+        let text = text("a \"run\"", &history, &totals);
         let seat = PeerId(3).seat();
         let expected = format!("nettorrent_compute_seconds_total{{run=\"a \\\"run\\\"\",peer=\"{seat}\"}} 0.75\n");
         assert!(text.contains(&expected), "{text}");

@@ -11,12 +11,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use nettorrent_history::{Follower, HistoryError};
 
 use crate::access::Access;
-use crate::board::board;
 use crate::connection_limit::ConnectionLimit;
-use crate::{page, prometheus};
+use crate::page;
+use crate::watch::Watch;
 
 /// What is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +68,8 @@ pub struct Server {
 
 /// What all requests have in common.
 struct Shared {
-    name: String,
     access: Access,
-    follower: Mutex<Follower>,
+    watch: Mutex<Watch>,
 }
 
 impl Server {
@@ -83,8 +81,8 @@ impl Server {
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let access = Access::to(address);
-        let follower = Mutex::new(Follower::new(&events));
-        let router = router(shows, Arc::new(Shared { name, access: access.clone(), follower }));
+        let watch = Mutex::new(Watch::new(&events, name));
+        let router = router(shows, Arc::new(Shared { access: access.clone(), watch }));
         let serve = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async { axum::serve(ConnectionLimit::new(listener)?, router).await })
@@ -143,28 +141,18 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
 }
 
 async fn show_board(State(shared): State<Arc<Shared>>) -> Response {
-    shared.answer(|follower| {
-        let board = board(&shared.name, &follower.history);
-        ([(header::CONTENT_TYPE, "application/json")], board.to_string()).into_response()
-    })
+    shared.answer(|watch| ([(header::CONTENT_TYPE, "application/json")], watch.board()).into_response())
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    shared.answer(|follower| {
-        let text = prometheus::text(&shared.name, &follower.history);
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
-    })
+    shared.answer(|watch| ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], watch.metrics()).into_response())
 }
 
 impl Shared {
-    fn answer(&self, answer: impl FnOnce(&Follower) -> Response) -> Response {
-        let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
-        match follower.catch_up() {
-            Ok(_) => answer(&follower),
-            // Nothing has been written yet.
-            Err(HistoryError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                answer(&follower)
-            }
+    fn answer(&self, answer: impl FnOnce(&mut Watch) -> Response) -> Response {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        match watch.catch_up() {
+            Ok(()) => answer(&mut watch),
             Err(problem) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{problem}\n")).into_response(),
         }
     }

@@ -46,5 +46,4 @@ pub use peer_graph::{PeerGraph, PeerLink, PeerNode};
 pub use peer_grids::{PeerGrid, PeerGrids};
 pub use run::{time_parts, timeline, where_time_went};
 pub use stacked_bars::{StackedBar, StackedBars};
-pub use text::escape;
 pub use timeline::{Span, Timeline, TimelineRow};

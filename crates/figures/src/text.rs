@@ -43,9 +43,9 @@ pub(crate) fn wrapped(text: &str, size: f64, width: f64, most: usize) -> Vec<Str
     lines.iter().map(|line| clipped(line, size, width)).collect()
 }
 
-/// Text as it stands in SVG and HTML: nothing in it is a tag, and nothing ends an attribute. XML has no place for control characters,
+/// Text as it stands in SVG: nothing in it is a tag, and nothing ends an attribute. XML has no place for control characters,
 /// not even escaped.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
