@@ -4,7 +4,7 @@ use crate::compute::Compute;
 use crate::membership::number;
 use crate::observer::Observer;
 use crate::outcome::Fate;
-use crate::queue::{Event, Nanos, nanos};
+use crate::queue::{Event, Nanos, nanos, short};
 use crate::scenario::{Fault, Partition, What, When};
 use crate::simulation::Simulation;
 
@@ -181,7 +181,7 @@ impl Simulation {
             let Some(from) = about.or(live.first().copied()) else { continue };
             for peer in live {
                 let delay: Nanos = if peer == from { 0 } else { self.network.delay(from, peer) };
-                let told = self.views.insert((peer, view.clone()));
+                let told = short(self.views.insert((peer, view.clone())));
                 self.queue.push(self.now + delay, Event::View(told));
             }
         }

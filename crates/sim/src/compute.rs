@@ -11,10 +11,10 @@ use nettorrent_engine::task::{Task, Worker};
 use nettorrent_swarm::{Done, Work};
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use slab::Slab;
 
 use crate::outcome::SimulationError;
-use crate::queue::{Event, Nanos, Queue};
-use crate::slab::Slab;
+use crate::queue::{Event, Nanos, Queue, short};
 
 /// All work that has been begun.
 pub(crate) struct Compute {
@@ -65,37 +65,40 @@ impl Compute {
         let n_buckets = if work.is_training() { self.task.buckets().len() as u64 } else { 0 };
         let running = Running { peer, began, lasts, n_buckets, n_given: 0, pieces: None };
         let at = running.next_at();
-        let number = self.works.insert(running);
+        let number = short(self.works.insert(running));
         self.todo.push((number, work));
         queue.push(at, Event::Done(number));
     }
 
     /// A peer does something else for so long: what it has begun to compute, and what it is to compute after that, is done later.
     pub(crate) fn hold_up(&mut self, peer: usize, now: Nanos, by: Nanos) {
-        for work in
-            self.works.iter_mut().filter(|work| work.peer == peer && work.began.saturating_add(work.lasts) > now)
+        for work in self
+            .works
+            .iter_mut()
+            .map(|(_, work)| work)
+            .filter(|work| work.peer == peer && work.began.saturating_add(work.lasts) > now)
         {
             *(if work.began > now { &mut work.began } else { &mut work.lasts }) += by;
         }
     }
 
     /// Whose work it is.
-    pub(crate) fn peer(&mut self, number: u32) -> Option<usize> {
-        self.works.get_mut(number).map(|work| work.peer)
+    pub(crate) fn peer(&self, number: u32) -> Option<usize> {
+        self.works.get(number as usize).map(|work| work.peer)
     }
 
     /// Nobody wants a work any more.
     pub(crate) fn forget(&mut self, number: u32) {
-        self.works.remove(number);
+        self.works.try_remove(number as usize);
         self.todo.retain(|(todo, _)| *todo != number);
     }
 
     /// The next piece of a work, and how long the work has taken so far.
     pub(crate) fn next_piece(&mut self, now: Nanos, number: u32, queue: &mut Queue) -> Option<(Done, Duration)> {
-        if self.works.get_mut(number)?.pieces.is_none() {
+        if self.works.get(number as usize)?.pieces.is_none() {
             self.compute_all();
         }
-        let work = self.works.get_mut(number)?;
+        let work = self.works.get_mut(number as usize)?;
         if work.next_at() > now {
             // It was held up.
             queue.push(work.next_at(), Event::Done(number));
@@ -108,7 +111,7 @@ impl Compute {
         let took = Duration::from_nanos(now.min(due).saturating_sub(work.began));
         work.n_given += 1;
         match is_last {
-            true => drop(self.works.remove(number)),
+            true => drop(self.works.remove(number as usize)),
             false => queue.push(work.next_at().max(now), Event::Done(number)),
         }
         piece.map(|piece| (piece, took))
@@ -123,7 +126,7 @@ impl Compute {
             }
         };
         for (number, pieces) in done {
-            if let Some(work) = self.works.get_mut(number) {
+            if let Some(work) = self.works.get_mut(number as usize) {
                 work.pieces = Some(pieces.into_iter());
             }
         }

@@ -29,7 +29,6 @@ mod outcome;
 mod queue;
 mod scenario;
 mod simulation;
-mod slab;
 mod toy;
 
 pub use handling::Handling;

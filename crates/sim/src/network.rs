@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use nettorrent_engine::rng::{Rng, mix};
-use nettorrent_swarm::wire::Frame;
-
-use crate::queue::{Event, Nanos, Queue, nanos};
-use crate::scenario::Scenario;
-use crate::slab::Slab;
 use nettorrent_swarm::link_spec::LinkSpec;
+use nettorrent_swarm::wire::Frame;
+use slab::Slab;
+
+use crate::queue::{Event, Nanos, Queue, nanos, short};
+use crate::scenario::Scenario;
 
 /// How many bytes of a frame get lost together.
 const PACKET_LEN: usize = 1460;
@@ -100,7 +100,8 @@ impl Network {
         }
         let last_bit = first_bit.saturating_add(lasts);
         let has_limit = self.ends[to].down.bits_per_second.is_some();
-        let number = self.in_flight.insert(InFlight { from: from as u32, to: to as u32, left, last_bit, frame });
+        let frame = InFlight { from: from as u32, to: to as u32, left, last_bit, frame };
+        let number = short(self.in_flight.insert(frame));
         match has_limit {
             true => queue.push(first_bit, Event::Arrive(number)),
             false => queue.push(last_bit, Event::Deliver(number)),
@@ -124,7 +125,7 @@ impl Network {
 
     /// A frame's first bit is there: it waits for the receiver's downlink.
     pub(crate) fn arrive(&mut self, now: Nanos, number: u32, queue: &mut Queue) {
-        let Some(InFlight { to, last_bit, frame, .. }) = self.in_flight.get_mut(number) else { return };
+        let Some(InFlight { to, last_bit, frame, .. }) = self.in_flight.get_mut(number as usize) else { return };
         let end = &mut self.ends[*to as usize];
         let start = now.max(end.down_is_free);
         end.down_is_free = start.saturating_add(end.down.nanos_for(frame.n_bytes()));
@@ -132,13 +133,13 @@ impl Network {
     }
 
     /// A frame that is still on its way.
-    pub(crate) fn peek(&mut self, number: u32) -> Option<&InFlight> {
-        self.in_flight.get_mut(number).map(|frame| &*frame)
+    pub(crate) fn peek(&self, number: u32) -> Option<&InFlight> {
+        self.in_flight.get(number as usize)
     }
 
     /// Takes a frame off the network.
     pub(crate) fn take(&mut self, number: u32) -> Option<InFlight> {
-        self.in_flight.remove(number)
+        self.in_flight.try_remove(number as usize)
     }
 }
 

@@ -13,6 +13,11 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
     Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
 }
 
+/// The number of a thing that lies in a slab, as events name it.
+pub(crate) fn short(number: usize) -> u32 {
+    u32::try_from(number).expect("fewer things are under way than 32 bits can count")
+}
+
 /// Something that will happen. The numbers name things that lie elsewhere: what is in a queue of many thousands should be
 /// small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

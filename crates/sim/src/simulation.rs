@@ -8,15 +8,15 @@ use nettorrent_swarm::record::Record;
 use nettorrent_swarm::strategy::Malformed;
 use nettorrent_swarm::wire::Kind;
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
+use slab::Slab;
 
 use crate::compute::Compute;
 use crate::membership::{Membership, id, number};
 use crate::network::{InFlight, Network};
 use crate::observer::Observer;
 use crate::outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
-use crate::queue::{Event, Nanos, Queue, nanos};
+use crate::queue::{Event, Nanos, Queue, nanos, short};
 use crate::scenario::{Scenario, What};
-use crate::slab::Slab;
 
 /// A swarm of peers in simulated time.
 pub struct Simulation {
@@ -161,7 +161,7 @@ impl Simulation {
         }
         for view in self.membership.news() {
             for &member in view.members.iter() {
-                let told = self.views.insert((number(member), view.clone()));
+                let told = short(self.views.insert((number(member), view.clone())));
                 self.queue.push(0, Event::View(told));
             }
         }
@@ -225,11 +225,11 @@ impl Simulation {
             Event::Deliver(frame) => self.deliver(frame, compute, observer),
             Event::Done(work) => self.on_done(work, compute, observer),
             Event::Timer(timer) => {
-                let Some((peer, token)) = self.timers.remove(timer) else { return };
+                let Some((peer, token)) = self.timers.try_remove(timer as usize) else { return };
                 self.handle(peer, Input::Timer(token), compute, observer);
             }
             Event::View(view) => {
-                let Some((peer, view)) = self.views.remove(view) else { return };
+                let Some((peer, view)) = self.views.try_remove(view as usize) else { return };
                 self.handle(peer, Input::View(view), compute, observer);
             }
             Event::Uplink(peer) => {
@@ -249,12 +249,12 @@ impl Simulation {
     }
 
     /// Whom an event is for.
-    pub(crate) fn addressee(&mut self, event: Event, compute: &mut Compute) -> Option<usize> {
+    pub(crate) fn addressee(&self, event: Event, compute: &Compute) -> Option<usize> {
         match event {
             Event::Deliver(frame) => self.network.peek(frame).map(|frame| frame.to as usize),
             Event::Done(work) => compute.peer(work),
-            Event::Timer(timer) => self.timers.get_mut(timer).map(|(peer, _)| *peer),
-            Event::View(view) => self.views.get_mut(view).map(|(peer, _)| *peer),
+            Event::Timer(timer) => self.timers.get(timer as usize).map(|(peer, _)| *peer),
+            Event::View(view) => self.views.get(view as usize).map(|(peer, _)| *peer),
             Event::Uplink(peer) => Some(peer as usize),
             _ => None,
         }
@@ -319,7 +319,7 @@ impl Simulation {
             self.network.send(leaves, peer, number(to), frame, &mut self.queue);
         }
         for (after, token) in out.timers.drain(..) {
-            let timer = self.timers.insert((peer, token));
+            let timer = short(self.timers.insert((peer, token)));
             self.queue.push(self.now.saturating_add(nanos(after)), Event::Timer(timer));
         }
         for work in out.work.drain(..) {
