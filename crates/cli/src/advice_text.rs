@@ -9,7 +9,6 @@ use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
 use crate::columns::{Side, aligned};
-use crate::command_line::command_line;
 use crate::link_survey::Surveyed;
 
 /// What forecasts rest on.
@@ -211,7 +210,7 @@ impl Findings<'_> {
             strategy => ("start", vec!["--strategy", strategy, "--wait-for", &n_peers]),
         };
         let words = ["nettorrent", command].into_iter().chain(self.words.iter().map(String::as_str)).chain(own);
-        Some(command_line(words.map(str::to_owned)))
+        Some(shell_words::join(words))
     }
 }
 

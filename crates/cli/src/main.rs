@@ -2,7 +2,6 @@
 
 mod advice_text;
 mod columns;
-mod command_line;
 mod commands;
 mod incidents;
 mod interrupt;

@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bytesize::ByteSize;
 use clap::Args;
 use nettorrent_engine::data::{Batch, Part};
 use nettorrent_engine::job::{GroupSpec, Groups, Job, LayersSpec, build_network, model_spec};
@@ -39,8 +39,8 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_name = "SPEED,…", value_delimiter = ',')]
     speeds: Vec<f64>,
     /// How much memory each peer may take for the network, for example 2GB; larger plans are left out.
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Size>,
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<u64>,
     /// Compute speed of a peer in GMAC/s, 10⁹ multiply-adds a second [default: measured here, on as many threads as the job says].
     #[arg(long, value_name = "GMAC/S")]
     speed: Option<f64>,
@@ -75,7 +75,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     let mut question = Question::of(&job, &spec, arguments.peers as usize)?;
     let (multiplications_per_s, speed) = speed(arguments, &job, &spec, &network)?;
     question.multiplications_per_s = multiplications_per_s;
-    question.memory_limit = arguments.memory.map(|size| size.0);
+    question.memory_limit = arguments.memory;
     let choice = match &groups {
         Groups::Auto(_) => choose(&question)?,
         Groups::Given(groups) => {
@@ -158,45 +158,25 @@ fn step_seconds(job: &Job, spec: &ModelSpec, network: &Network, n: usize) -> any
 }
 
 /// A number of bytes, as people write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Size(u64);
-
-const SIZES: [(&str, f64); 8] = [
-    ("kib", 1024.0),
-    ("mib", 1_048_576.0),
-    ("gib", 1_073_741_824.0),
-    ("kb", 1e3),
-    ("mb", 1e6),
-    ("gb", 1e9),
-    ("tb", 1e12),
-    ("b", 1.0),
-];
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let lower = text.trim().to_ascii_lowercase();
-        let number = SIZES.iter().find_map(|(unit, size)| Some((lower.strip_suffix(unit)?.trim_end(), size)));
-        let bytes = number.and_then(|(number, size)| Some(number.parse::<f64>().ok()? * size));
-        match bytes {
-            Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(Self(bytes as u64)),
-            _ => Err(format!("\"{text}\" is no size: write a number and B, kB, MB or GB, for example 2GB")),
-        }
-    }
+fn size(text: &str) -> Result<u64, String> {
+    let size: Option<ByteSize> = text.trim().parse().ok();
+    let size = size.map(|size| size.as_u64()).filter(|size| *size > 0);
+    size.ok_or_else(|| "not a size: write a number and kB, MB or GB, for example 2GB".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Size;
+    use super::size;
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
-        for (text, bytes) in [("2GB", 2_000_000_000), ("1.5 MB", 1_500_000), ("4gib", 4 << 30), ("12 b", 12)] {
-            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        let sizes =
+            [("2GB", 2_000_000_000), ("2G", 2_000_000_000), ("1.5 MB", 1_500_000), ("4gib", 4 << 30), ("12 b", 12)];
+        for (text, bytes) in sizes {
+            assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for text in ["", "2", "GB", "-1GB", "nanGB", "infMB", "2G", "0B"] {
-            assert!(text.parse::<Size>().unwrap_err().contains("for example 2GB"), "{text}");
+        for text in ["", "GB", "-1GB", "nanGB", "infMB", "2X", "0B"] {
+            assert!(size(text).unwrap_err().contains("for example 2GB"), "{text}");
         }
     }
 }

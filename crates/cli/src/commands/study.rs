@@ -14,7 +14,6 @@ use nettorrent_study::{
 };
 use serde_json::json;
 
-use crate::command_line::command_line;
 use crate::interrupt::{self, Interrupt};
 use crate::progress::clock;
 use crate::study_table;
@@ -71,7 +70,7 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
     }
     check_data(&plan)?;
     let origin = Origin {
-        command: command_line(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
+        command: shell_words::join(std::env::args_os().map(|word| word.to_string_lossy().into_owned())),
         commit: env!("NETTORRENT_COMMIT").to_owned(),
         date: Date::now().text(),
         is_side_by_side: arguments.side_by_side,
