@@ -5,7 +5,6 @@
 //! place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
 //! middle, by a person or by a limit of the system (one on the size of files ends programs that do not ignore SIGXFSZ).
 
-mod atomic;
 mod error;
 mod file_layout;
 mod pieces;
@@ -22,7 +21,6 @@ use crate::optimizer::Optimizer;
 use pieces::STATE_FILE;
 use share::Share;
 
-pub use atomic::write_file;
 pub use error::CheckpointError;
 pub use pieces::{MODEL_FILE, PieceWriter};
 pub use progress::Progress;

@@ -1,11 +1,11 @@
 //! The SHA-256 of a file, read in pieces.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use aws_lc_rs::digest::{Context, SHA256};
+use data_encoding::HEXLOWER;
 
 const N_BYTES_A_PIECE: usize = 1 << 18;
 
@@ -13,23 +13,16 @@ const N_BYTES_A_PIECE: usize = 1 << 18;
 /// kept from an earlier try are covered like those that just came.
 pub(crate) fn sha256_of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
+    let mut hasher = Context::new(&SHA256);
     let mut piece = vec![0; N_BYTES_A_PIECE];
     loop {
         match file.read(&mut piece) {
-            Ok(0) => return Ok(in_hexadecimal(&hasher.finalize())),
+            Ok(0) => return Ok(HEXLOWER.encode(hasher.finish().as_ref())),
             Ok(n_bytes) => hasher.update(&piece[..n_bytes]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-}
-
-fn in_hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    })
 }
 
 #[cfg(test)]

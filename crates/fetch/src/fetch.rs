@@ -3,13 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use nettorrent_files::PartialFolder;
+
 use crate::cache::{Cache, is_plain_name};
 use crate::catalog::{DatasetEntry, RemoteFile, Unpack};
 use crate::digest::sha256_of_file;
 use crate::download::{Download, DownloadError};
 use crate::error::{AddressFailure, CacheError, FetchError, UnpackError};
 use crate::http::Client;
-use crate::install::Staging;
+use crate::install::install;
 use crate::lock;
 use crate::options::FetchOptions;
 use crate::partial::Partial;
@@ -124,16 +126,16 @@ impl Work<'_> {
     }
 
     fn put_in_place(&mut self, target: &Path) -> Result<(), FetchError> {
-        let staging = Staging::beside(target)?;
+        let folder = PartialFolder::begin(target).map_err(CacheError::io("could not create ", target))?;
         for file in self.entry.files {
             let finished = self.downloads.join(file.name);
             match self.entry.unpack {
-                Unpack::KeepFiles => copy_into(&finished, staging.contents(), file.name)?,
-                Unpack::TarGz => self.unpack(file, &finished, staging.contents())?,
+                Unpack::KeepFiles => copy_into(&finished, folder.contents(), file.name)?,
+                Unpack::TarGz => self.unpack(file, &finished, folder.contents())?,
             }
         }
         (self.progress)(Progress::Installing);
-        staging.install(target)?;
+        install(folder).map_err(CacheError::io("could not install ", target))?;
         self.remove_downloads()
     }
 

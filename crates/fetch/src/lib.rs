@@ -31,7 +31,6 @@ mod lock;
 mod options;
 mod partial;
 mod progress;
-mod sync;
 mod unpack;
 
 pub use cache::{Cache, CacheEnvironment};

@@ -4,7 +4,7 @@ use std::fs::{File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use nettorrent_engine::checkpoint::CheckpointError;
+use nettorrent_files::WriteError;
 
 use crate::event::{Event, Line};
 
@@ -13,7 +13,7 @@ use crate::event::{Event, Line};
 pub enum HistoryError {
     /// It cannot be written.
     #[error(transparent)]
-    Write(#[from] CheckpointError),
+    Write(#[from] WriteError),
     /// It cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -51,8 +51,8 @@ impl EventLog {
     ///
     /// The file is locked as long as this lives: two processes that train the same run would spoil each other's work.
     pub fn append(path: &Path) -> Result<Self, HistoryError> {
-        let failed = |source| CheckpointError::Write { path: path.to_owned(), source };
-        let file = File::options().create(true).append(true).open(path).map_err(failed)?;
+        let failed = WriteError::of(path);
+        let file = File::options().create(true).append(true).open(path).map_err(&failed)?;
         // Some file systems have no locks; there people must take care themselves.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(HistoryError::Locked { path: path.to_owned() });
@@ -65,7 +65,7 @@ impl EventLog {
     pub fn write(&mut self, at_s: f64, event: Event) -> Result<Line, HistoryError> {
         let line = Line { at_s, event };
         let written = self.file.write_all(line.to_json().as_bytes());
-        written.map_err(|source| CheckpointError::Write { path: self.path.clone(), source })?;
+        written.map_err(WriteError::of(&self.path))?;
         Ok(line)
     }
 }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nettorrent_engine::checkpoint::CheckpointError;
+use nettorrent_files::WriteError;
 
 use crate::event::{Epoch, Event, Progress, Resources, Times};
 use crate::log::HistoryError;
@@ -32,9 +32,8 @@ impl TensorBoard {
         // TensorBoard knows files by the word in the middle, and takes them in the order of their names.
         let name = format!("events.out.tfevents.{:010}.nettorrent.{}", began_s as u64, std::process::id());
         let path = folder.join(name);
-        let failed = |source| CheckpointError::Write { path: path.clone(), source };
-        std::fs::create_dir_all(folder).map_err(failed)?;
-        let file = File::create(&path).map_err(failed)?;
+        std::fs::create_dir_all(folder).map_err(WriteError::of(folder))?;
+        let file = File::create(&path).map_err(WriteError::of(&path))?;
         let mut board = Self { path, file, began_s, step: 0 };
         board.write(0.0, |message| message.bytes(FILE_VERSION, b"brain.Event:2"))?;
         Ok(board)
@@ -111,8 +110,7 @@ impl TensorBoard {
         let length = (message.0.len() as u64).to_le_bytes();
         let (length_sum, sum) = (masked_crc(&length).to_le_bytes(), masked_crc(&message.0).to_le_bytes());
         let record = [&length[..], &length_sum, &message.0, &sum].concat();
-        let failed = |source| CheckpointError::Write { path: self.path.clone(), source };
-        Ok(self.file.write_all(&record).map_err(failed)?)
+        Ok(self.file.write_all(&record).map_err(WriteError::of(&self.path))?)
     }
 }
 

@@ -8,6 +8,7 @@ use nettorrent_engine::data::sampler::SamplerError;
 use nettorrent_engine::job::{JobError, ReadError};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_fetch::CacheError;
+use nettorrent_files::WriteError;
 use nettorrent_history::HistoryError;
 use nettorrent_net::ask::AskError;
 use nettorrent_net::discovery::DiscoveryError;
@@ -57,6 +58,9 @@ pub enum SessionError {
     /// A checkpoint cannot be written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// Another file of a run cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
     /// A checkpoint cannot be read, and which others there are.
     #[error("{hint}: {source}")]
     Unreadable {

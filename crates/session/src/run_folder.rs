@@ -7,6 +7,7 @@ use nettorrent_engine::checkpoint::{self, CheckpointError, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_files::write_file;
 use serde::Serialize;
 
 use crate::date::Date;
@@ -43,7 +44,7 @@ impl RunFolder {
         let folder = run.path.join(CHECKPOINTS);
         fs::create_dir_all(folder).map_err(SessionError::file("cannot make the run's folder", &run.path))?;
         if let Some(model) = model {
-            checkpoint::write_file(&run.path.join(MODEL_FILE), as_toml(model).as_bytes())?;
+            write_file(&run.path.join(MODEL_FILE), as_toml(model).as_bytes())?;
         }
         run.write_job(job)?;
         Ok(run)
@@ -83,7 +84,7 @@ impl RunFolder {
 
     /// Replaces the job, so that a run which is stopped again goes on with what it was told last.
     pub fn write_job(&self, job: &Job) -> Result<(), SessionError> {
-        Ok(checkpoint::write_file(&self.path.join(JOB_FILE), as_toml(job).as_bytes())?)
+        Ok(write_file(&self.path.join(JOB_FILE), as_toml(job).as_bytes())?)
     }
 
     /// Its network, where it is one of ours.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use nettorrent_engine::checkpoint::{CheckpointError, write_file};
 use nettorrent_engine::job::Job;
+use nettorrent_files::{WriteError, write_file};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, RunSpec};
@@ -123,7 +123,7 @@ pub enum FolderError {
     },
     /// A file cannot be written.
     #[error(transparent)]
-    Write(#[from] CheckpointError),
+    Write(#[from] WriteError),
 }
 
 impl StudyFolder {

@@ -21,7 +21,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nettorrent_engine::checkpoint::{CheckpointError, write_file};
+use nettorrent_files::{WriteError, write_file};
 use nettorrent_history::History;
 use thiserror::Error;
 
@@ -49,7 +49,7 @@ pub enum ReportError {
     },
     /// A file could not be written.
     #[error(transparent)]
-    Write(#[from] CheckpointError),
+    Write(#[from] WriteError),
 }
 
 /// Writes `report.html`, `report.md` with its figures, `runs.csv`, `epochs.csv`, `resources.csv` and `results.json` into the

@@ -1,6 +1,9 @@
 //! What can go wrong with a checkpoint.
 
+use std::io;
 use std::path::{Path, PathBuf};
+
+use nettorrent_files::WriteError;
 
 /// What went wrong with a checkpoint.
 #[derive(Debug, thiserror::Error)]
@@ -11,24 +14,14 @@ pub enum CheckpointError {
         /// Which file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Writing a checkpoint failed; those before it are still there.
-    #[error("cannot write {}: {source}; earlier checkpoints are untouched{}", path.display(), advice(source))]
-    Save {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error("cannot write {}: {}; earlier checkpoints are untouched{}", .0.path.display(), .0.source, .0.advice())]
+    Save(#[source] WriteError),
     /// Writing another file failed.
-    #[error("cannot write {}: {source}{}", path.display(), advice(source))]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Write(#[from] WriteError),
     /// The file is not what it should be.
     #[error("{}: {problem}", path.display())]
     Malformed {
@@ -39,23 +32,13 @@ pub enum CheckpointError {
     },
 }
 
-/// What to do about a failed write, to be put after its message.
-fn advice(source: &std::io::Error) -> &'static str {
-    match source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            "; make room on the disk and resume the run"
-        }
-        std::io::ErrorKind::FileTooLarge => {
-            "; files this large are not allowed here: raise the limit (`ulimit -f`) and resume the run"
-        }
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            "; choose a folder that can be written"
-        }
-        _ => "",
-    }
-}
-
 impl CheckpointError {
+    /// For `map_err`: a checkpoint that could not be written.
+    pub(super) fn save(folder: &Path) -> impl Fn(io::Error) -> Self {
+        let failed = WriteError::of(folder);
+        move |source| Self::Save(failed(source))
+    }
+
     pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), problem: problem.into() }
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use super::atomic::PartialFolder;
+use nettorrent_files::PartialFolder;
+
 use super::error::CheckpointError;
 use super::file_layout::FileLayout;
 use super::progress::Progress;
@@ -54,9 +55,13 @@ impl PieceWriter {
         n_swarm_memories: usize,
     ) -> Result<Self, CheckpointError> {
         let (n_params, n_values) = (layout.n_params(), layout.n_values());
-        let folder = PartialFolder::begin(folder)?;
+        let failed = CheckpointError::save(folder);
+        if folder.exists() {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        let folder = PartialFolder::begin(folder).map_err(&failed)?;
         let (file_layout, header) = weights::file_layout(layout.tensors());
-        let model = folder.create(MODEL_FILE, &header, file_layout.n_bytes())?;
+        let model = create(&folder, MODEL_FILE, &header, file_layout.n_bytes()).map_err(&failed)?;
         Ok(Self {
             tensors: layout.tensors().to_vec(),
             n_params,
@@ -102,7 +107,7 @@ impl PieceWriter {
             return Err(self.refusal("its parts have taken different numbers of steps"));
         }
         self.begin_state(n_steps)?;
-        self.write(share, values, optimizer, memories).map_err(|source| self.folder.error(source))?;
+        self.write(share, values, optimizer, memories).map_err(CheckpointError::save(self.folder.target()))?;
         share.ranges().for_each(|range| self.written.add(range));
         Ok(())
     }
@@ -110,23 +115,22 @@ impl PieceWriter {
     /// Brings the checkpoint to its place, if all of it is there.
     pub fn finish(self) -> Result<(), CheckpointError> {
         let n_missing = self.n_values - self.written.len();
-        let Some(state) = self.state.as_ref().filter(|_| n_missing == 0) else {
+        if self.state.is_none() || n_missing > 0 {
             let problem = format!("{n_missing} of {} numbers are missing", self.n_values);
             return Err(self.refusal(&problem));
-        };
-        for file in [&self.model.1, &state.file] {
-            file.sync_all().map_err(|source| self.folder.error(source))?;
         }
         let Self { folder, model, state, .. } = self;
         // Closed first: some systems rename no folder with an open file in it.
         drop((model, state));
-        folder.finish()
+        let path = folder.target().to_owned();
+        folder.finish().map_err(CheckpointError::save(&path))
     }
 
     fn begin_state(&mut self, n_steps: u64) -> Result<(), CheckpointError> {
         if self.state.is_none() {
             let (layout, header) = self.vectors.layout(n_steps, &self.progress);
-            let file = self.folder.create(STATE_FILE, &header, layout.n_bytes())?;
+            let file = create(&self.folder, STATE_FILE, &header, layout.n_bytes());
+            let file = file.map_err(CheckpointError::save(self.folder.target()))?;
             self.state = Some(State { n_steps, layout, file });
         }
         Ok(())
@@ -141,10 +145,18 @@ impl PieceWriter {
 
     fn refusal(&self, problem: &str) -> CheckpointError {
         CheckpointError::malformed(
-            self.folder.path(),
+            self.folder.target(),
             format!("cannot be written: {problem}; earlier checkpoints are untouched"),
         )
     }
+}
+
+/// A file that begins with these bytes and is as long as it will be; the rest of it is to be written.
+fn create(folder: &PartialFolder, name: &str, beginning: &[u8], n_bytes: u64) -> io::Result<File> {
+    let mut file = File::create(folder.contents().join(name))?;
+    file.write_all(beginning)?;
+    file.set_len(n_bytes)?;
+    Ok(file)
 }
 
 /// Which numbers of the whole vector were written: ranges that do not touch, by their starts.

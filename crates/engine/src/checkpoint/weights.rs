@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::Path;
 
+use nettorrent_files::write_file;
 use safetensors::SafeTensorError;
 
-use super::atomic::write_file;
 use super::error::CheckpointError;
 use super::file_layout::FileLayout;
 use super::runs;
@@ -19,7 +19,7 @@ const IGNORED_SUFFIX: &str = "num_batches_tracked";
 
 /// Writes the parameters to a file.
 pub fn save_weights(path: &Path, layout: &Layout, values: &[f32]) -> Result<(), CheckpointError> {
-    write_file(path, &weights_to_bytes(layout, values))
+    Ok(write_file(path, &weights_to_bytes(layout, values))?)
 }
 
 /// Reads the parameters of a model from a file.

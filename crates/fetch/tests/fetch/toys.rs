@@ -1,16 +1,16 @@
 //! Small data sets to fetch in tests, and a cache to fetch them into.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nettorrent_fetch::{
     AddressError, Cache, DatasetEntry, FetchError, FetchOptions, ProxyChoice, RemoteFile, Unpack, fetch,
 };
-use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 /// A cache in a folder of its own, which goes when it does.
@@ -92,10 +92,7 @@ pub(crate) fn archived(content: &[u8], urls: &[String]) -> DatasetEntry {
 
 fn remote_file(toy: Toy<'_>) -> RemoteFile {
     let urls: Vec<&'static str> = toy.urls.into_iter().map(|url| &*url.leak()).collect();
-    let sha256 = Sha256::digest(toy.content).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-        text
-    });
+    let sha256 = HEXLOWER.encode(digest(&SHA256, toy.content).as_ref());
     RemoteFile { name: toy.name, n_bytes: toy.content.len() as u64, sha256: sha256.leak(), urls: urls.leak() }
 }
 

@@ -20,8 +20,16 @@ pub(crate) fn sync_tree(folder: &Path) -> io::Result<()> {
     tree.folders.iter().try_for_each(|folder| sync_folder(folder))
 }
 
+/// Makes a file's or folder's own name durable.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_folder(parent),
+        _ => sync_folder(Path::new(".")),
+    }
+}
+
 /// Makes the names in a folder durable. Windows has no such call and needs none.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
