@@ -9,7 +9,7 @@ use nettorrent_files::{WriteError, write_file};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, RunSpec};
-use crate::results::{Machine, Results, RunResult};
+use crate::results::{Machine, Outcome, Results, RunResult};
 use crate::run_prediction::run_prediction;
 use crate::study::Study;
 
@@ -218,8 +218,21 @@ impl StudyFolder {
 }
 
 /// Where a run lies within its study.
-pub(crate) fn within_study(run: &RunSpec) -> PathBuf {
+fn within_study(run: &RunSpec) -> PathBuf {
     Path::new(RUNS).join(&run.id)
+}
+
+/// What came of a run, as it is kept.
+pub(crate) fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
+    RunResult {
+        id: run.id.clone(),
+        setting: run.setting.clone(),
+        facts: run.facts.clone(),
+        trial: run.trial,
+        seed: run.seed,
+        outcome,
+        folder: within_study(run),
+    }
 }
 
 impl Identity {
@@ -335,9 +348,9 @@ fn io(path: &Path, source: std::io::Error) -> FolderError {
 mod tests {
     use std::path::Path;
 
-    use super::{FolderError, Origin, StudyFolder, within_study};
-    use crate::plan::{Plan, RunSpec};
-    use crate::results::{EpochPoint, Measurement, Outcome, RunResult};
+    use super::{FolderError, Origin, StudyFolder, result};
+    use crate::plan::Plan;
+    use crate::results::{EpochPoint, Measurement, Outcome};
     use crate::study::{Form, Study};
 
     fn open(path: &Path, text: &str) -> Result<(StudyFolder, Plan), FolderError> {
@@ -346,18 +359,6 @@ mod tests {
         let origin =
             Origin { command: "study".into(), commit: "abc".into(), date: "today".into(), is_side_by_side: false };
         Ok((StudyFolder::open(path, &study, &plan, &origin)?, plan))
-    }
-
-    fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
-        RunResult {
-            id: run.id.clone(),
-            setting: run.setting.clone(),
-            facts: run.facts.clone(),
-            trial: run.trial,
-            seed: run.seed,
-            outcome,
-            folder: within_study(run),
-        }
     }
 
     fn measurement() -> Outcome {

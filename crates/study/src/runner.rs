@@ -6,7 +6,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::cores::{Cores, Share};
-use crate::folder::{Finished, StudyFolder, within_study};
+use crate::folder::{Finished, StudyFolder, result};
 use crate::making::Making;
 use crate::plan::{Plan, RunSpec};
 use crate::results::{Outcome, RunResult};
@@ -183,18 +183,6 @@ impl<'scope, 'a: 'scope> Work<'scope, 'a> {
     }
 }
 
-fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
-    RunResult {
-        id: run.id.clone(),
-        setting: run.setting.clone(),
-        facts: run.facts.clone(),
-        trial: run.trial,
-        seed: run.seed,
-        outcome,
-        folder: within_study(run),
-    }
-}
-
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
@@ -254,17 +242,17 @@ mod tests {
         (StudyFolder::open(&place.join("out"), &study, &plan, &origin).unwrap(), plan)
     }
 
+    /// One after the other; a program that hangs is stopped.
+    fn runner<'a>(program: &'a Path, folder: &'a StudyFolder) -> Runner<'a> {
+        let timeout = Some(Duration::from_secs(60));
+        Runner { program, folder, timeout, cores: Cores::undivided(), is_stopped: &|| false }
+    }
+
     #[test]
     fn what_fails_is_written_down_and_tried_again_and_what_is_done_is_not() {
         let place = tempfile::tempdir().unwrap();
         let (program, (folder, plan)) = (program(place.path(), CHOOSY), opened(place.path()));
-        let runner = Runner {
-            program: &program,
-            folder: &folder,
-            timeout: None,
-            cores: Cores::undivided(),
-            is_stopped: &|| false,
-        };
+        let runner = runner(&program, &folder);
         let mut told = Vec::new();
         let mut tell = |progress: &super::Progress<'_>| {
             if progress.result.is_some() {
@@ -286,9 +274,7 @@ mod tests {
     fn runs_go_on_side_by_side_as_long_as_there_are_processors() {
         let place = tempfile::tempdir().unwrap();
         let (program, (folder, plan)) = (program(place.path(), SOCIABLE), opened(place.path()));
-        let timeout = Some(Duration::from_secs(60));
-        let runner =
-            Runner { program: &program, folder: &folder, timeout, cores: Cores::imagined(5), is_stopped: &|| false };
+        let runner = Runner { cores: Cores::imagined(5), ..runner(&program, &folder) };
         let mut most = 0;
         let end = runner.run(&plan, &mut |progress| most = most.max(progress.running.len())).unwrap();
         assert_eq!((end, most), (RunnerEnd::Complete, 2));
@@ -299,9 +285,7 @@ mod tests {
     fn who_wants_to_stop_is_heard_and_nothing_is_written_down() {
         let place = tempfile::tempdir().unwrap();
         let (program, (folder, plan)) = (program(place.path(), CHOOSY), opened(place.path()));
-        let timeout = Some(Duration::from_secs(60));
-        let runner =
-            Runner { program: &program, folder: &folder, timeout, cores: Cores::undivided(), is_stopped: &|| true };
+        let runner = Runner { is_stopped: &|| true, ..runner(&program, &folder) };
         assert_eq!(runner.run(&plan, &mut |_| {}).unwrap(), RunnerEnd::Stopped);
         assert!(folder.collect().unwrap().runs.is_empty());
     }
@@ -311,13 +295,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (folder, plan) = opened(place.path());
         let program = place.path().join("nothing");
-        let runner = Runner {
-            program: &program,
-            folder: &folder,
-            timeout: None,
-            cores: Cores::undivided(),
-            is_stopped: &|| false,
-        };
+        let runner = runner(&program, &folder);
         assert!(runner.run(&plan, &mut |_| {}).unwrap_err().to_string().starts_with("cannot start"));
     }
 }
