@@ -1,6 +1,6 @@
 //! A plan as a picture: the grid of peers of each group, in plain text and as a figure.
 
-use nettorrent_engine::model::block;
+use nettorrent_engine::partition::block;
 use nettorrent_figures::{PeerGrid, PeerGrids};
 use nettorrent_pipeline::plan::Stage;
 use nettorrent_pipeline::planner::{Candidate, StageEstimate};

@@ -36,6 +36,8 @@ pub mod wav;
 
 use std::path::{Path, PathBuf};
 
+use crate::team::TeamError;
+
 /// A number of samples, ready to be trained on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
@@ -140,6 +142,9 @@ pub enum DataError {
     /// What was asked for does not fit the data, or contradicts itself.
     #[error("{0}")]
     Setting(String),
+    /// There are no threads to read it with.
+    #[error(transparent)]
+    Threads(#[from] TeamError),
 }
 
 impl DataError {

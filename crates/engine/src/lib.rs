@@ -15,6 +15,7 @@ pub mod learning;
 pub mod model;
 pub mod nearest;
 pub mod optimizer;
+pub mod partition;
 pub mod rng;
 pub mod scale;
 pub mod schedule;

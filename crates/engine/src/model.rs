@@ -25,7 +25,6 @@ mod workspace;
 pub mod zoo;
 
 pub use columns::Columns;
-pub use cut::block;
 pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,

@@ -5,6 +5,8 @@ use std::sync::{Barrier, Mutex};
 
 use rayon::ThreadPool;
 
+use crate::partition::even;
+
 /// A number of threads that all run the same work. The result depends on how many they are, never on who is first.
 pub struct Team {
     // None for a team of one: then the caller does the work itself.
@@ -79,8 +81,7 @@ impl Team {
 impl Member<'_> {
     /// This thread's share of `n` things: neighbouring ones, as many as any other's or one more or fewer.
     pub fn share(&self, n: usize) -> Range<usize> {
-        let n_threads = self.team.len();
-        self.rank * n / n_threads..(self.rank + 1) * n / n_threads
+        even(self.rank, self.team.len(), n)
     }
 
     /// Replaces `numbers` by the sum of all threads' numbers, added in the order of their ranks. All must call it.

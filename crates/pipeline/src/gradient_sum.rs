@@ -1,6 +1,6 @@
 //! The sum of a gradient over batch shards: each adds up one chunk of it, in the order of the shards, and tells the others.
 
-use nettorrent_engine::model::block;
+use nettorrent_engine::partition::block;
 use nettorrent_swarm::Malformed;
 
 use crate::message::{Incoming, Label, Message, Subject, messages};

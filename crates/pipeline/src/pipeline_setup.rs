@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use nettorrent_engine::job::{Groups, LayersSpec};
 use nettorrent_engine::learning::Learning;
-use nettorrent_engine::model::{Layout, ModelSpec, Part, block};
+use nettorrent_engine::model::{Layout, ModelSpec, Part};
 use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::partition::block;
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::{Task, Worker};
 use nettorrent_engine::train_error::TrainError;

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::names;
+use crate::partition::{block, even};
 use crate::rng::Rng;
 
 /// How samples are shared out. Written as `class`, `equal`, `equal-spread`, `groups:NETWORKS:SETS`, `random` or `range`.
@@ -173,7 +173,7 @@ impl SplitRule {
                 let order = shuffled(seed, n_samples);
                 nothing_dropped(everyone.map(|peer| order[block(peer, n_peers, n_samples)].to_vec()).collect())
             }
-            Self::Range => nothing_dropped(everyone.map(|peer| range(peer, n_peers, n_samples).collect()).collect()),
+            Self::Range => nothing_dropped(everyone.map(|peer| even(peer, n_peers, n_samples).collect()).collect()),
         };
         if split.peers.iter().any(Vec::is_empty) {
             return Err(SplitError::TooFewSamples { n_samples, n_peers, rule: *self });
@@ -196,18 +196,6 @@ impl SplitRule {
             _ => Ok(()),
         }
     }
-}
-
-/// Block `k` of `n_blocks` out of `n` things: the first `n mod n_blocks` blocks are one longer.
-pub(crate) fn block(k: usize, n_blocks: usize, n: usize) -> Range<usize> {
-    let start = |k: usize| k * (n / n_blocks) + k.min(n % n_blocks);
-    start(k)..start(k + 1)
-}
-
-/// Block `k` by the rule `range`. In 128 bits, for the product may not fit in 64.
-fn range(k: usize, n_blocks: usize, n: usize) -> Range<usize> {
-    let start = |k: usize| (k as u128 * n as u128 / n_blocks as u128) as usize;
-    start(k)..start(k + 1)
 }
 
 fn shuffled(seed: u64, n_samples: usize) -> Vec<usize> {

@@ -4,7 +4,9 @@
 
 use std::ffi::OsStr;
 use std::io::Cursor;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use hound::{SampleFormat, WavReader};
 use rayon::prelude::*;
@@ -15,6 +17,7 @@ use super::in_memory::{InMemory, Samples};
 use super::mfcc::{Mfcc, N_COEFFICIENTS, SAMPLE_RATES};
 use super::origins::Origins;
 use super::{DataError, Part};
+use crate::team::Team;
 
 /// How many frames a sample has unless it is said otherwise: two thirds of a second, enough for a spoken word.
 pub const DEFAULT_FRAMES: usize = 64;
@@ -24,7 +27,7 @@ pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
     folders::list_part(&innermost(root)?, part, layout, is_wav)
 }
 
-/// Computes the features of all recordings, in parallel on the pool that the caller runs in.
+/// Computes the features of all recordings, on all cores, with threads that are gone when it is done.
 pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, DataError> {
     if n_frames == 0 {
         return Err(DataError::Setting("`frames` must be at least 1".to_owned()));
@@ -47,8 +50,9 @@ pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, Da
         }
         Ok(mfcc.features(&sound.samples, n_frames))
     };
+    let team = Team::new(available_parallelism().map_or(1, NonZero::get))?;
     let samples: Vec<Vec<f32>> =
-        (0..listing.labels.len()).into_par_iter().map(features).collect::<Result<_, DataError>>()?;
+        team.install(|| (0..listing.labels.len()).into_par_iter().map(features).collect::<Result<_, DataError>>())?;
     let shape = vec![n_frames, N_COEFFICIENTS];
     let set = InMemory::new(shape, listing.classes.clone(), listing.labels.clone(), Samples::Floats(samples.concat()))?;
     Ok(set.with_origins(Origins::Files(listing.clone())))

@@ -8,6 +8,7 @@ use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, NamedTensor};
 use super::network::Network;
 use super::part_spec::{PartSpec, Stretch};
+use crate::partition::block;
 
 /// A part as it was cut out.
 pub(super) struct Cut {
@@ -90,19 +91,6 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
         }
     }
     Ok((channels, n_outputs))
-}
-
-/// One of `n` blocks of `len` things, all as long as each other; the first ones get one more if they do not come out even.
-///
-/// ```
-/// use nettorrent_engine::model::block;
-/// let all: Vec<_> = (0..4).map(|k| block(k, 4, 10)).collect();
-/// assert_eq!(all, [0..3, 3..6, 6..8, 8..10]);
-/// assert_eq!(block(2, 3, 2), 2..2);
-/// ```
-pub fn block(k: usize, n: usize, len: usize) -> Range<usize> {
-    let start = |k: usize| k * (len / n) + k.min(len % n);
-    start(k)..start(k + 1)
 }
 
 /// Where the part's numbers lie in the whole, in order of both.

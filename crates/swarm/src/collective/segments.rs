@@ -2,17 +2,14 @@
 
 use std::ops::Range;
 
+/// Chunk `k` of `n` equal parts of a vector.
+pub(crate) use nettorrent_engine::partition::even as chunk;
+
 use crate::codec::Codec;
 use crate::malformed::Malformed;
 
 /// The most numbers in one message. Shorter segments overlap better, longer ones cost fewer messages.
 pub const SEGMENT_LEN: usize = 1 << 16;
-
-/// Chunk `k` of `n` equal parts of a vector.
-pub(crate) fn chunk(k: usize, n: usize, len: usize) -> Range<usize> {
-    let start = |k: usize| (k as u64 * len as u64 / n as u64) as usize;
-    start(k)..start(k + 1)
-}
 
 /// How many segments a chunk has.
 pub(crate) fn n_segments(chunk: &Range<usize>) -> usize {
