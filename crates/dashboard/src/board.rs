@@ -37,21 +37,21 @@ fn state(history: &History) -> (String, &'static str) {
     match &history.stop {
         Some((_, stop)) => match &stop.reason {
             Reason::Finished if stop.is_guessing => {
-                ("Finished, but the model has not learnt: its accuracy is that of guessing.".to_owned(), "failed")
+                ("Finished, but the model has not learnt: its accuracy is no better than chance.".to_owned(), "failed")
             }
             Reason::Finished => (format!("Finished after {}.", Unit::Seconds.format(history.last_s)), "finished"),
-            Reason::Interrupted => (format!("Stopped at step {}; it can be resumed.", stop.step), ""),
+            Reason::Interrupted => (format!("Stopped at step {}; the run can be resumed.", stop.step), ""),
             Reason::Failed(problem) => (format!("Failed: {problem}"), "failed"),
         },
-        None => (format!("{}, for {} so far", what(start), Unit::Seconds.format(history.last_s)), ""),
+        None => (format!("{}, {} so far", what(start), Unit::Seconds.format(history.last_s)), ""),
     }
 }
 
 /// What is trained, by whom.
 fn what(start: &Start) -> String {
     let peers = match (&start.strategy, start.n_peers) {
-        (Some(strategy), Some(n_peers)) => format!("{n_peers} peers by {strategy}"),
-        (Some(strategy), None) => format!("with others by {strategy}"),
+        (Some(strategy), Some(n_peers)) => format!("{n_peers} peers, {strategy}"),
+        (Some(strategy), None) => format!("other peers, {strategy}"),
         (None, _) => "one process".to_owned(),
     };
     let link = start.link.as_ref().map_or_else(String::new, |link| format!(" over {link}"));
@@ -65,12 +65,12 @@ fn numbers(history: &History, totals: &Totals) -> Markup {
     let best = tests.iter().map(|(_, test)| test.test_accuracy).fold(f64::NAN, f64::max);
     let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
     let cells = [
-        ("epochs done", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
+        ("epochs", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
         ("test accuracy", Unit::Share.format(tests.last().map_or(f64::NAN, |(_, test)| test.test_accuracy))),
-        ("best so far", Unit::Share.format(best)),
+        ("best accuracy", Unit::Share.format(best)),
         ("training loss", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.loss))),
-        ("samples a second", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
-        ("sent by all peers", Unit::Bytes.format(totals.sent_bytes() as f64)),
+        ("samples/s", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
+        ("sent, all peers", Unit::Bytes.format(totals.sent_bytes() as f64)),
     ];
     html! {
         @for (name, value) in cells { div { b { (value) } span { (name) } } }
@@ -79,17 +79,17 @@ fn numbers(history: &History, totals: &Totals) -> Markup {
 
 /// A line for each peer: what it did in the last seconds.
 fn peers(history: &History) -> Markup {
-    let head = ["peer", "computes", "waits", "sends", "processor", "memory", "waits for"];
+    let head = ["peer", "computing", "waiting", "sending", "CPU", "memory", "waiting for"];
     let n_more = history.peers.len().saturating_sub(MOST_PEERS);
     html! {
         @if history.peers.is_empty() {
-            p { "One process trains by itself." }
+            p { "Training in a single process." }
         } @else {
             table {
                 thead { tr { @for name in head { th { (name) } } } }
                 tbody { @for (id, peer) in history.peers.iter().take(MOST_PEERS) { (row(*id, peer)) } }
             }
-            @if n_more > 0 { p { "And " (n_more) " more." } }
+            @if n_more > 0 { p { (n_more) " more" } }
         }
     }
 }
@@ -130,7 +130,7 @@ fn happened(history: &History) -> Markup {
         if view.members.first() == Some(&view.peer) {
             let members: Vec<String> = view.members.iter().take(12).map(ToString::to_string).collect();
             let more = if view.members.len() > members.len() { ", …" } else { "" };
-            lines.push((*at_s, format!("{} take part: {}{more}", view.members.len(), members.join(", "))));
+            lines.push((*at_s, format!("{} members: {}{more}", view.members.len(), members.join(", "))));
         }
     }
     lines.extend(history.rollbacks.iter().map(|(at_s, rollback)| (*at_s, rollback.to_string())));

@@ -38,7 +38,7 @@ async function refresh() {
   } catch (problem) {
     // What was shown stays: it is still the last that is known.
     state.className = 'lost';
-    state.textContent = 'The server does not answer; what is shown is the last that is known. See the run again with: nettorrent dashboard RUN';
+    state.textContent = 'Connection lost; showing the last known state. Reopen with: nettorrent dashboard RUN';
     shown.delete('state');
     wait = 3000;
   }

@@ -39,7 +39,7 @@ pub(crate) fn pictures(history: &History) -> Vec<Picture> {
         let processor = |used: &Resources| used.cpu_percent;
         let memory = |used: &Resources| used.rss_bytes as f64;
         let percent = Unit::Other("%".to_owned());
-        pictures.push(Picture { id: "processor", svg: course(history, "Processor", percent, processor).svg() });
+        pictures.push(Picture { id: "processor", svg: course(history, "CPU", percent, processor).svg() });
         pictures.push(Picture { id: "memory", svg: course(history, "Resident memory", Unit::Bytes, memory).svg() });
     }
     pictures
@@ -65,20 +65,20 @@ fn series<T>(name: impl Into<String>, events: &[(f64, T)], value: impl Fn(&T) ->
 }
 
 fn accuracy(history: &History) -> LineChart {
-    let while_training = series("training samples, so far in the epoch", &history.progress, |told| told.accuracy);
-    let tested = series("test samples", &history.tests(), |test| test.test_accuracy);
+    let while_training = series("training, current epoch", &history.progress, |told| told.accuracy);
+    let tested = series("test set", &history.tests(), |test| test.test_accuracy);
     chart("Accuracy", "accuracy", Unit::Share, vec![tested, while_training])
 }
 
 fn loss(history: &History) -> LineChart {
-    let while_training = series("training samples, so far in the epoch", &history.progress, |told| told.loss);
-    let tested = series("test samples", &history.tests(), |test| test.test_loss);
+    let while_training = series("training, current epoch", &history.progress, |told| told.loss);
+    let tested = series("test set", &history.tests(), |test| test.test_loss);
     chart("Loss", "loss", Unit::Count, vec![tested, while_training])
 }
 
 fn speed(history: &History) -> LineChart {
-    let all = series("all peers together", &history.progress, |told| told.samples_per_s);
-    chart("Speed", "samples a second", Unit::Count, vec![all])
+    let all = series("all peers", &history.progress, |told| told.samples_per_s);
+    chart("Throughput", "samples/s", Unit::Count, vec![all])
 }
 
 fn network(history: &History) -> LineChart {
@@ -86,7 +86,7 @@ fn network(history: &History) -> LineChart {
         series(id.to_string(), &peer.times, |times: &Times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9))
     };
     let all = history.peers.iter().map(of_peer).collect();
-    chart("What each peer sends", "sent", Unit::BytesPerSecond, all)
+    chart("Send rate", "sent", Unit::BytesPerSecond, all)
 }
 
 fn course(history: &History, title: &str, unit: Unit, value: fn(&Resources) -> f64) -> LineChart {
@@ -143,7 +143,7 @@ fn graph(history: &History) -> PeerGraph {
         longest.and_then(|wait| place(wait.peer)).map(|to| (from, to))
     });
     PeerGraph {
-        title: "Peers, what each sends, and who waits for whom".to_owned(),
+        title: "Peers, traffic and waits".to_owned(),
         states: vec!["mostly computing".to_owned(), "mostly waiting".to_owned()],
         peers: peers.collect(),
         links: pairs.map(link).collect(),

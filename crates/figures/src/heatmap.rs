@@ -1,4 +1,4 @@
-//! A table of numbers as shades, such as what was taken for what.
+//! A table of numbers as shades, such as a confusion matrix.
 
 use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, draw};
 use crate::frame::{draw_title, title_height, title_lines};
@@ -12,9 +12,9 @@ use crate::text::{clipped, text_width};
 pub struct Heatmap {
     /// What the figure shows.
     pub title: String,
-    /// What the rows are, such as "is".
+    /// What the rows are, such as "true class".
     pub row_label: String,
-    /// What the columns are, such as "was taken for".
+    /// What the columns are, such as "predicted class".
     pub column_label: String,
     /// Names of the rows.
     pub row_names: Vec<String>,
@@ -51,7 +51,7 @@ impl Heatmap {
         let description = format!("{}: {} against {}", self.title, self.row_label, self.column_label);
         draw(&description, legend_top + legend.height() + 6.0, |canvas| {
             draw_title(canvas, &title);
-            let labels = format!("down: {}, across: {}", self.row_label, self.column_label);
+            let labels = format!("rows: {}, columns: {}", self.row_label, self.column_label);
             canvas.text(
                 &clipped(&labels, TEXT, WIDTH - 12.0),
                 (6.0, title_height(&title) + LINE / 2.0),

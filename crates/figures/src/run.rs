@@ -9,7 +9,7 @@ use crate::stacked_bars::{StackedBar, StackedBars};
 use crate::timeline::{Span, Timeline, TimelineRow};
 
 /// What a peer does with its time; the names of [`time_parts`].
-const PARTS: [&str; 5] = ["computing", "working on own results", "working on others' results", "waiting", "other"];
+const PARTS: [&str; 5] = ["computing", "encoding", "decoding", "waiting", "other"];
 
 /// Computing, encoding, decoding and waiting, and what is left of a time: the lengths of a bar of [`where_time_went`].
 pub fn time_parts(elapsed_s: f64, [compute_s, encode_s, decode_s, wait_s]: [f64; 4]) -> [f64; 5] {
@@ -41,7 +41,7 @@ pub fn timeline(history: &History, from_s: f64) -> Option<Timeline> {
     if is_few {
         kinds.extend(ids.iter().map(|id| format!("waiting for {id}")));
     }
-    kinds.push(if is_few { "waiting, for whom is not known" } else { "waiting" }.to_owned());
+    kinds.push(if is_few { "waiting for an unknown peer" } else { "waiting" }.to_owned());
     let unknown = kinds.len() - 1;
     let row = |(id, peer): (&PeerId, &PeerHistory)| {
         let kind_of =
@@ -63,7 +63,7 @@ pub fn timeline(history: &History, from_s: f64) -> Option<Timeline> {
     if rows.iter().all(|row| row.spans.is_empty()) {
         return None;
     }
-    Some(Timeline { title: "Who waited for whom, and when".to_owned(), kinds, rows })
+    Some(Timeline { title: "Activity over time".to_owned(), kinds, rows })
 }
 
 /// What a peer told at a time. What is older than `drawn_s` is drawn already.

@@ -150,7 +150,7 @@ fn bars_bear_all_numbers_and_missing_ones() {
 #[test]
 fn stacked_bars_name_their_parts() {
     let bars = |values: &[f64]| StackedBars {
-        title: "Where time went".to_owned(),
+        title: "Time breakdown".to_owned(),
         axis: Axis::linear("time", Unit::Seconds),
         parts: vec!["computing".to_owned(), "waiting".to_owned()],
         bars: (0..3).map(|index| StackedBar { name: format!("peer {index}"), lengths: values.to_vec() }).collect(),
@@ -184,9 +184,9 @@ fn a_timeline_has_a_row_for_each_peer() {
 fn heatmap(rows: Vec<Vec<f64>>) -> Heatmap {
     let names = || (0..rows.len()).map(|index| format!("class {index}")).collect();
     Heatmap {
-        title: "What was taken for what".to_owned(),
-        row_label: "is".to_owned(),
-        column_label: "taken for".to_owned(),
+        title: "Confusion matrix".to_owned(),
+        row_label: "true class".to_owned(),
+        column_label: "predicted class".to_owned(),
         row_names: names(),
         column_names: names(),
         unit: Unit::Other("samples".to_owned()),
@@ -197,7 +197,15 @@ fn heatmap(rows: Vec<Vec<f64>>) -> Heatmap {
 #[test]
 fn a_heatmap_has_its_numbers_in_its_cells() {
     let svg = heatmap(vec![vec![90.0, 3.0], vec![0.0, 85.0]]).svg();
-    let wanted = ["90", "3", "85", "class 0", "down: is, across: taken for", "few (0 samples)", "many (90 samples)"];
+    let wanted = [
+        "90",
+        "3",
+        "85",
+        "class 0",
+        "rows: true class, columns: predicted class",
+        "few (0 samples)",
+        "many (90 samples)",
+    ];
     assert_says(&svg, &wanted);
 }
 
@@ -213,7 +221,7 @@ fn heatmaps_bear_all_numbers_and_sizes() {
 
 fn peer_graph(n: usize) -> PeerGraph {
     PeerGraph {
-        title: "Who waits for whom".to_owned(),
+        title: "Peers".to_owned(),
         states: vec!["computing".to_owned(), "waiting".to_owned()],
         peers: (0..n)
             .map(|index| PeerNode { label: format!("peer {index}"), detail: "98.6 %".to_owned(), state: index % 3 })
@@ -227,8 +235,7 @@ fn peer_graph(n: usize) -> PeerGraph {
 #[test]
 fn a_graph_of_peers_shows_traffic_and_waits() {
     let svg = peer_graph(4).svg();
-    let wanted =
-        ["Who waits for whom", "peer 0", "peer 3", "98.6 %", "computing", "waiting", "waits for", "4 MB/s", "1 MB/s"];
+    let wanted = ["Peers", "peer 0", "peer 3", "98.6 %", "computing", "waiting", "waits for", "4 MB/s", "1 MB/s"];
     assert_says(&svg, &wanted);
     // Four peers, each on paper, and one disc for each state in the legend.
     assert_eq!(count(&svg, "circle"), 4 * 2 + 2);

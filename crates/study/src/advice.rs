@@ -77,7 +77,7 @@ impl Judged {
 pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
     let Some(best) = best(judged) else {
         let alone_s = alone.seconds?;
-        let reason = format!("no strategy got to the target when simulated, and alone takes {alone_s:.2} s");
+        let reason = format!("no strategy reached the target in simulation; a single machine takes {alone_s:.2} s");
         return Some(Advice { strategy: ALONE.to_owned(), reason, caveats: caveats(alone) });
     };
     if alone.is_cut_short() && alone.simulated_s() <= best.seconds? {
@@ -90,7 +90,7 @@ pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> 
     let other = others().find(|one| one.strategy == usual).or_else(|| others().next());
     let reasons = [than_alone(alone, best), other.map(|other| than_other(best, other))];
     let reason = reasons.into_iter().flatten().collect::<Vec<_>>().join("; ");
-    let reason = if reason.is_empty() { "it is the only one that gets there".to_owned() } else { reason };
+    let reason = if reason.is_empty() { "it is the only one that reaches the target".to_owned() } else { reason };
     Some(Advice { strategy: best.strategy.clone(), reason, caveats: caveats(best) })
 }
 
@@ -109,12 +109,14 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
     let (alone_s, best_s, name) = (alone.seconds?, best.seconds?, &best.strategy);
     let n_times = best_s / alone_s.max(1e-12);
     if n_times >= 1.0 {
-        return Some(format!("alone is faster: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}"));
+        return Some(format!(
+            "a single machine is faster: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}"
+        ));
     }
     (n_times * WORTHWHILE >= 1.0).then(|| {
         format!(
-            "alone is about as fast: {alone_s:.2} s, and {best_s:.2} s with the best strategy, {name}, which is not worth \
-             several machines"
+            "a single machine is about as fast: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}, which \
+             is not worth several machines"
         )
     })
 }
@@ -122,7 +124,7 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
 fn than_alone(alone: &Judged, best: &Judged) -> Option<String> {
     let (alone_s, best_s) = (alone.seconds?, best.seconds?);
     let ratio = alone_s / best_s.max(1e-12);
-    Some(format!("{ratio:.1} times sooner than one machine alone ({best_s:.2} s against {alone_s:.2} s)"))
+    Some(format!("{ratio:.1} times faster than a single machine ({best_s:.2} s against {alone_s:.2} s)"))
 }
 
 fn than_other(best: &Judged, other: &Judged) -> String {
@@ -132,12 +134,12 @@ fn than_other(best: &Judged, other: &Judged) -> String {
     let name = &other.strategy;
     let waits = |forecast: &Forecast| format!("{:.0} %", 100.0 * forecast.wait_share);
     let mut text = if ratio > EXACTNESS {
-        format!("{ratio:.1} times sooner than {name}")
+        format!("{ratio:.1} times faster than {name}")
     } else {
-        format!("about as soon as {name}, as far as can be predicted")
+        format!("about as fast as {name}, within the accuracy of the prediction")
     };
     if own.wait_share < than.wait_share {
-        text += &format!(", because a peer waits {} of its time and not {}", waits(own), waits(than));
+        text += &format!(", because peers wait {} of the time rather than {}", waits(own), waits(than));
     }
     if 1.5 * own.bytes_per_peer < than.bytes_per_peer {
         let less = than.bytes_per_peer / own.bytes_per_peer.max(1.0);
@@ -157,22 +159,22 @@ fn caveats(best: &Judged) -> Vec<String> {
     match best.verdict.learning {
         Learning::Untested if best.payload.is_some() => {
             caveats
-                .push("Whether it learns here was not tested: an epoch is taken to teach what it teaches one machine.");
+                .push("Convergence was not simulated: it is assumed to need as many epochs as a single machine.");
         }
         Learning::OnCourse => caveats.push(
-            "Time was over before it was at the target: it is taken to need as many epochs as one machine. \
-             A larger --budget tells.",
+            "The time budget ran out before it reached the target: it is assumed to need as many epochs as a single machine. \
+             A larger --budget would tell.",
         ),
         Learning::Reached if best.verdict.n_seeds == 1 => {
-            caveats.push("It was tried with one seed only; more need a larger --budget.");
+            caveats.push("It was simulated with one seed only; more need a larger --budget.");
         }
         _ => {}
     }
     if best.payload == Some(Payload::Updates) {
-        caveats.push("Peers train asynchronously: their replicas differ a little until the end.");
+        caveats.push("Peers train asynchronously: replicas differ slightly until the final all-reduce.");
     }
     if best.forecast.is_bound {
-        caveats.push("It may say less than was counted with, and be faster.");
+        caveats.push("Its message sizes are upper bounds: it may be faster.");
     }
     caveats.into_iter().map(str::to_owned).collect()
 }
@@ -215,18 +217,21 @@ mod tests {
         let slower = [reached("often", 1, 30.0), reached("seldom", 50, 20.0)];
         let advice = advise(&reached(ALONE, 1, 10.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, ALONE);
-        assert_eq!(advice.reason, "alone is faster: 10.00 s, and 20.00 s with the best strategy, seldom");
+        assert_eq!(
+            advice.reason,
+            "a single machine is faster: 10.00 s, against 20.00 s with the best strategy, seldom"
+        );
         // A tie, and what is hardly sooner, is no reason for several machines.
         for seconds in [20.0, 21.0] {
             assert_eq!(advise(&reached(ALONE, 1, seconds), &slower, "often").unwrap().strategy, ALONE, "{seconds}");
         }
         let advice = advise(&reached(ALONE, 1, 21.0), &slower, "often").unwrap();
-        assert!(advice.reason.starts_with("alone is about as fast: 21.00 s, and 20.00 s"), "{advice:?}");
+        assert!(advice.reason.starts_with("a single machine is about as fast: 21.00 s, against 20.00 s"), "{advice:?}");
         assert_eq!(advise(&reached(ALONE, 1, 23.0), &slower, "often").unwrap().strategy, "seldom");
         let advice = advise(&reached(ALONE, 1, 40.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, "seldom");
         assert!(
-            advice.reason.starts_with("2.0 times sooner than one machine alone (20.00 s against 40.00 s); 1.5 times")
+            advice.reason.starts_with("2.0 times faster than a single machine (20.00 s against 40.00 s); 1.5 times")
         );
         assert!(advice.reason.contains("50.0 times fewer bytes"), "{advice:?}");
     }
@@ -237,11 +242,14 @@ mod tests {
         let alone = reached(ALONE, 1, 10.0);
         let advice = advise(&alone, std::slice::from_ref(&lost), "lost").unwrap();
         assert_eq!(advice.strategy, ALONE);
-        assert!(advice.reason.ends_with("alone takes 10.00 s"), "{advice:?}");
+        assert!(advice.reason.ends_with("a single machine takes 10.00 s"), "{advice:?}");
         let nobody = judged(ALONE, Learning::DoesNotLearn, 1, None);
         assert_eq!(advise(&nobody, std::slice::from_ref(&lost), "lost"), None);
         let advice = advise(&nobody, &[lost, reached("slow", 1, 90.0)], "lost").unwrap();
-        assert_eq!((advice.strategy.as_str(), advice.reason.as_str()), ("slow", "it is the only one that gets there"));
+        assert_eq!(
+            (advice.strategy.as_str(), advice.reason.as_str()),
+            ("slow", "it is the only one that reaches the target")
+        );
     }
 
     #[test]
@@ -260,7 +268,7 @@ mod tests {
         let both = [untested("seldom", 50, 10.0), untested("often", 1, 11.0)];
         let advice = advise(&alone, &both, "often").unwrap();
         assert_eq!(advice.strategy, "often");
-        assert!(advice.caveats[0].contains("was not tested"), "{advice:?}");
+        assert!(advice.caveats[0].contains("was not simulated"), "{advice:?}");
         let tested = [reached("seldom", 50, 10.0), reached("often", 1, 11.0)];
         assert_eq!(advise(&alone, &tested, "often").unwrap().strategy, "seldom", "the first at the target");
     }

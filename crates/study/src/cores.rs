@@ -97,7 +97,7 @@ mod affinity {
     use std::io;
 
     pub(super) fn get() -> io::Result<BTreeSet<usize>> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux can be asked for that"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "CPU affinity is supported on Linux only"))
     }
 
     pub(super) fn set(_: &BTreeSet<usize>) -> io::Result<()> {

@@ -84,15 +84,15 @@ pub enum FolderError {
         path: PathBuf,
     },
     /// It is none.
-    #[error("{} is no study's folder: it has no {NOTEBOOK}", path.display())]
+    #[error("{} is not a study folder: it has no {NOTEBOOK}", path.display())]
     NoStudy {
         /// The folder.
         path: PathBuf,
     },
     /// It holds what another form of the study has found.
     #[error(
-        "{} was made with other settings, or by another version of the program, and would be lost; choose another folder \
-         with --out, or remove that run",
+        "{} was made with other settings or by another version of the program and would be overwritten; choose another \
+         folder with --out, or remove that run",
         path.display()
     )]
     Changed {
@@ -100,13 +100,13 @@ pub enum FolderError {
         path: PathBuf,
     },
     /// Another process runs it.
-    #[error("another process runs the study in {}; stop it first", path.display())]
+    #[error("another process is running the study in {}; stop it first", path.display())]
     Locked {
         /// The folder.
         path: PathBuf,
     },
     /// The system refuses something.
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot access {}: {source}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum FolderError {
         source: std::io::Error,
     },
     /// A file is damaged.
-    #[error("cannot understand {}: {source}", path.display())]
+    #[error("cannot parse {}: {source}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -68,7 +68,7 @@ fn read_evaluation(text: &str) -> Result<Evaluation, String> {
 }
 
 fn conclude(tested: Result<Evaluation, String>, measurement: &mut Measurement) -> Result<(), String> {
-    let evaluation = tested.map_err(|problem| format!("the trained model could not be tested: {problem}"))?;
+    let evaluation = tested.map_err(|problem| format!("the trained model could not be evaluated: {problem}"))?;
     measurement.add_evaluation(evaluation);
     Ok(())
 }

@@ -18,7 +18,7 @@ pub enum MeasureError {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// It did not come to its end.
-    #[error("the run in {} has no end: {problem}", folder.display())]
+    #[error("the run in {} has no stop event: {problem}", folder.display())]
     Unfinished {
         /// The run's folder.
         folder: PathBuf,
@@ -48,7 +48,7 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
         Reason::Failed(problem) => return Err(unfinished(problem.clone())),
     }
     let (epochs, evaluations) = tests(&history);
-    let last = epochs.last().ok_or_else(|| unfinished("no epoch was tested".into()))?;
+    let last = epochs.last().ok_or_else(|| unfinished("no epoch was evaluated".into()))?;
     let (total_s, final_accuracy) = (last.seconds, last.test_accuracy);
     let best_accuracy = history.tests().iter().map(|(_, test)| test.test_accuracy).fold(0.0, f64::max);
     let n_samples: f64 = history.epochs.iter().map(|(_, epoch)| epoch.samples_per_s * epoch.seconds).sum();

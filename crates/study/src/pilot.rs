@@ -86,7 +86,7 @@ pub enum PilotError {
     #[error(transparent)]
     Simulation(#[from] SimulationError),
     /// A peer could not go on.
-    #[error("{peer} could not go on: {problem}")]
+    #[error("{peer} failed: {problem}")]
     Failed {
         /// Who.
         peer: PeerId,

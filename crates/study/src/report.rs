@@ -34,13 +34,13 @@ use crate::results::{Results, RunResult};
 #[derive(Debug, Error)]
 pub enum ReportError {
     /// A table could not be made.
-    #[error("the tables of the report could not be made: {0}")]
+    #[error("cannot write the tables of the report: {0}")]
     Table(#[from] csv::Error),
     /// The results could not be turned into JSON.
-    #[error("the results could not be written as JSON: {0}")]
+    #[error("cannot write the results as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// A folder could not be made.
-    #[error("cannot make the folder {path}: {source}", path = path.display())]
+    #[error("cannot create the folder {path}: {source}", path = path.display())]
     Folder {
         /// Which.
         path: PathBuf,

@@ -19,6 +19,6 @@ pub enum RunnerError {
         source: std::io::Error,
     },
     /// The system refuses to give a run its own processors.
-    #[error("cannot choose the processors of a run: {0}; leave out --side-by-side")]
+    #[error("cannot set the CPU affinity of a run: {0}; run without --side-by-side")]
     Cores(std::io::Error),
 }

@@ -77,18 +77,18 @@ fn every_section_is_there_and_in_the_contents() {
         "Accuracy against bytes",
         "Accuracy against epochs",
         "Training time to an accuracy of 95.0 %",
-        "Speed-up against one who trains alone",
+        "Speed-up over a single process",
         "Measured vs. predicted speed",
         "Predicted and measured speed",
-        "Where a peer's time went, by setting",
-        "Who waited how long for whom",
-        "Processor, per worker",
-        "Most memory, per worker",
-        "Bytes at the socket, per worker",
-        "Bytes of disks, per worker",
-        "Processor over time",
+        "Time breakdown by configuration",
+        "Wait time between peers",
+        "CPU per peer",
+        "Peak memory per peer",
+        "Network traffic per peer",
+        "Disk traffic per peer",
+        "CPU over time",
         "Distance of replicas from their mean",
-        "What was taken for what",
+        "Confusion matrix",
     ] {
         assert!(report.html.contains(figure), "there is no figure {figure}");
     }
@@ -97,11 +97,11 @@ fn every_section_is_there_and_in_the_contents() {
 #[test]
 fn a_clear_winner_is_named_with_its_time_and_its_cost() {
     let report = report(&clear_winner());
-    report.says("9 runs, 3 settings, 0 failures.");
+    report.says("9 runs, 3 configurations, 0 failures.");
     report.says("ring-all-reduce was the first to reach 95.0 %: after 4.00 ± 0.08 s.");
     report.says("parameter-server took 6.60 ± 0.20 s, 65 % longer (p below 0.001).");
     report.says("ring-all-reduce ended with the highest accuracy, 99.3 ± 0.2 %");
-    report.says("ring-all-reduce also sent the least: 12 MB a peer.");
+    report.says("ring-all-reduce also sent the least: 12 MB per peer.");
     report.does_not_say("not significant");
     report.does_not_say("Failed runs");
 }
@@ -119,8 +119,8 @@ fn insignificant_differences_are_called_so() {
 fn one_trial_says_nothing_about_chance() {
     let report = report(&results(&[Course::new("gossip", &[1.0]), Course::new("step-wise", &[2.0])]));
     report.says("gossip was the first to reach 95.0 %: after 4 s. step-wise took 8 s, 100 % longer.");
-    report.says("One trial per setting: no significance estimate.");
-    report.says("There was one trial of each setting");
+    report.says("One trial per configuration: no significance estimate.");
+    report.says("There was one trial per configuration");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn failed_runs_are_told_with_their_message_and_count_nowhere() {
     let mut results = results(&[Course::new("gossip", &[1.0, 100.0]), Course::new("step-wise", &[2.0, 2.1])]);
     fail(&mut results, 1, "peer 2 <said> nothing | for 30 s");
     let report = report(&results);
-    report.says("4 runs, 2 settings, 1 failure, left out below.");
+    report.says("4 runs, 2 configurations, 1 failure, left out below.");
     assert!(report.html.contains("peer 2 &lt;said&gt; nothing | for 30 s"));
     assert!(report.markdown.contains("peer 2 \\<said\\> nothing \\| for 30 s"));
     report.says("1 of 2");
@@ -147,14 +147,14 @@ fn a_study_in_which_everything_failed_still_has_a_report() {
     report.says("2 failures, left out below");
     report.says("no luck");
     let nothing = self::report(&Results { runs: Vec::new(), axes: Vec::new(), ..results });
-    nothing.says("0 runs, 0 settings, 0 failures");
+    nothing.says("0 runs, 0 configurations, 0 failures");
 }
 
 #[test]
 fn a_target_that_nobody_reached_is_not_reached() {
     let low = |strategy| Course { best: 0.9, ..Course::new(strategy, &[1.0, 1.1]) };
     let report = report(&results(&[low("gossip"), low("step-wise")]));
-    report.says("Nothing reached 95.0 % in all its trials.");
+    report.says("No configuration reached 95.0 % in all trials.");
     report.does_not_say("Training time to an accuracy");
 }
 

@@ -37,7 +37,7 @@ impl Against {
 
     fn label(self) -> (&'static str, Unit) {
         match self {
-            Self::Time => ("training time without tests", Unit::Seconds),
+            Self::Time => ("training time (evaluation excluded)", Unit::Seconds),
             Self::Bytes => ("sent by all peers", Unit::Bytes),
             Self::Epochs => ("epochs", Unit::Count),
         }
@@ -79,13 +79,11 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
 fn introduction(groups: &Groups<'_>) -> String {
     let most = groups.all.iter().map(|group| group.measurements.len()).max().unwrap_or(0);
     let trials = if most > 1 {
-        "Lines are means over trials, as far as all trials went; bands are one standard deviation."
+        "Lines are means over trials, up to the end of the shortest; bands are one standard deviation."
     } else {
-        "There was one trial of each setting, so nothing is known of how far others would lie from it."
+        "There was one trial per configuration, so the spread between trials is unknown."
     };
-    format!(
-        "Share of the test samples that were classified correctly, tested after each epoch and wherever a job tests within. {trials}"
-    )
+    format!("Accuracy on the test set, evaluated after each epoch and wherever the job evaluates within one. {trials}")
 }
 
 fn figure(results: &Results, panel: &Panel<'_, '_>, (against, index): (Against, usize)) -> Option<Figure> {
@@ -144,7 +142,7 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     if all.is_empty() {
         return None;
     }
-    let mut head = vec!["setting".to_owned()];
+    let mut head = vec!["configuration".to_owned()];
     head.extend(all.iter().map(|seconds| format!("after {}", Unit::Seconds.format(*seconds))));
     let at = |group: &Group<'_>, seconds: f64| {
         group.spread_if_all(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
@@ -158,7 +156,7 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
         return None;
     }
     Some(Table {
-        caption: "Best accuracy that had been tested by fixed times of training, where all trials had been".to_owned(),
+        caption: "Best accuracy reached by fixed training times, where all trials lasted that long".to_owned(),
         head,
         rows,
     })

@@ -19,15 +19,15 @@ pub(crate) fn failures(results: &Results) -> Option<Section> {
     if table.rows.is_empty() {
         return None;
     }
-    let text = "These runs count in no mean above. They are run again when the study is.".to_owned();
+    let text = "These runs are left out of all means above. They are repeated when the study is run again.".to_owned();
     Some(Section { id: "failures", title: "Failed runs", blocks: vec![Block::Paragraph(text), Block::Table(table)] })
 }
 
 /// How to repeat it.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let host = match results.study.host {
-        Host::Processes => "processes on this machine, with sockets between them",
-        Host::Sim => "the simulator; all times but that of the whole study are simulated",
+        Host::Processes => "processes on this machine that communicate over sockets",
+        Host::Sim => "simulated; all times but that of the whole study are simulated time",
     };
     let mut seeds: Vec<u64> = results.runs.iter().map(|run| run.seed).collect();
     seeds.sort_unstable();
@@ -42,10 +42,9 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         say("system", machine.system.clone());
     }
     say("peers", host.to_owned());
-    let pace =
-        if results.is_side_by_side { "side by side, each on processors of its own" } else { "one after the other" };
+    let pace = if results.is_side_by_side { "side by side, each on its own cores" } else { "one after the other" };
     say("runs", pace.to_owned());
-    say("trials of each setting", results.study.trials.to_string());
+    say("trials per configuration", results.study.trials.to_string());
     say("seeds", some(&seeds));
     for axis in &results.axes {
         say(&axis.name, some(&axis.values));
@@ -54,22 +53,22 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     say("data", distinct(groups, |facts| facts.data.clone()));
     let dropped = distinct_measured(groups, |measured| measured.n_dropped);
     if dropped.iter().any(|&n_dropped| n_dropped > 0) {
-        say("samples of an epoch that the split drops", some(&dropped));
+        say("samples per epoch dropped by the split", some(&dropped));
     }
-    let text = "Each run's own folder holds its job, its events and its model. Beside this report lie runs.csv (a line a run), \
-                epochs.csv (a line a test), resources.csv (a line a worker and second) and results.json (everything).";
+    let text = "Each run's folder holds its job, events and model. Beside this report are runs.csv (a line per run), epochs.csv (a line \
+                per evaluation), resources.csv (a line per peer and second) and results.json (everything).";
     let blocks = vec![
         Block::Code(results.command.clone()),
         Block::List(facts),
         Block::Paragraph(text.to_owned()),
         Block::Paragraph(terms()),
     ];
-    Section { id: "method", title: "How to repeat it", blocks }
+    Section { id: "method", title: "Reproducing this study", blocks }
 }
 
 fn terms() -> String {
-    "Training time leaves out the time of tests. Time to an accuracy is that of the first test that showed it. Payload is what \
-     the exchange strategy sends; bytes at sockets include framing and encryption. Deviations are standard deviations of a sample; a \
+    "Training time excludes evaluation. Time to an accuracy is that of the first evaluation that reached it. Payload is what the \
+     exchange strategy sends; network bytes also include framing and encryption. Deviations are sample standard deviations; a \
      difference is significant when Welch's t-test (two-sided) gives p < 0.05."
         .to_owned()
 }

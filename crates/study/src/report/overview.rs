@@ -17,7 +17,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         blocks.push(Block::Figures(vec![convergence(results, groups)]));
     }
     blocks.push(Block::Table(table(results, groups)));
-    Section { id: "settings", title: "All settings", blocks }
+    Section { id: "settings", title: "All configurations", blocks }
 }
 
 /// `97.0 %`, or words where there is no target.
@@ -32,7 +32,7 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
         groups.all.iter().partition(|group| time(group).is_some());
     let chart = BarChart {
         title: format!("Training time to an accuracy of {target}"),
-        axis: Axis::linear("training time without tests", Unit::Seconds),
+        axis: Axis::linear("training time (evaluation excluded)", Unit::Seconds),
         groups: reached.iter().map(|group| groups.name(group)).collect(),
         series: vec![BarSeries {
             name: format!("time to {target}"),
@@ -43,7 +43,7 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
     let missed: Vec<String> = missed.into_iter().map(|group| groups.name(group)).collect();
     let caption = match missed.len() {
         0 => String::new(),
-        n if n > MOST_NAMED => format!("{n} other settings did not reach it in every trial."),
+        n if n > MOST_NAMED => format!("{n} other configurations did not reach it in every trial."),
         _ => format!("Not reached in every trial: {}.", missed.join("; ")),
     };
     Figure { name: "convergence".to_owned(), caption, svg: chart.svg() }
@@ -52,18 +52,19 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
 fn table(results: &Results, groups: &Groups<'_>) -> Table {
     let to_target = format!("time to {}", target(results));
     let head = [
-        "setting",
+        "configuration",
         "trials",
         "best accuracy",
-        "last accuracy",
+        "final accuracy",
         &to_target,
         "training time",
-        "samples a second",
+        "samples/s",
         "payload per peer",
-        "sockets a peer",
+        "network bytes per peer",
         "peak memory",
     ];
-    let mut table = Table::new("Means ± standard deviation over trials; times without tests; bytes as sent", &head);
+    let mut table =
+        Table::new("Mean ± standard deviation over trials; times exclude evaluation; bytes are bytes sent", &head);
     table.rows = groups.all.iter().map(|group| row(groups, group)).collect();
     table.without_empty_columns()
 }

@@ -43,16 +43,16 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
     };
     let unit = Unit::Other("samples/s".to_owned());
     let mut table =
-        Table::new("Predicted and measured speed", &["setting", "predicted", "measured", "measured / predicted"]);
+        Table::new("Predicted and measured speed", &["configuration", "predicted", "measured", "measured / predicted"]);
     for (group, ratio) in &known {
         let predicted = group.spread_of_some(|measured| Some(measured.prediction?.samples_per_s));
         let measured = group.spread(|measured| measured.samples_per_s);
         let cells = [cell(predicted, &unit), cell(measured, &unit), ratio.text(&Unit::Times)];
         table.rows.push([groups.name(group)].into_iter().chain(cells).collect());
     }
-    let text = "How fast a strategy should be follows from what it says that a round costs, how long the run's own peers took for a \
-                batch, and the link. Left out is what happens once an epoch or once a run, such as bringing replicas together, and \
-                the work on messages: short epochs and fast links are slower than predicted.";
+    let text = "Predictions follow from the strategy's cost formula for a round, the measured time per batch of the run's own peers, and \
+                the link. They exclude what happens once per epoch or once per run, such as the final all-reduce, and the CPU time \
+                spent on messages: with short epochs or fast links, runs are slower than predicted.";
     let figure = Figure { name: "predicted".to_owned(), caption: String::new(), svg: chart.svg() };
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(vec![figure]), Block::Table(table)];
     Some(Section { id: "predicted", title: "Predicted vs. measured speed", blocks })

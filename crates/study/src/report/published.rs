@@ -12,13 +12,14 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Option<Section>
     if results.published.is_empty() {
         return None;
     }
-    let mut table = Table::new("Published and ours", &["what", "setting", "published", "ours", "source"]);
+    let mut table =
+        Table::new("Published and measured here", &["what", "configuration", "published", "ours", "source"]);
     table.rows = results.published.iter().map(|published| row(groups, published)).collect();
-    let text = "Other machines, other programs and often other faults: the courses may be compared, the numbers only with care. \
-                Ours are means ± standard deviation over trials, or the means of the least and the most of several settings; a dash is \
-                what this study did not measure.";
+    let text = "Published numbers come from other machines and other programs: compare trends rather than absolute numbers. Ours are \
+                means ± standard deviation over trials, or the lowest and highest mean where several configurations match; a dash \
+                marks what this study did not measure.";
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Table(table)];
-    Some(Section { id: "published", title: "What others published", blocks })
+    Some(Section { id: "published", title: "Published results", blocks })
 }
 
 fn row(groups: &Groups<'_>, published: &Published) -> Vec<String> {

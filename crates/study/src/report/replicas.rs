@@ -16,13 +16,13 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
         return None;
     }
     if curves.iter().flatten().all(|point| point.y == 0.0) {
-        let text = "All replicas were equal at the end of every epoch.".to_owned();
+        let text = "All replicas were identical at the end of every epoch.".to_owned();
         return Some(Section { id, title, blocks: vec![Block::Paragraph(text)] });
     }
     let panels = panels(groups);
     let figures: Vec<Figure> = panels.iter().take(MOST_PANELS).enumerate().filter_map(figure).collect();
-    let text = "The root of the mean square distance of a replica from the mean of all, as a share of that mean's length, at the \
-                ends of epochs and before replicas were brought together. Strategies that keep replicas equal have 0.";
+    let text = "Root mean square distance of the replicas from their mean, relative to the norm of that mean, at the end of each epoch \
+                and before replicas are synchronised. It is 0 for strategies that keep replicas identical.";
     Some(Section { id, title, blocks: vec![Block::Paragraph(text.to_owned()), Block::Figures(figures)] })
 }
 
@@ -39,7 +39,7 @@ fn figure((index, panel): (usize, &Panel<'_, '_>)) -> Option<Figure> {
     let chart = LineChart {
         title,
         x: Axis::linear("epochs", Unit::Count),
-        y: Axis::linear("distance, of the mean's length", Unit::Share),
+        y: Axis::linear("relative distance", Unit::Share),
         series,
         references: Vec::new(),
     };
@@ -72,16 +72,16 @@ pub(crate) fn confusion(results: &Results) -> Option<Section> {
     let n = measured.confusion.len();
     let name = |index: usize| measured.classes.get(index).cloned().unwrap_or_else(|| index.to_string());
     let map = Heatmap {
-        title: "What was taken for what".to_owned(),
-        row_label: "what it is".to_owned(),
-        column_label: "what it was taken for".to_owned(),
+        title: "Confusion matrix".to_owned(),
+        row_label: "true class".to_owned(),
+        column_label: "predicted class".to_owned(),
         row_names: (0..n).map(name).collect(),
         column_names: (0..n).map(name).collect(),
         unit: Unit::Other("samples".to_owned()),
         rows: measured.confusion.iter().map(|row| row.iter().map(|count| *count as f64).collect()).collect(),
     };
     let text = format!(
-        "Test samples of the run with the highest last accuracy, {} ({}). {}",
+        "Test samples of the run with the highest final accuracy, {} ({}). {}",
         run.id,
         Unit::Share.format(measured.final_accuracy),
         most_confused(measured, name)
@@ -98,8 +98,8 @@ fn most_confused(measured: &Measurement, name: impl Fn(usize) -> String) -> Stri
     // Of equal ones, the first.
     match cells.max_by_key(|(count, is, taken)| (*count, std::cmp::Reverse((*is, *taken)))) {
         Some((count, is, taken)) if count > 0 => {
-            format!("The most frequent mistake: {} was taken for {}, {count} times.", name(is), name(taken))
+            format!("Most frequent error: {} classified as {}, {count} times.", name(is), name(taken))
         }
-        _ => "There was no mistake.".to_owned(),
+        _ => "No sample was misclassified.".to_owned(),
     }
 }

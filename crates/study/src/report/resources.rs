@@ -17,8 +17,8 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>) -> Opti
     let named: Vec<Named<'_, '_>> = measured.into_iter().map(|group| (groups.name(group), group)).collect();
     let mut blocks = vec![
         Block::Paragraph(
-            "Measured by the workers themselves, about once a second. Of one processor: 200 % are two that are busy all the \
-             time. Whiskers are the deviation between workers."
+            "Measured by each peer about once a second. 100 % CPU is one fully busy core. Whiskers are the standard deviation over \
+             peers."
                 .to_owned(),
         ),
         Block::Figures(KINDS.iter().map(|kind| bars(&named, kind)).collect()),
@@ -27,11 +27,11 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>) -> Opti
     if let Some((run, measured)) = featured.and_then(|run| Some((run, run.measurement()?))) {
         let courses: Vec<Figure> = COURSES.iter().filter_map(|course| over_time(measured, course)).collect();
         if !courses.is_empty() {
-            blocks.push(Block::Paragraph(format!("In the course of the run {}, worker by worker:", run.id)));
+            blocks.push(Block::Paragraph(format!("Run {} over time, by peer:", run.id)));
             blocks.push(Block::Figures(courses));
         }
     }
-    Some(Section { id: "resources", title: "Processor, memory, network and disk", blocks })
+    Some(Section { id: "resources", title: "CPU, memory, network and disk", blocks })
 }
 
 /// A setting and its name.
@@ -50,20 +50,20 @@ struct Kind {
 
 const KINDS: [Kind; 4] = [
     Kind {
-        name: "processor",
-        title: "Processor, per worker",
+        name: "CPU",
+        title: "CPU per peer",
         unit: || Unit::Other("%".to_owned()),
-        series: &[("mean", |used| used.cpu_percent_mean), ("most in a second", |used| used.cpu_percent_max)],
+        series: &[("mean", |used| used.cpu_percent_mean), ("maximum over a second", |used| used.cpu_percent_max)],
     },
     Kind {
         name: "memory",
-        title: "Most memory, per worker",
+        title: "Peak memory per peer",
         unit: || Unit::Bytes,
-        series: &[("most resident memory", |used| used.rss_bytes_max as f64)],
+        series: &[("peak resident memory", |used| used.rss_bytes_max as f64)],
     },
     Kind {
         name: "network",
-        title: "Bytes at the socket, per worker",
+        title: "Network traffic per peer",
         unit: || Unit::Bytes,
         series: &[
             ("sent", |used| used.socket_sent_bytes as f64),
@@ -72,7 +72,7 @@ const KINDS: [Kind; 4] = [
     },
     Kind {
         name: "disk",
-        title: "Bytes of disks, per worker",
+        title: "Disk traffic per peer",
         unit: || Unit::Bytes,
         series: &[("read", |used| used.disk_read_bytes as f64), ("written", |used| used.disk_written_bytes as f64)],
     },
@@ -100,19 +100,19 @@ fn bars(named: &[Named<'_, '_>], kind: &Kind) -> Figure {
         series: series.collect(),
         ideal: None,
     };
-    Figure { name: format!("resources-{}", kind.name), caption: String::new(), svg: chart.svg() }
+    Figure { name: format!("resources-{}", kind.name.to_lowercase()), caption: String::new(), svg: chart.svg() }
 }
 
 fn table(named: &[Named<'_, '_>]) -> Table {
     let head = KINDS.iter().flat_map(|kind| kind.series.iter().map(move |(name, _)| format!("{}: {name}", kind.name)));
-    let head: Vec<String> = ["setting".to_owned()].into_iter().chain(head).collect();
+    let head: Vec<String> = ["configuration".to_owned()].into_iter().chain(head).collect();
     let row = |(name, group): &Named<'_, '_>| {
         let cells = KINDS.iter().flat_map(|kind| {
             kind.series.iter().map(move |(_, number)| cell(spread(group, *number), &(kind.unit)())).collect::<Vec<_>>()
         });
         [name.clone()].into_iter().chain(cells).collect()
     };
-    let caption = "What a worker took: mean ± standard deviation over all workers of all trials".to_owned();
+    let caption = "Resource usage per peer: mean ± standard deviation over all peers of all trials".to_owned();
     Table { caption, head, rows: named.iter().map(row).collect() }
 }
 
@@ -126,21 +126,21 @@ struct Course {
 
 const COURSES: [Course; 4] = [
     Course {
-        name: "processor",
-        title: "Processor over time",
+        name: "CPU",
+        title: "CPU over time",
         unit: || Unit::Other("%".to_owned()),
         number: |point| point.cpu_percent,
     },
     Course { name: "memory", title: "Memory over time", unit: || Unit::Bytes, number: |point| point.rss_bytes as f64 },
     Course {
         name: "sent",
-        title: "Bytes to sockets over time",
+        title: "Network send rate",
         unit: || Unit::BytesPerSecond,
         number: |point| rate(point.socket_sent_bytes, point),
     },
     Course {
         name: "disk",
-        title: "Bytes to disks over time",
+        title: "Disk write rate",
         unit: || Unit::BytesPerSecond,
         number: |point| rate(point.disk_written_bytes, point),
     },
@@ -165,10 +165,10 @@ fn over_time(measured: &Measurement, course: &Course) -> Option<Figure> {
     }
     let chart = LineChart {
         title: course.title.to_owned(),
-        x: Axis::linear("time since training began", Unit::Seconds),
+        x: Axis::linear("training time", Unit::Seconds),
         y: Axis::linear(course.name, (course.unit)()),
         series,
         references: Vec::new(),
     };
-    Some(Figure { name: format!("course-{}", course.name), caption: String::new(), svg: chart.svg() })
+    Some(Figure { name: format!("course-{}", course.name.to_lowercase()), caption: String::new(), svg: chart.svg() })
 }

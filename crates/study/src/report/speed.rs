@@ -14,8 +14,8 @@ const MOST_AT_LENGTH: usize = 12;
 
 /// The four ways.
 const VIEWS: [View; 4] = [
-    ("slowest worker", |speed_up| speed_up.slowest),
-    ("median worker", |speed_up| speed_up.median),
+    ("slowest peer", |speed_up| speed_up.slowest),
+    ("median peer", |speed_up| speed_up.median),
     ("slowest, without encoding", |speed_up| speed_up.slowest_without_encoding),
     ("median, without encoding", |speed_up| speed_up.median_without_encoding),
 ];
@@ -35,26 +35,26 @@ pub(crate) fn section(groups: &Groups<'_>) -> Option<Section> {
         bars: known.iter().map(|(_, speed_up)| Some(view(speed_up).bar())).collect(),
     });
     let chart = BarChart {
-        title: "Speed-up against one who trains alone".to_owned(),
-        axis: Axis::linear("speed-up in samples a second", Unit::Times),
+        title: "Speed-up over a single process".to_owned(),
+        axis: Axis::linear("speed-up in samples/s", Unit::Times),
         groups: known.iter().map(|(group, _)| groups.name(group)).collect(),
         series: series.collect(),
         ideal: Some(Ideal {
-            name: "ideal: as many times as there are peers".to_owned(),
+            name: "ideal (linear)".to_owned(),
             values: known.iter().map(|(group, _)| Some(group.facts.n_peers as f64)).collect(),
         }),
     };
-    let head: Vec<&str> = ["setting", "peers"].into_iter().chain(VIEWS.iter().map(|(name, _)| *name)).collect();
-    let mut table = Table::new("Speed-up in samples a second, means ± standard deviation over trials", &head);
+    let head: Vec<&str> = ["configuration", "peers"].into_iter().chain(VIEWS.iter().map(|(name, _)| *name)).collect();
+    let mut table = Table::new("Speed-up in samples/s, mean ± standard deviation over trials", &head);
     for (group, speed_up) in &known {
         let cells = VIEWS.iter().map(|(_, view)| view(speed_up).text(&Unit::Times));
         let names = [groups.name(group), group.facts.n_peers.to_string()];
         table.rows.push(names.into_iter().chain(cells).collect());
     }
-    let text = "How many times more samples a second were trained than by one alone with the same model, data and batch. Workers \
-                end an epoch together: the slowest worker's time is that of the run, and another's is shorter by what it waited \
-                longer. Without encoding: as if working on messages took no time.";
-    let caption = if n_shown < VIEWS.len() { "The other ways to look at it are in the table." } else { "" };
+    let text = "Throughput relative to a single process with the same model, data and batch size. Peers finish an epoch together: the \
+                slowest peer takes as long as the run, and any other peer takes less by the extra time it spent waiting. Without \
+                encoding: as if encoding and decoding messages took no time.";
+    let caption = if n_shown < VIEWS.len() { "The table has the other three measures." } else { "" };
     let figure = Figure { name: "speed-up".to_owned(), caption: caption.to_owned(), svg: chart.svg() };
     let blocks = vec![Block::Paragraph(text.to_owned()), Block::Figures(vec![figure]), Block::Table(table)];
     Some(Section { id: "speed", title: "Speed", blocks })

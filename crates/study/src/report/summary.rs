@@ -33,7 +33,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     }
     if comparisons.len() > MOST_COMPARISONS {
         let n_more = comparisons.len() - MOST_COMPARISONS;
-        sentences.push(format!("{n_more} more comparisons are in the table of all settings."));
+        sentences.push(format!("{n_more} more comparisons are in the table of all configurations."));
     }
     sentences.extend(waiting(groups));
     sentences.extend(predicted::sentence(groups));
@@ -48,14 +48,14 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
         n => format!("{n} failures, left out below"),
     };
     let host = match results.study.host {
-        Host::Processes => "Peers were processes on one machine, with sockets between them.",
-        Host::Sim => "Peers were simulated, and so are all times.",
+        Host::Processes => "Peers were processes on one machine that communicated over sockets.",
+        Host::Sim => "Peers and all times were simulated.",
     };
-    let size = if results.study.is_quick { " This is the short form of the study." } else { "" };
+    let size = if results.study.is_quick { " This is the quick form of the study." } else { "" };
     format!(
         "{}, {}, {failed}. {host}{size}{}",
         counted(results.runs.len(), "run"),
-        counted(groups.all.len(), "setting"),
+        counted(groups.all.len(), "configuration"),
         chance(groups)
     )
 }
@@ -65,8 +65,8 @@ fn chance(groups: &Groups<'_>) -> &'static str {
     let n_once = groups.all.iter().filter(|group| group.measurements.len() == 1).count();
     match n_once {
         _ if groups.all.len() < 2 || n_once == 0 => "",
-        n if n == groups.all.len() => " One trial per setting: no significance estimate.",
-        _ => " Some settings have one trial only: no significance estimate for those.",
+        n if n == groups.all.len() => " One trial per configuration: no significance estimate.",
+        _ => " Some configurations have one trial only: no significance estimate for those.",
     }
 }
 
@@ -79,7 +79,7 @@ fn alone(results: &Results, groups: &Groups<'_>) -> Option<String> {
         Some(time) => format!("reached {} after {} and ", target(results), time.text(&Unit::Seconds)),
         None => String::new(),
     };
-    Some(format!("One who trained alone {reached}ended with an accuracy of {}.", accuracy.text(&Unit::Share)))
+    Some(format!("The single-process baseline {reached}ended with an accuracy of {}.", accuracy.text(&Unit::Share)))
 }
 
 fn counted(n: usize, thing: &str) -> String {
@@ -133,7 +133,7 @@ fn tell(results: &Results, comparison: &Comparison<'_, '_>, is_long: bool) -> Ve
         }
         _ => {
             if results.study.target_accuracy.is_some() {
-                told.push(format!("nothing reached {} in all its trials.", target(results)));
+                told.push(format!("no configuration reached {} in all trials.", target(results)));
             }
             accuracies.first().map(|(name, _)| *name)
         }
@@ -239,18 +239,18 @@ fn told_bytes(comparison: &Comparison<'_, '_>, winner: &str) -> Option<String> {
     let own_text = own.1.text(&bytes);
     // Less than a thousandth is what peers tell each other besides.
     if sent.last()?.1.mean <= 1.001 * fewest.mean {
-        return Some(format!("all sent the same: {own_text} a peer."));
+        return Some(format!("all sent the same: {own_text} per peer."));
     }
     if *least == winner || fewest.mean >= own.1.mean {
-        return Some(format!("{winner} also sent the least: {own_text} a peer."));
+        return Some(format!("{winner} also sent the least: {own_text} per peer."));
     }
     let factor = own.1.mean / fewest.mean;
     let least_text = fewest.text(&bytes);
     if fewest.mean == 0.0 {
-        return Some(format!("{winner} sent {own_text} a peer; {least} sent nothing."));
+        return Some(format!("{winner} sent {own_text} per peer; {least} sent nothing."));
     }
     Some(format!(
-        "{winner} sent {own_text} a peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."
+        "{winner} sent {own_text} per peer, {factor:.1} times as much as {least}, which sent the least: {least_text}."
     ))
 }
 
@@ -272,7 +272,7 @@ fn waiting(groups: &Groups<'_>) -> Option<String> {
         return Some(format!("Peers spent {most_text} of their time waiting for others."));
     }
     Some(format!(
-        "Peers waited most for others in {} ({most_text} of their time), and least in {} ({least_text}).",
+        "Peers waited longest in {} ({most_text} of their time) and shortest in {} ({least_text}).",
         most.0, least.0
     ))
 }
@@ -280,7 +280,7 @@ fn waiting(groups: &Groups<'_>) -> Option<String> {
 /// A sentence begins with a capital, unless it begins with a name that has none: names stay as they are written elsewhere.
 fn capital(sentence: &str) -> String {
     let word = sentence.split([' ', ',']).next().unwrap_or_default();
-    if !["all", "nothing", "only"].contains(&word) {
+    if !["all", "no", "only"].contains(&word) {
         return sentence.to_owned();
     }
     let mut characters = sentence.chars();

@@ -17,9 +17,9 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history
     let all = settings(groups)?;
     let mut blocks = vec![
         Block::Paragraph(
-            "A peer computes gradients, works on what it has computed and on what others have sent (encoding and decoding), and \
-             waits for others. Links write meanwhile. What a peer does at the same time is counted in both, so parts may add up \
-             to more than the time that passed."
+            "A peer computes gradients, encodes its own results, decodes what it receives, and waits for other peers; sending goes on \
+             in the background. Activities that overlap are counted in full, so the parts may add up to more than the elapsed \
+             time."
                 .to_owned(),
         ),
         Block::Figures(vec![all]),
@@ -27,7 +27,7 @@ pub(crate) fn section(groups: &Groups<'_>, featured: Option<&RunResult>, history
     if let Some((run, measured)) = featured.and_then(|run| Some((run, run.measurement()?)))
         && !measured.peers.is_empty()
     {
-        blocks.push(Block::Paragraph(format!("In the run {}, peer by peer:", run.id)));
+        blocks.push(Block::Paragraph(format!("Run {}, by peer:", run.id)));
         let figures = [Some(peers(measured)), whom(measured), history.and_then(when)];
         blocks.push(Block::Figures(figures.into_iter().flatten().collect()));
     }
@@ -52,7 +52,7 @@ fn settings(groups: &Groups<'_>) -> Option<Figure> {
     if bars.is_empty() {
         return None;
     }
-    let chart = where_time_went("Where a peer's time went, by setting", bars);
+    let chart = where_time_went("Time breakdown by configuration", bars);
     Some(Figure {
         name: "time-by-setting".to_owned(),
         caption: "Means over peers and trials.".to_owned(),
@@ -78,9 +78,9 @@ fn whom(measured: &Measurement) -> Option<Figure> {
     };
     let seats = ids.iter().map(|id| id.seat().to_string());
     let map = Heatmap {
-        title: "Who waited how long for whom".to_owned(),
-        row_label: "who waited".to_owned(),
-        column_label: "for which peer".to_owned(),
+        title: "Wait time between peers".to_owned(),
+        row_label: "waiting peer".to_owned(),
+        column_label: "peer waited for".to_owned(),
         row_names: ids.iter().map(ToString::to_string).collect(),
         column_names: seats.collect(),
         unit: Unit::Seconds,
@@ -91,14 +91,14 @@ fn whom(measured: &Measurement) -> Option<Figure> {
             .map(|peer| ids.iter().map(|whom| (waited(peer, *whom) * 10.0).round() / 10.0).collect())
             .collect(),
     };
-    Some(Figure { name: "waits".to_owned(), caption: "Seconds over the whole run.".to_owned(), svg: map.svg() })
+    Some(Figure { name: "waits".to_owned(), caption: "Seconds, over the whole run.".to_owned(), svg: map.svg() })
 }
 
 /// What each peer did when.
 fn when(history: &History) -> Option<Figure> {
     let caption =
-        "Peers tell about once a second what they did since, and of waiting when it is over; within each such time the \
-                   order is not known, and computing is shown first."
+        "Peers report about once a second, and waiting only when it is over. The order of activities within a report is not \
+                   known; computing is drawn first."
             .to_owned();
     let svg = timeline(history, 0.0)?.svg();
     Some(Figure { name: "timeline".to_owned(), caption, svg })
