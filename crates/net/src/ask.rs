@@ -7,10 +7,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::discovery;
-use crate::handshake::{Role, Terms, shake};
+use crate::handshake::{Terms, shake};
 use crate::inbox::{Event, Inbox, LinkEvent, inbox};
 use crate::link::Link;
 use crate::refusal::HandshakeError;
+use crate::role::Role;
 use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
 use crate::ticket::Ticket;
 use crate::wire::Wire;

@@ -24,14 +24,14 @@ use crate::hello::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, VERSION, look
 use crate::identity::{Identity, fingerprint};
 use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
-use crate::secure::secure;
+use crate::role::Role;
 use crate::shaper::Shapers;
 use crate::shared_folder::SharedFolder;
 use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
+use crate::tls::secure;
 use crate::wire::{BoxRead, BoxWrite, Wire, shut_down_gracefully};
 
-pub use crate::secure::Role;
 use nettorrent_swarm::view::PeerId;
 
 /// Whether links are encrypted. All of a swarm must hold it alike.
@@ -268,11 +268,12 @@ async fn refuse<T>(writer: &mut (impl AsyncWrite + Unpin), refusal: Refusal) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::{Encryption, Role, Terms, shake};
+    use super::{Encryption, Terms, shake};
     use crate::frames::{FrameReader, write_frame};
     use crate::hello::{Answer, Hello, Purpose};
     use crate::identity::Identity;
     use crate::refusal::{HandshakeError, Refusal};
+    use crate::role::Role;
     use crate::ticket::Secret;
     use crate::wire::Wire;
     use nettorrent_swarm::view::PeerId;

@@ -65,21 +65,12 @@ impl Identity {
 
     /// A fresh identity for this seat.
     pub fn new(secret: &Secret, seat: u32) -> Result<Self, IdentityError> {
-        Self::with_suites(secret, seat, preferred_suites())
-    }
-
-    /// The same, with a choice of ciphers.
-    pub(crate) fn with_suites(
-        secret: &Secret,
-        seat: u32,
-        suites: Vec<SupportedCipherSuite>,
-    ) -> Result<Self, IdentityError> {
         let own_key = KeyPair::generate_for(&PKCS_ED25519)?;
         let (authority, certificate) = certificates(secret, &own_key)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let chain = vec![certificate];
-        let provider = Arc::new(CryptoProvider { cipher_suites: suites, ..provider::default_provider() });
+        let provider = Arc::new(CryptoProvider { cipher_suites: preferred_suites(), ..provider::default_provider() });
         let private_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own_key.serialize_der()));
         Ok(Self {
             peer: PeerId::new(seat, fingerprint_of_key(&own_key.subject_public_key_info())),
@@ -163,8 +154,6 @@ fn client_config(
         .with_client_auth_cert(chain, key)?;
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.resumption = Resumption::disabled();
-    // We seal and open records ourselves.
-    config.enable_secret_extraction = true;
     Ok(config)
 }
 
@@ -185,7 +174,6 @@ fn server_config(
     // Links last for a whole training, so resuming one saves nothing, and tickets would be bytes and state for nothing.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    config.enable_secret_extraction = true;
     Ok(config)
 }
 

@@ -72,6 +72,7 @@ pub mod outflow;
 pub mod refusal;
 pub mod report;
 pub mod resources;
+pub mod role;
 pub mod sealed_file;
 pub mod service;
 pub mod shaper;
@@ -86,9 +87,8 @@ mod contacts;
 mod crossing;
 mod link_task;
 mod probes;
-mod records;
 mod runtime;
-mod secure;
 mod sharing;
+mod tls;
 
 pub use runtime::{Load, block_on};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nettorrent_net::close_reason::CloseReason;
-use nettorrent_net::handshake::{Encryption, Role, shake};
+use nettorrent_net::handshake::{Encryption, shake};
+use nettorrent_net::role::Role;
 use nettorrent_net::wire::Wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

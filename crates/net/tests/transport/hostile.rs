@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use nettorrent_net::frames::{FrameReader, ReadError};
-use nettorrent_net::handshake::{Encryption, Role, shake};
+use nettorrent_net::handshake::{Encryption, shake};
 use nettorrent_net::hello::VERSION;
 use nettorrent_net::refusal::HandshakeError;
+use nettorrent_net::role::Role;
 use nettorrent_net::wire::Wire;
 use nettorrent_swarm::wire::{FrameError, HEAD_LEN, Head, Kind, MAX_BODY_LEN};
 use rand::rngs::SmallRng;
