@@ -2,33 +2,28 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nettorrent_swarm::view::PeerId;
 
 use crate::frames::FrameReader;
 use crate::hello::Hello;
-use crate::inbox::InboxSender;
+use crate::inbox::{InboxSender, LinkId};
 use crate::limits::Limits;
-use crate::link::Link;
-use crate::shaper::Shapers;
+use crate::link::{Handle, Link};
+use crate::link_state::LinkState;
+use crate::link_task::Task;
+use crate::role::Role;
+use crate::shaper::{Pace, Shapers};
 use crate::sharing::Sharing;
+use crate::traffic::TrafficCount;
 use crate::wire::{BoxRead, BoxWrite, WireCount};
-
-/// Who called whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// We dialled.
-    Outgoing,
-    /// They dialled.
-    Incoming,
-}
 
 /// Two sides that know and want each other. Frames flow once it is [started](Connection::start), so that its owner can note
 /// down whose link it is before the first one arrives; dropping it hangs up.
 pub struct Connection {
     pub(crate) hello: Hello,
-    pub(crate) direction: Direction,
+    pub(crate) role: Role,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) reader: FrameReader<BoxRead>,
     pub(crate) writer: BoxWrite,
@@ -50,9 +45,9 @@ impl Connection {
         &self.hello
     }
 
-    /// Who called whom.
-    pub fn direction(&self) -> Direction {
-        self.direction
+    /// Which side of it this is.
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// Where the other end is, if that is a place on a network.
@@ -69,7 +64,18 @@ impl Connection {
 
     /// Lets frames flow; those that arrive go to the inbox. Must be called within a Tokio runtime.
     pub fn start(self, inbox: InboxSender) -> Link {
-        Link::start(self, inbox)
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let Self { hello, role, address, reader, writer, count, limits, shapers, sharing, slot } = self;
+        let id = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let state = Arc::new(LinkState::new(limits, TrafficCount::new(count)));
+        let sharing = sharing.map(Arc::new);
+        let inbox = inbox.of_link(hello.peer, id);
+        let task = Task { state: state.clone(), sharing: sharing.clone(), inbox, reader, writer };
+        tokio::spawn(async move {
+            task.run(shapers.send.map(Pace::new), shapers.receive).await;
+            drop(slot);
+        });
+        Link::new(Handle { id, hello, role, address, state, sharing })
     }
 }
 
@@ -77,7 +83,7 @@ impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection")
             .field("hello", &self.hello)
-            .field("direction", &self.direction)
+            .field("role", &self.role)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use nettorrent_swarm::wire::MAX_BODY_LEN;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::connection::{Connection, Direction};
+use crate::connection::Connection;
 use crate::frames::{FrameReader, write_frame};
 use crate::hello::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, VERSION, looks_like_tls};
 use crate::identity::{Identity, fingerprint};
@@ -111,15 +111,11 @@ async fn shake_hands(
     match result {
         Ok(hello) => {
             reader.set_max_body_len(MAX_BODY_LEN);
-            let direction = match role {
-                Role::Dialler => Direction::Outgoing,
-                Role::Listener => Direction::Incoming,
-            };
             let sharing = terms.folder.clone().zip(hello.token);
             Ok(Connection {
                 sharing: sharing.map(|(folder, token)| Sharing::new(folder, hello.peer, token)),
                 hello,
-                direction,
+                role,
                 address,
                 reader,
                 writer,

@@ -88,22 +88,41 @@ impl Inbox {
 pub(crate) struct NobodyReads;
 
 impl InboxSender {
+    /// For what comes over one link.
+    pub(crate) fn of_link(self, peer: PeerId, link: LinkId) -> LinkInbox {
+        LinkInbox { peer, link, sender: self }
+    }
+}
+
+/// Where one link puts what it receives.
+#[derive(Clone)]
+pub(crate) struct LinkInbox {
+    peer: PeerId,
+    link: LinkId,
+    sender: InboxSender,
+}
+
+impl LinkInbox {
     /// Waits for room, then delivers.
-    pub(crate) async fn frame(&self, peer: PeerId, link: LinkId, frame: Frame) -> Result<(), NobodyReads> {
+    pub(crate) async fn frame(&self, frame: Frame) -> Result<(), NobodyReads> {
         let n_units = n_units(&frame);
-        let room = match self.room.try_acquire_many(n_units) {
+        let room = match self.sender.room.try_acquire_many(n_units) {
             Ok(room) => room,
-            Err(_) => self.room.acquire_many(n_units).await.map_err(|_| NobodyReads)?,
+            Err(_) => self.sender.room.acquire_many(n_units).await.map_err(|_| NobodyReads)?,
         };
         // It is given back when the event is taken out.
         room.forget();
-        self.events.send(LinkEvent { peer, link, event: Event::Frame(frame) }).map_err(|_| NobodyReads)
+        self.put(Event::Frame(frame))
     }
 
     /// Delivers at once: a link ends only once, so this is bounded too.
-    pub(crate) fn closed(&self, peer: PeerId, link: LinkId, reason: CloseReason) {
+    pub(crate) fn closed(&self, reason: CloseReason) {
         // If nobody reads any more, nobody wants to know.
-        let _ = self.events.send(LinkEvent { peer, link, event: Event::Closed(reason) });
+        let _ = self.put(Event::Closed(reason));
+    }
+
+    fn put(&self, event: Event) -> Result<(), NobodyReads> {
+        self.sender.events.send(LinkEvent { peer: self.peer, link: self.link, event }).map_err(|_| NobodyReads)
     }
 }
 

@@ -80,11 +80,13 @@ pub mod shared_folder;
 pub mod socket_count;
 pub mod speed;
 pub mod ticket;
+pub mod traffic;
 pub mod wire;
 
 mod compute;
 mod contacts;
 mod crossing;
+mod link_state;
 mod link_task;
 mod probes;
 mod runtime;

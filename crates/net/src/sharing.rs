@@ -20,7 +20,7 @@ use nettorrent_swarm::wire::{Frame, HEAD_LEN, Head, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::frames::Outgoing;
-use crate::link::{Closing, Shared};
+use crate::link_state::{Closing, LinkState};
 use crate::sealed_file::{Name, Refused, Seal};
 use crate::shared_folder::{SharedFolder, Stored};
 
@@ -50,7 +50,7 @@ impl Sharing {
     }
 
     /// Looks whether it is the same directory, and says so.
-    pub(crate) async fn look(&self, link: &Shared) {
+    pub(crate) async fn look(&self, link: &LinkState) {
         let sees = self.folder.sees(self.peer, self.their_token).await;
         self.we_see.store(sees, Ordering::Relaxed);
         if sees {
@@ -64,7 +64,7 @@ impl Sharing {
     }
 
     /// Moves queued frames to those on their way, and bodies into files.
-    pub(crate) async fn take(&self, link: &Shared, outgoing: &mut Outgoing) -> Option<Closing> {
+    pub(crate) async fn take(&self, link: &LinkState, outgoing: &mut Outgoing) -> Option<Closing> {
         loop {
             let (frame, closing) = link.pop();
             let Some(frame) = frame else { return closing };
@@ -96,7 +96,7 @@ impl Sharing {
     }
 
     /// Makes of a frame what it stands for; nothing, if it was for the link alone.
-    pub(crate) async fn hear(&self, link: &Shared, frame: Frame) -> Result<Option<Frame>, Refused> {
+    pub(crate) async fn hear(&self, link: &LinkState, frame: Frame) -> Result<Option<Frame>, Refused> {
         if frame.head.kind != Kind::Hello {
             return Ok(Some(frame));
         }

@@ -1,7 +1,7 @@
 //! Frames arrive whole and in order, and ends are seen.
 
 use nettorrent_net::close_reason::CloseReason;
-use nettorrent_net::connection::Direction;
+use nettorrent_net::role::Role;
 
 use crate::pairs::{frame, linked, over_all};
 
@@ -65,7 +65,7 @@ fn many_small_frames_take_few_bytes_and_keep_their_order() {
 fn closing_is_seen_after_the_last_frame() {
     over_all(async |transport| {
         let (mut one, mut other) = linked(transport).await;
-        assert_eq!((one.link.direction(), other.link.direction()), (Direction::Outgoing, Direction::Incoming));
+        assert_eq!((one.link.role(), other.link.role()), (Role::Dialler, Role::Listener));
         one.link.send(frame(1, 3 << 20));
         one.link.send(frame(2, 10));
         one.link.close();
