@@ -1,15 +1,16 @@
 //! How fast the peers of a running swarm can be reached.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::bail;
+use nettorrent_net::address::Address;
 use nettorrent_net::ask::{ask_any, find_addresses};
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::measure_link::{LinkSpeed, measure_link};
 use nettorrent_net::service::{Answer, Question};
+use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
@@ -20,7 +21,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub(crate) struct Surveyed {
     pub peer: PeerId,
-    pub address: SocketAddr,
+    pub address: Address,
     /// How fast it is; none if it could not be measured.
     pub speed: Option<LinkSpeed>,
     /// Why it could not.
@@ -32,11 +33,11 @@ pub(crate) fn survey(ticket: &Ticket, encryption: Encryption) -> anyhow::Result<
     let terms = Terms { encryption, ..Terms::new(Identity::newcomer(&ticket.secret)?, Purpose::Visitor) };
     block_on(Load { n_processes: 1, n_bytes: 0 }, async {
         let addresses = find_addresses(ticket, false).await?;
-        let (answer, _) = ask_any(&terms, &addresses, &Question::Status).await?;
+        let (answer, _) = ask_any(&Tcp, &terms, &addresses, &Question::Status).await?;
         let Answer::Status(first) = answer else { bail!("the peer that was asked did not understand") };
         let mut all = Vec::new();
         for (peer, address) in first.members {
-            let measured = measure_link(&terms, address).await;
+            let measured = measure_link(&Tcp, &terms, &address).await;
             let problem = measured.as_ref().err().map(ToString::to_string);
             all.push(Surveyed { peer, address, speed: measured.ok(), problem });
         }

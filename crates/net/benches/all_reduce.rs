@@ -4,7 +4,7 @@
 //! `bench/collectives_vs_gloo` runs it beside PyTorch's gloo.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::stateless::{Stateless, StatelessWorker};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
+use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
@@ -221,10 +222,10 @@ fn be_peer(measured: &Arguments, seat: u32) {
         let settings = Settings {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             encryption,
-            ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] })
+            ..Settings::new(identity, Purpose::Peer { generation: 0, job: [0; 32] })
         };
         let (endpoint, arrivals) = Endpoint::bind(settings).await.expect("a free port");
-        let address = endpoint.local_address();
+        let address = endpoint.local_address().clone();
         println!("{}@{address}", id.0);
         let members: Vec<Member> = line().split_whitespace().map(member).filter(|member| member.id != id).collect();
         let result = Arc::new(AtomicU64::new(0));
@@ -245,7 +246,7 @@ fn member(text: &str) -> Member {
 fn node(
     measured: &Arguments,
     endpoint: (Endpoint, tokio::sync::mpsc::Receiver<nettorrent_net::endpoint::Arrival>),
-    address: SocketAddr,
+    address: Address,
     result: &Arc<AtomicU64>,
 ) -> Node {
     let id = endpoint.0.identity().peer;

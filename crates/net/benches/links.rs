@@ -5,11 +5,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
@@ -146,7 +147,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 fn settings(seat: u32, encryption: Encryption) -> Settings {
     let identity = Identity::new(&Secret::from_bytes([1; 32]), seat).unwrap();
-    let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] };
+    let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
     Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), encryption, ..Settings::new(identity, purpose) }
 }
 
@@ -154,12 +155,12 @@ fn settings(seat: u32, encryption: Encryption) -> Settings {
 fn spawn_listener<F: Future<Output = ()>>(
     encryption: Encryption,
     serve: impl FnOnce(Link, Inbox) -> F + Send + 'static,
-) -> (SocketAddr, std::thread::JoinHandle<()>) {
+) -> (Address, std::thread::JoinHandle<()>) {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         runtime().block_on(async {
             let (endpoint, mut arrivals) = Endpoint::bind(settings(1, encryption)).await.unwrap();
-            tell.send(endpoint.local_address()).unwrap();
+            tell.send(endpoint.local_address().clone()).unwrap();
             let Some(Arrival::Incoming(connection)) = arrivals.recv().await else { panic!("nobody came") };
             let (sender, inbox) = inbox(64 << 20);
             serve(connection.start(sender), inbox).await;
@@ -168,9 +169,9 @@ fn spawn_listener<F: Future<Output = ()>>(
     (told.recv().unwrap(), thread)
 }
 
-async fn dial(encryption: Encryption, address: SocketAddr) -> (Link, Inbox) {
+async fn dial(encryption: Encryption, address: Address) -> (Link, Inbox) {
     let (endpoint, _) = Endpoint::bind(settings(0, encryption)).await.unwrap();
-    let connection = endpoint.dial(address, None).await.unwrap();
+    let connection = endpoint.dial(&address, None).await.unwrap();
     let (sender, inbox) = inbox(64 << 20);
     (connection.start(sender), inbox)
 }

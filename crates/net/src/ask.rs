@@ -1,11 +1,10 @@
 //! Asking a swarm from outside: for what newcomers and visitors need to know.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::address::Address;
 use crate::discovery;
 use crate::handshake::{Terms, shake};
 use crate::inbox::{Event, Inbox, LinkEvent, inbox};
@@ -14,6 +13,7 @@ use crate::refusal::HandshakeError;
 use crate::role::Role;
 use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
 use crate::ticket::Ticket;
+use crate::transport::Transport;
 use crate::wire::Wire;
 
 /// How long a peer may take to answer.
@@ -29,7 +29,7 @@ pub enum AskError {
     #[error("{address} cannot be reached: {source}")]
     Unreachable {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What the system says.
         source: std::io::Error,
     },
@@ -37,7 +37,7 @@ pub enum AskError {
     #[error("{address}: {source}")]
     Handshake {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// Why not.
         source: HandshakeError,
     },
@@ -45,13 +45,13 @@ pub enum AskError {
     #[error("{address} does not answer the question; is the peer there still running?")]
     Silent {
         /// Where.
-        address: SocketAddr,
+        address: Address,
     },
     /// What it answers makes no sense.
     #[error("{address}: {source}")]
     Unreadable {
         /// Where.
-        address: SocketAddr,
+        address: Address,
         /// What is wrong.
         source: Unreadable,
     },
@@ -73,32 +73,32 @@ pub enum AskError {
 }
 
 /// An answer, and the address under which the peer sees us.
-pub type Answered = (Answer, Option<SocketAddr>);
+pub type Answered = (Answer, Address);
 
 /// A visit to a peer: it may be asked several things.
 pub struct Visit {
-    address: SocketAddr,
-    seen: Option<SocketAddr>,
+    address: Address,
+    seen: Address,
     link: Link,
     inbox: Inbox,
 }
 
 impl Visit {
     /// Calls on the peer at an address.
-    pub async fn begin(terms: &Terms, address: SocketAddr) -> Result<Self, AskError> {
-        let unreachable = |source| AskError::Unreachable { address, source };
-        let connecting = timeout(PATIENCE, TcpStream::connect(address)).await;
+    pub async fn begin(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<Self, AskError> {
+        let unreachable = |source| AskError::Unreachable { address: address.clone(), source };
+        let connecting = timeout(PATIENCE, transport.connect(address)).await;
         let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
         let connection = shake(Wire::from(stream), Role::Dialler, terms, |_| Ok(())).await;
-        let connection = connection.map_err(|source| AskError::Handshake { address, source })?;
-        let seen = connection.hello().seen;
+        let connection = connection.map_err(|source| AskError::Handshake { address: address.clone(), source })?;
+        let seen = connection.hello().seen.clone();
         let (sender, inbox) = inbox(INBOX_BYTES);
-        Ok(Self { address, seen, link: connection.start(sender), inbox })
+        Ok(Self { address: address.clone(), seen, link: connection.start(sender), inbox })
     }
 
     /// Asks, and waits for the answer.
     pub async fn ask(&mut self, question: &Question) -> Result<Answer, AskError> {
-        let address = self.address;
+        let address = self.address.clone();
         self.link.send(to_frame(question));
         match timeout(PATIENCE, self.inbox.next()).await {
             Ok(Some(LinkEvent { event: Event::Frame(frame), .. })) => {
@@ -109,22 +109,32 @@ impl Visit {
     }
 
     /// Who is asked.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 }
 
 /// Asks the peer at an address.
-pub async fn ask(terms: &Terms, address: SocketAddr, question: &Question) -> Result<Answered, AskError> {
-    let mut visit = Visit::begin(terms, address).await?;
+pub async fn ask(
+    transport: &dyn Transport,
+    terms: &Terms,
+    address: &Address,
+    question: &Question,
+) -> Result<Answered, AskError> {
+    let mut visit = Visit::begin(transport, terms, address).await?;
     Ok((visit.ask(question).await?, visit.seen))
 }
 
 /// Asks the first of these that answers.
-pub async fn ask_any(terms: &Terms, addresses: &[SocketAddr], question: &Question) -> Result<Answered, AskError> {
+pub async fn ask_any(
+    transport: &dyn Transport,
+    terms: &Terms,
+    addresses: &[Address],
+    question: &Question,
+) -> Result<Answered, AskError> {
     let mut problems = Vec::new();
-    for &address in addresses {
-        match ask(terms, address, question).await {
+    for address in addresses {
+        match ask(transport, terms, address, question).await {
             Ok(answered) => return Ok(answered),
             // Somebody is there and does not want us: another address of the same machine will say the same.
             Err(problem @ AskError::Handshake { .. }) => return Err(problem),
@@ -135,11 +145,11 @@ pub async fn ask_any(terms: &Terms, addresses: &[SocketAddr], question: &Questio
 }
 
 /// Where peers of a ticket's swarm may be: what the ticket says and, if `discover`, what the local network says.
-pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<SocketAddr>, AskError> {
+pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<Address>, AskError> {
     let mut addresses = ticket.addresses.clone();
     if discover {
-        let found = discovery::find(ticket.secret.swarm_id(), SEARCH).await?;
-        addresses.extend(found.into_iter().filter(|address| !ticket.addresses.contains(address)));
+        let found = discovery::find(ticket.secret.swarm_id(), SEARCH).await?.into_iter().map(Address::Tcp);
+        addresses.extend(found.filter(|address| !ticket.addresses.contains(address)));
     }
     Ok(addresses)
 }

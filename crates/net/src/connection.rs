@@ -1,11 +1,11 @@
 //! A connection that has passed its handshake and carries nothing yet.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use nettorrent_swarm::view::PeerId;
 
+use crate::address::Address;
 use crate::frames::FrameReader;
 use crate::hello::Hello;
 use crate::inbox::{InboxSender, LinkId};
@@ -17,14 +17,15 @@ use crate::role::Role;
 use crate::shaper::{Pace, Shapers};
 use crate::sharing::Sharing;
 use crate::traffic::TrafficCount;
-use crate::wire::{BoxRead, BoxWrite, WireCount};
+use crate::transport::{BoxRead, BoxWrite};
+use crate::wire::WireCount;
 
 /// Two sides that know and want each other. Frames flow once it is [started](Connection::start), so that its owner can note
 /// down whose link it is before the first one arrives; dropping it hangs up.
 pub struct Connection {
     pub(crate) hello: Hello,
     pub(crate) role: Role,
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) address: Address,
     pub(crate) reader: FrameReader<BoxRead>,
     pub(crate) writer: BoxWrite,
     pub(crate) count: Arc<WireCount>,
@@ -50,9 +51,9 @@ impl Connection {
         self.role
     }
 
-    /// Where the other end is, if that is a place on a network.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.address
+    /// Where the other end is.
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Slows it down as the shapers say.
@@ -65,7 +66,7 @@ impl Connection {
     /// Lets frames flow; those that arrive go to the inbox. Must be called within a Tokio runtime.
     pub fn start(self, inbox: InboxSender) -> Link {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Self { hello, role, address, reader, writer, count, limits, shapers, sharing, slot } = self;
+        let Self { hello, role, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
         let id = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
         let state = Arc::new(LinkState::new(limits, TrafficCount::new(count)));
         let sharing = sharing.map(Arc::new);
@@ -75,7 +76,7 @@ impl Connection {
             task.run(shapers.send.map(Pace::new), shapers.receive).await;
             drop(slot);
         });
-        Link::new(Handle { id, hello, role, address, state, sharing })
+        Link::new(Handle { id, hello, role, state, sharing })
     }
 }
 

@@ -4,13 +4,13 @@
 //! arrives in order. Two peers that call each other at the same time end with two links, each used by one of them.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::wire::Frame;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::address::Address;
 use crate::connection::Connection;
 use crate::endpoint::{DialError, Endpoint};
 use crate::inbox::{InboxSender, LinkId};
@@ -49,7 +49,7 @@ impl Contacts {
     }
 
     /// Sends a frame, and calls the peer first if need be.
-    pub(crate) fn send(&mut self, endpoint: &Endpoint, to: PeerId, address: Option<SocketAddr>, frame: Frame) {
+    pub(crate) fn send(&mut self, endpoint: &Endpoint, to: PeerId, address: Option<&Address>, frame: Frame) {
         let contact = self.contacts.entry(to).or_default();
         if let Some(link) = contact.links.first() {
             return link.send(frame);
@@ -59,9 +59,9 @@ impl Contacts {
         if std::mem::replace(&mut contact.is_dialling, true) {
             return;
         }
-        let (endpoint, dialled) = (endpoint.clone(), dialled.clone());
+        let (endpoint, dialled, address) = (endpoint.clone(), dialled.clone(), address.clone());
         tokio::spawn(async move {
-            let result = endpoint.dial(address, Some(to)).await;
+            let result = endpoint.dial(&address, Some(to)).await;
             // If nobody listens, the node is gone.
             let _ = dialled.send(Dialled { peer: to, result });
         });

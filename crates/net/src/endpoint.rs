@@ -2,17 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::addresses::reachable_addresses;
+use crate::address::Address;
 use crate::connection::{Connection, Slot};
 use crate::crossing::Crossings;
 use crate::handshake::{Encryption, Terms, shake};
@@ -24,6 +23,8 @@ use crate::role::Role;
 use crate::shaper::{Shaper, Shapers};
 use crate::shared_folder::{News, SharedFolder};
 use crate::socket_count::SocketCount;
+use crate::tcp::Tcp;
+use crate::transport::{ByteStream, Listener, Transport};
 use crate::wire::Wire;
 use nettorrent_swarm::link_spec::LinkSpec;
 
@@ -33,11 +34,13 @@ const MAX_ARRIVALS: usize = 64;
 /// What an endpoint is made of.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// How others are reached.
+    pub transport: Arc<dyn Transport>,
     /// Where to listen; port 0 lets the system choose.
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// Who we are.
     pub identity: Identity,
-    /// What we say we want; a peer's `listen_port` is filled in.
+    /// What we say we want.
     pub purpose: Purpose,
     /// Whether links are encrypted.
     pub encryption: Encryption,
@@ -52,9 +55,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Listens at any address and port, encrypts, and has usual limits.
+    /// Listens at any address and port of this machine, encrypts, and has usual limits.
     pub fn new(identity: Identity, purpose: Purpose) -> Self {
         Self {
+            transport: Arc::new(Tcp),
             listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
             identity,
             purpose,
@@ -76,7 +80,7 @@ pub enum Arrival {
     /// Somebody was turned away, or turned away.
     Refused {
         /// Where it came from.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         reason: HandshakeError,
     },
@@ -86,7 +90,7 @@ pub enum Arrival {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {source}; choose another address or port, or port 0 for any that is free")]
 pub struct BindError {
-    address: SocketAddr,
+    address: Address,
     source: io::Error,
 }
 
@@ -97,7 +101,7 @@ pub enum DialError {
     #[error("{address} cannot be reached: {source}; check that it runs and that no firewall is between")]
     Unreachable {
         /// Whom we dialled.
-        address: SocketAddr,
+        address: Address,
         /// What the system says.
         source: io::Error,
     },
@@ -105,7 +109,7 @@ pub enum DialError {
     #[error("no link to {address}: {source}")]
     Handshake {
         /// Whom we dialled.
-        address: SocketAddr,
+        address: Address,
         /// Why not.
         source: HandshakeError,
     },
@@ -127,7 +131,9 @@ pub struct Endpoint {
 }
 
 struct Inner {
-    local: SocketAddr,
+    transport: Arc<dyn Transport>,
+    local: Address,
+    reachable_at: Vec<Address>,
     terms: Mutex<Terms>,
     shapers: Shapers,
     crossings: Crossings,
@@ -146,14 +152,14 @@ impl Drop for Listening {
 impl Endpoint {
     /// Begins to listen. Whoever comes is in the channel, which must be read: connections wait there.
     pub async fn bind(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
-        let Settings { listen, identity, purpose, encryption, shape, receive_shape, limits, folder } = settings;
-        let failed = |source| BindError { address: listen, source };
-        let listener = TcpListener::bind(listen).await.map_err(failed)?;
-        let local = listener.local_addr().map_err(failed)?;
+        let Settings { transport, listen, identity, purpose, encryption, shape, receive_shape, limits, folder } =
+            settings;
+        let listener = transport.listen(&listen).await.map_err(|source| BindError { address: listen, source })?;
         let shapers = Shapers { send: shape.map(Shaper::new), receive: receive_shape.map(Shaper::new) };
-        let purpose = with_port(purpose, local.port());
         let inner = Arc::new(Inner {
-            local,
+            transport,
+            local: listener.address(),
+            reachable_at: listener.reachable_at(),
             terms: Mutex::new(Terms { identity, purpose, encryption, limits, expected: None, folder }),
             shapers,
             crossings: Crossings::default(),
@@ -166,13 +172,13 @@ impl Endpoint {
     }
 
     /// Connects to a peer; to this one only, if it is named.
-    pub async fn dial(&self, address: SocketAddr, expected: Option<PeerId>) -> Result<Connection, DialError> {
+    pub async fn dial(&self, address: &Address, expected: Option<PeerId>) -> Result<Connection, DialError> {
         let terms = Terms { expected, ..self.inner.terms().clone() };
-        let handshake_failed = |source| DialError::Handshake { address, source };
-        let connecting = tokio::time::timeout(terms.limits.handshake, TcpStream::connect(address));
+        let handshake_failed = |source| DialError::Handshake { address: address.clone(), source };
+        let connecting = tokio::time::timeout(terms.limits.handshake, self.inner.transport.connect(address));
         let stream = match connecting.await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(source)) => return Err(DialError::Unreachable { address, source }),
+            Ok(Err(source)) => return Err(DialError::Unreachable { address: address.clone(), source }),
             Err(_) => return Err(handshake_failed(HandshakeError::Deadline(terms.limits.handshake))),
         };
         self.inner.connect(stream, Role::Dialler, &terms).await.map_err(handshake_failed)
@@ -187,17 +193,17 @@ impl Endpoint {
     pub fn introduce_as(&self, seat: u32, purpose: Purpose) {
         let mut terms = self.inner.terms();
         terms.identity = terms.identity.with_seat(seat);
-        terms.purpose = with_port(purpose, self.inner.local.port());
+        terms.purpose = purpose;
     }
 
     /// Where it listens.
-    pub fn local_address(&self) -> SocketAddr {
-        self.inner.local
+    pub fn local_address(&self) -> &Address {
+        &self.inner.local
     }
 
     /// Where others can reach it, best first: for a ticket.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        reachable_addresses(self.inner.local)
+    pub fn addresses(&self) -> &[Address] {
+        &self.inner.reachable_at
     }
 
     /// What there is to know about the shared directory, if there is one.
@@ -228,7 +234,7 @@ impl Inner {
         self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connect(&self, stream: TcpStream, role: Role, terms: &Terms) -> Result<Connection, HandshakeError> {
+    async fn connect(&self, stream: ByteStream, role: Role, terms: &Terms) -> Result<Connection, HandshakeError> {
         let mut attempt = self.crossings.begin();
         let mut slot = None;
         let judge = |hello: &Hello| {
@@ -246,32 +252,26 @@ impl Inner {
     }
 }
 
-fn with_port(purpose: Purpose, listen_port: u16) -> Purpose {
-    match purpose {
-        Purpose::Peer { generation, job, .. } => Purpose::Peer { generation, listen_port, job },
-        other => other,
-    }
-}
-
-async fn accept_loop(listener: TcpListener, inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
+async fn accept_loop(mut listener: Box<dyn Listener>, inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
     // After a failure to accept, which is mostly that too many files are open.
     const PAUSE: Duration = Duration::from_millis(100);
     let mut under_way = UnderWay::default();
     loop {
-        let Ok((stream, address)) = listener.accept().await else {
+        let Ok(stream) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
+        let address = stream.address.clone();
         let terms = inner.terms().clone();
         if let Some(oldest) = under_way.make_room(terms.limits.max_handshakes) {
             turn_away(&arrivals, oldest, HandshakeError::PushedOut);
         }
-        let (inner, arrivals) = (inner.clone(), arrivals.clone());
+        let (inner, arrivals, from) = (inner.clone(), arrivals.clone(), address.clone());
         let task = tokio::spawn(async move {
             match inner.connect(stream, Role::Listener, &terms).await {
                 // If nobody takes it, it is hung up.
                 Ok(connection) => drop(arrivals.send(Arrival::Incoming(connection)).await),
-                Err(reason) => turn_away(&arrivals, address, reason),
+                Err(reason) => turn_away(&arrivals, from, reason),
             }
         });
         under_way.tasks.push_back((task.abort_handle(), address));
@@ -279,20 +279,20 @@ async fn accept_loop(listener: TcpListener, inner: Arc<Inner>, arrivals: mpsc::S
 }
 
 /// Strangers can make as many of these as they like, so what nobody has time to read is dropped.
-fn turn_away(arrivals: &mpsc::Sender<Arrival>, address: SocketAddr, reason: HandshakeError) {
+fn turn_away(arrivals: &mpsc::Sender<Arrival>, address: Address, reason: HandshakeError) {
     let _ = arrivals.try_send(Arrival::Refused { address, reason });
 }
 
 /// Handshakes with those who dialled us, oldest first.
 #[derive(Default)]
 struct UnderWay {
-    tasks: VecDeque<(AbortHandle, SocketAddr)>,
+    tasks: VecDeque<(AbortHandle, Address)>,
 }
 
 impl UnderWay {
     /// Gives up the oldest one if there are too many. Honest handshakes are quick, so it is most likely somebody who says
     /// nothing; waiting for him instead would lock out everybody.
-    fn make_room(&mut self, most: usize) -> Option<SocketAddr> {
+    fn make_room(&mut self, most: usize) -> Option<Address> {
         self.tasks.retain(|(task, _)| !task.is_finished());
         if self.tasks.len() < most.max(1) {
             return None;

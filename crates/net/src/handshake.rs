@@ -10,7 +10,6 @@
 //!
 //! Nobody waits for the other before the first two, so all this takes two round trips after the connection stands.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
@@ -18,6 +17,7 @@ use bytes::Bytes;
 use nettorrent_swarm::wire::MAX_BODY_LEN;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::address::Address;
 use crate::connection::Connection;
 use crate::frames::{FrameReader, write_frame};
 use crate::hello::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, VERSION, looks_like_tls};
@@ -30,7 +30,8 @@ use crate::shared_folder::SharedFolder;
 use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
 use crate::tls::secure;
-use crate::wire::{BoxRead, BoxWrite, Wire, shut_down_gracefully};
+use crate::transport::{BoxRead, BoxWrite};
+use crate::wire::{Wire, shut_down_gracefully};
 
 use nettorrent_swarm::view::PeerId;
 
@@ -89,18 +90,18 @@ async fn shake_hands(
     terms: &Terms,
     judge: impl FnOnce(&Hello) -> Result<(), Refusal>,
 ) -> Result<Connection, HandshakeError> {
-    let (address, count) = (wire.address, wire.count.clone());
+    let (address, count) = (wire.address.clone(), wire.count.clone());
     let (mut reader, mut writer, result): (FrameReader<BoxRead>, BoxWrite, _) = match terms.encryption {
         Encryption::On => {
             let secured = secure(wire, role, &terms.identity).await?;
             let (mut reader, mut writer) = (FrameReader::new(secured.read), secured.write);
-            let talk = Talk { role, terms, address, proven: Some(secured.fingerprint) };
+            let talk = Talk { role, terms, address: &address, proven: Some(secured.fingerprint) };
             let result = talk.talk(&mut reader, &mut writer, judge).await;
             (reader, writer, result)
         }
         Encryption::Off => {
             let (mut reader, mut writer) = (FrameReader::new(wire.read), wire.write);
-            let talk = Talk { role, terms, address, proven: None };
+            let talk = Talk { role, terms, address: &address, proven: None };
             let mut result = talk.talk(&mut reader, &mut writer, judge).await;
             if result.is_err() && looks_like_tls(reader.source().first()) {
                 result = Err(HandshakeError::MixedEncryption);
@@ -136,7 +137,7 @@ async fn shake_hands(
 struct Talk<'a> {
     role: Role,
     terms: &'a Terms,
-    address: Option<SocketAddr>,
+    address: &'a Address,
     // The fingerprint of the key that TLS has seen.
     proven: Option<u64>,
 }
@@ -181,7 +182,7 @@ impl Talk<'_> {
             swarm: self.terms.identity.swarm(),
             peer: self.terms.identity.peer,
             purpose: self.terms.purpose,
-            seen: self.address,
+            seen: self.address.clone(),
             nonce: random_bytes(),
             token: self.terms.folder.as_ref().map(|folder| folder.token()),
         }

@@ -1,18 +1,17 @@
 //! The first words on a link: who is there, of which swarm, and what for.
 
-use std::net::SocketAddr;
-
 use bytes::Bytes;
 use nettorrent_swarm::view::PeerId;
 use nettorrent_swarm::wire::{Frame, Kind};
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
 use crate::refusal::{JobHash, Refusal};
 use crate::sealed_file::Name;
 use crate::ticket::SwarmId;
 
 /// The protocol that this program speaks; peers of other versions are refused.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The longest that a frame of a handshake may be.
 pub(crate) const MAX_HELLO_LEN: usize = 1 << 10;
@@ -33,7 +32,7 @@ pub struct Hello {
     /// What it wants.
     pub purpose: Purpose,
     /// The address under which it sees the one it speaks to.
-    pub seen: Option<SocketAddr>,
+    pub seen: Address,
     /// Fresh randomness, so that no proof of knowing the secret can be used twice.
     pub(crate) nonce: [u8; 32],
     /// The name of its token in a directory that others may share.
@@ -47,8 +46,6 @@ pub enum Purpose {
     Peer {
         /// Tells apart the lives of a peer.
         generation: u32,
-        /// Where it listens, at the address that it dials from.
-        listen_port: u16,
         /// What it trains.
         job: JobHash,
     },
@@ -149,8 +146,8 @@ mod tests {
         Hello {
             swarm: SwarmId([1; 16]),
             peer: PeerId::new(3, 4),
-            purpose: Purpose::Peer { generation: u32::MAX, listen_port: 65535, job: [255; 32] },
-            seen: Some("[2001:db8::1]:65535".parse().unwrap()),
+            purpose: Purpose::Peer { generation: u32::MAX, job: [255; 32] },
+            seen: "[2001:db8::1]:65535".parse().unwrap(),
             nonce: [255; 32],
             token: Some([255; 16]),
         }

@@ -25,15 +25,15 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! // Somebody starts a swarm, and shows a ticket.
 //! let secret = Secret::random();
-//! let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [7; 32] };
+//! let purpose = Purpose::Peer { generation: 0, job: [7; 32] };
 //! let (starter, mut arrivals) = Endpoint::bind(Settings::new(Identity::new(&secret, 0)?, purpose)).await?;
-//! let ticket = Ticket { secret, addresses: starter.addresses() }.to_string();
+//! let ticket = Ticket { secret, addresses: starter.addresses().to_vec() }.to_string();
 //!
 //! // Somebody else joins with it.
 //! let ticket: Ticket = ticket.parse()?;
 //! let newcomer = Identity::newcomer(&ticket.secret)?;
 //! let (joiner, _) = Endpoint::bind(Settings::new(newcomer, Purpose::Newcomer { job: None })).await?;
-//! let connection = joiner.dial(ticket.addresses[0], None).await?;
+//! let connection = joiner.dial(&ticket.addresses[0], None).await?;
 //! let (sender, _inbox) = inbox(64 << 20);
 //! let link = connection.start(sender);
 //! link.send(Frame::new(Kind::Service, Bytes::from_static(b"May I join?")));
@@ -49,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod address;
 pub mod addresses;
 pub mod ask;
 pub mod close_reason;
@@ -61,6 +62,7 @@ pub mod frames;
 pub mod handshake;
 pub mod hello;
 pub mod identity;
+pub mod in_process;
 pub mod inbox;
 pub mod limits;
 pub mod link;
@@ -79,8 +81,10 @@ pub mod shaper;
 pub mod shared_folder;
 pub mod socket_count;
 pub mod speed;
+pub mod tcp;
 pub mod ticket;
 pub mod traffic;
+pub mod transport;
 pub mod wire;
 
 mod compute;

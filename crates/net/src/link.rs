@@ -1,6 +1,5 @@
 //! A link: frames to and from one peer, sent without waiting and received into an inbox.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nettorrent_swarm::view::PeerId;
@@ -25,7 +24,6 @@ pub(crate) struct Handle {
     pub(crate) id: LinkId,
     pub(crate) hello: Hello,
     pub(crate) role: Role,
-    pub(crate) address: Option<SocketAddr>,
     pub(crate) state: Arc<LinkState>,
     pub(crate) sharing: Option<Arc<Sharing>>,
 }
@@ -83,11 +81,6 @@ impl Link {
     /// Which side of it this is.
     pub fn role(&self) -> Role {
         self.handle.role
-    }
-
-    /// Where the other end is, if that is a place on a network.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.handle.address
     }
 
     /// Whether large frames to the other end go through a directory that both share.

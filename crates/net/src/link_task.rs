@@ -18,7 +18,8 @@ use crate::outflow::{Outflow, Stopwatch};
 use crate::shaper::{Pace, Shaper};
 use crate::sharing::Sharing;
 use crate::traffic::Traffic;
-use crate::wire::{BoxRead, BoxWrite, shut_down_gracefully};
+use crate::transport::{BoxRead, BoxWrite};
+use crate::wire::shut_down_gracefully;
 
 // After so many bytes a link lets others have their turn: some 100 µs of work.
 const TURN_BYTES: usize = 512 << 10;

@@ -1,14 +1,15 @@
 //! How long a message takes to a peer and back, and how fast bytes come from it.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
+use crate::address::Address;
 use crate::ask::{AskError, Visit};
 use crate::handshake::Terms;
 use crate::service::{Answer, Question};
+use crate::transport::Transport;
 
 /// How fast a link is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -31,8 +32,8 @@ const N_ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Measures the link to a peer.
-pub async fn measure_link(terms: &Terms, address: SocketAddr) -> Result<LinkSpeed, AskError> {
-    let mut visit = Visit::begin(terms, address).await?;
+pub async fn measure_link(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<LinkSpeed, AskError> {
+    let mut visit = Visit::begin(transport, terms, address).await?;
     let mut round_trip = Duration::MAX;
     for _ in 0..N_TRIPS {
         round_trip = round_trip.min(fetch(&mut visit, 0).await?);
@@ -56,5 +57,5 @@ async fn fetch(visit: &mut Visit, n_bytes: u32) -> Result<Duration, AskError> {
             _ => break,
         }
     }
-    Err(AskError::Silent { address: visit.address() })
+    Err(AskError::Silent { address: visit.address().clone() })
 }

@@ -36,7 +36,6 @@ mod routine;
 mod waking;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -50,6 +49,8 @@ use self::lost::Lost;
 use self::message::Message;
 use self::reminders::Reminders;
 use self::routine::Routine;
+
+use crate::address::Address;
 
 pub use self::config::Config;
 pub use self::member::Member;
@@ -194,9 +195,9 @@ impl Membership {
     }
 
     /// Where to dial a peer: one that lives, one of the view, or one that was lost.
-    pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
+    pub fn address_of(&self, peer: PeerId) -> Option<&Address> {
         let known = self.find(peer).or_else(|| self.lost.find(peer));
-        known.map(|member| member.address)
+        known.map(|member| &member.address)
     }
 
     /// How many things it remembers: members, the dead among them, and reminders. A host can watch that this stays small.

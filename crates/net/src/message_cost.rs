@@ -4,7 +4,7 @@
 //! links that peers use. Nothing else is on its way meanwhile, so that it does not matter whether the two share a core. Between two trips
 //! both sleep for a while, as peers do that wait for each other: to wake takes longer than to be still awake.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::time::Instant;
 
+use crate::address::Address;
 use crate::endpoint::{Arrival, BindError, DialError, Endpoint, Settings};
 use crate::handshake::Encryption;
 use crate::hello::Purpose;
@@ -68,7 +69,7 @@ pub fn measure_message_cost(encryption: Encryption, measure_for: Duration) -> Re
     let echo = thread::Builder::new().name("echo".into()).spawn(move || {
         block_on(LOAD, async move {
             let (endpoint, mut arrivals) = Endpoint::bind(settings(there, encryption)).await?;
-            let _ = told.send(endpoint.local_address());
+            let _ = told.send(endpoint.local_address().clone());
             let Some(Arrival::Incoming(connection)) = arrivals.recv().await else {
                 return Err(MessageCostError::Ended);
             };
@@ -81,7 +82,7 @@ pub fn measure_message_cost(encryption: Encryption, measure_for: Duration) -> Re
         })
     })?;
     let measured = match address.recv() {
-        Ok(address) => block_on(LOAD, measure(settings(here, encryption), address, measure_for))?,
+        Ok(address) => block_on(LOAD, measure(settings(here, encryption), &address, measure_for))?,
         Err(_) => Err(MessageCostError::Ended),
     };
     // What went wrong at the other end is the cause of what went wrong here.
@@ -94,11 +95,11 @@ pub fn measure_message_cost(encryption: Encryption, measure_for: Duration) -> Re
 const LOAD: Load = Load { n_processes: 2, n_bytes: 0 };
 
 fn settings(identity: Identity, encryption: Encryption) -> Settings {
-    let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] };
+    let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
     Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), encryption, ..Settings::new(identity, purpose) }
 }
 
-async fn measure(settings: Settings, address: SocketAddr, lasts: Duration) -> Result<MessageCost, MessageCostError> {
+async fn measure(settings: Settings, address: &Address, lasts: Duration) -> Result<MessageCost, MessageCostError> {
     let (endpoint, _arrivals) = Endpoint::bind(settings).await?;
     let (sender, mut inbox) = inbox(INBOX_BYTES);
     let link = endpoint.dial(address, None).await?.start(sender);

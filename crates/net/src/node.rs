@@ -5,7 +5,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken, Waiting};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use crate::address::Address;
 use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
@@ -37,7 +37,7 @@ pub struct NodeSettings {
     /// When a silent peer is given up, and how many must be there at the beginning.
     pub membership: membership::Config,
     /// The address at which others reach this node.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Threads that share a batch.
     pub threads: usize,
     /// How fast this machine is to seem, if it is to be slower than it is.
@@ -100,7 +100,7 @@ impl Node {
         let worker = setup.training().task.clone().worker(settings.threads).map_err(std::io::Error::other)?;
         let compute = Compute::start(worker, settings.speed.clone(), sender)?;
         let id = endpoint.identity().peer;
-        let me = Member { id, generation: 0, address: settings.address };
+        let me = Member { id, generation: 0, address: settings.address.clone() };
         let membership = Membership::new(me, &settings.membership, id.0);
         let (inbox_sender, inbox) = inbox::inbox(INBOX_BYTES);
         Ok(Self {
@@ -294,7 +294,7 @@ impl Node {
         let membership::Outbox { packets, probes, .. } = &mut self.member_out;
         for (kind, packets) in [(Kind::Membership, packets), (Kind::Probe, probes)] {
             for (member, bytes) in packets.drain(..) {
-                self.contacts.send(&self.endpoint, member.id, Some(member.address), Frame::new(kind, bytes));
+                self.contacts.send(&self.endpoint, member.id, Some(&member.address), Frame::new(kind, bytes));
             }
         }
         for note in self.member_out.notes.drain(..) {
@@ -379,8 +379,8 @@ impl Node {
         }
     }
 
-    fn members(&self) -> Vec<(PeerId, SocketAddr)> {
-        self.membership.members().map(|member| (member.id, member.address)).collect()
+    fn members(&self) -> Vec<(PeerId, Address)> {
+        self.membership.members().map(|member| (member.id, member.address.clone())).collect()
     }
 
     fn invitation(&mut self) -> Invitation {
@@ -394,7 +394,7 @@ impl Node {
 
     fn status(&self) -> PeerStatus {
         let (status, now) = (self.peer.status(), self.now());
-        let awaited = |peer: &PeerId| Awaited { peer: *peer, address: self.membership.address_of(*peer) };
+        let awaited = |peer: &PeerId| Awaited { peer: *peer, address: self.membership.address_of(*peer).cloned() };
         PeerStatus {
             peer: self.endpoint.identity().peer,
             host: self.settings.host.clone(),

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+
+use crate::address::Address;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,7 +43,7 @@ pub struct Invitation {
     /// The seat that is free.
     pub seat: u32,
     /// Who is there, and where.
-    pub members: Vec<(PeerId, SocketAddr)>,
+    pub members: Vec<(PeerId, Address)>,
 }
 
 /// A job as it travels.
@@ -80,16 +81,16 @@ pub struct PeerStatus {
     /// For how long it has been at this.
     pub since_s: f64,
     /// Who is there, and where, as it knows.
-    pub members: Vec<(PeerId, SocketAddr)>,
+    pub members: Vec<(PeerId, Address)>,
 }
 
 /// Somebody who is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaited {
     /// Who.
     pub peer: PeerId,
     /// Where it is, if that is known.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
 }
 
 /// A message that cannot be read.

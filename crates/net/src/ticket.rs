@@ -1,22 +1,26 @@
 //! Tickets: one word with a swarm's secret and where its peers are, which is all that a newcomer needs.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use aws_lc_rs::{constant_time, digest, hkdf, rand};
-use data_encoding::{BASE32_NOPAD, DecodeKind, HEXLOWER};
+use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use serde::{Deserialize, Serialize};
+
+use crate::address::Address;
 
 /// How many addresses a ticket holds at most.
 pub const MAX_ADDRESSES: usize = 16;
 
-const PREFIX: &str = "nt1";
+// The number is the version: of what follows, and of the kinds of addresses that every program of this version knows.
+const PREFIX: &str = "nt2";
 const SECRET_LEN: usize = 32;
 const CHECKSUM_LEN: usize = 4;
-// One byte says which family, then come 4 or 16 bytes of address and 2 of port.
-const MAX_ADDRESS_LEN: usize = 1 + 16 + 2;
-const MAX_PAYLOAD_LEN: usize = SECRET_LEN + 1 + MAX_ADDRESSES * MAX_ADDRESS_LEN + CHECKSUM_LEN;
+// The longest address: a key and the name of a relay fit.
+const MAX_ADDRESS_LEN: usize = 127;
+// One byte says how many addresses there are, and one before each how long it is: so those of kinds that come later can be
+// skipped.
+const MAX_PAYLOAD_LEN: usize = SECRET_LEN + 1 + MAX_ADDRESSES * (1 + MAX_ADDRESS_LEN) + CHECKSUM_LEN;
 // Base32 writes 5 bits a letter.
 const MAX_TEXT_LEN: usize = PREFIX.len() + (MAX_PAYLOAD_LEN * 8).div_ceil(5);
 
@@ -112,7 +116,7 @@ pub struct Ticket {
     /// What makes its holder a member.
     pub secret: Secret,
     /// Where to knock, best first; [`MAX_ADDRESSES`] of them at most.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Address>,
 }
 
 /// Why a word is no ticket.
@@ -121,6 +125,9 @@ pub enum TicketError {
     /// It is something else.
     #[error("a ticket begins with \"{PREFIX}\": copy the whole word that `nettorrent` showed")]
     NotATicket,
+    /// It was written by an earlier version, whose peers speak another protocol.
+    #[error("the ticket is of an earlier version than this program: use the version that the swarm was started with")]
+    Earlier,
     /// It was written by a later version.
     #[error("the ticket is of a later version than this program knows: update this program")]
     Later,
@@ -154,17 +161,9 @@ impl fmt::Display for Ticket {
         let addresses = &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)];
         payload.push(addresses.len() as u8);
         for address in addresses {
-            match address.ip() {
-                IpAddr::V4(ip) => {
-                    payload.push(4);
-                    payload.extend(ip.octets());
-                }
-                IpAddr::V6(ip) => {
-                    payload.push(6);
-                    payload.extend(ip.octets());
-                }
-            }
-            payload.extend(address.port().to_be_bytes());
+            let bytes = postcard::to_allocvec(address).map_err(|_| fmt::Error)?;
+            payload.push(bytes.len() as u8);
+            payload.extend(bytes);
         }
         payload.extend(checksum(&payload));
         write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&payload).to_ascii_lowercase())
@@ -184,16 +183,12 @@ impl FromStr for Ticket {
             return Err(not_our_prefix(text));
         };
         let letters = &text[letters.len()..];
-        let payload =
-            BASE32_NOPAD.decode(letters.to_ascii_uppercase().as_bytes()).map_err(|error| match error.kind {
-                DecodeKind::Symbol | DecodeKind::Padding => {
-                    // What the decoder counts are bytes; people count letters.
-                    let before = letters.get(..error.position).unwrap_or(letters);
-                    TicketError::Letter { letter: PREFIX.len() + before.chars().count() + 1 }
-                }
-                DecodeKind::Length | DecodeKind::Trailing => TicketError::Cut { n_letters: text.chars().count() },
-            })?;
+        let is_known = |letter: char| matches!(letter, 'a'..='z' | 'A'..='Z' | '2'..='7');
+        if let Some(at) = letters.chars().position(|letter| !is_known(letter)) {
+            return Err(TicketError::Letter { letter: PREFIX.len() + at + 1 });
+        }
         let cut = TicketError::Cut { n_letters: text.len() };
+        let payload = BASE32_NOPAD.decode(letters.to_ascii_uppercase().as_bytes()).map_err(|_| cut.clone())?;
         let (content, found) = payload.split_last_chunk::<CHECKSUM_LEN>().ok_or(cut)?;
         if *found != checksum(content) {
             return Err(TicketError::Checksum);
@@ -206,7 +201,8 @@ impl FromStr for Ticket {
 fn not_our_prefix(text: &str) -> TicketError {
     let mut letters = text.bytes().map(|letter| letter.to_ascii_lowercase());
     match (letters.next(), letters.next(), letters.next()) {
-        (Some(b'n'), Some(b't'), Some(b'2'..=b'9')) => TicketError::Later,
+        (Some(b'n'), Some(b't'), Some(b'1')) => TicketError::Earlier,
+        (Some(b'n'), Some(b't'), Some(b'3'..=b'9')) => TicketError::Later,
         _ => TicketError::NotATicket,
     }
 }
@@ -219,17 +215,14 @@ fn parse_content(content: &[u8]) -> Option<Ticket> {
     }
     let mut addresses = Vec::with_capacity(usize::from(n_addresses));
     for _ in 0..n_addresses {
-        let (&family, after) = rest.split_first()?;
-        let (ip, after) = match family {
-            4 => after.split_first_chunk::<4>().map(|(ip, after)| (IpAddr::from(*ip), after))?,
-            6 => after.split_first_chunk::<16>().map(|(ip, after)| (IpAddr::from(*ip), after))?,
-            _ => return None,
-        };
-        let (port, after) = after.split_first_chunk::<2>()?;
-        addresses.push(SocketAddr::new(ip, u16::from_be_bytes(*port)));
+        let (&n_bytes, after) = rest.split_first()?;
+        let (address, after) = after.split_at_checked(usize::from(n_bytes))?;
+        // Of a kind that this program does not know; another of the ticket's addresses may do.
+        addresses.extend(postcard::from_bytes::<Address>(address));
         rest = after;
     }
-    rest.is_empty().then_some(Ticket { secret: Secret(*secret), addresses })
+    let is_understood = rest.is_empty() && addresses.is_empty() == (n_addresses == 0);
+    is_understood.then_some(Ticket { secret: Secret(*secret), addresses })
 }
 
 fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
@@ -243,7 +236,8 @@ fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_ADDRESSES, MAX_TEXT_LEN, Secret, Ticket, TicketError};
+    use super::{CHECKSUM_LEN, MAX_ADDRESSES, MAX_TEXT_LEN, PREFIX, Secret, Ticket, TicketError, checksum};
+    use data_encoding::BASE32_NOPAD;
 
     fn ticket(addresses: &[&str]) -> Ticket {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
@@ -253,7 +247,8 @@ mod tests {
     #[test]
     fn tickets_come_back_as_they_were() {
         let full = ["[2001:db8::1]:65535"; MAX_ADDRESSES];
-        for addresses in [&[][..], &["192.0.2.1:4000"], &["[2001:db8::1]:1", "10.0.0.1:65535"], &full] {
+        let mixed = &["[2001:db8::1]:1", "10.0.0.1:65535", "in-process:7"];
+        for addresses in [&[][..], &["192.0.2.1:4000"], mixed, &full] {
             let ticket = ticket(addresses);
             let text = ticket.to_string();
             assert!(text.len() <= MAX_TEXT_LEN);
@@ -305,11 +300,31 @@ mod tests {
 
     #[test]
     fn other_words_are_named_as_such() {
-        for text in ["", "n", "hello", "ñt1abc", "http://example.org", "nt1"] {
+        for text in ["", "n", "hello", "ñt1abc", "http://example.org", "nt2"] {
             let error = text.parse::<Ticket>().unwrap_err();
             assert!(matches!(error, TicketError::NotATicket | TicketError::Cut { .. }), "{text}: {error:?}");
         }
-        assert_eq!("nt2abcdef".parse::<Ticket>(), Err(TicketError::Later));
+        assert_eq!("nt1abcdef".parse::<Ticket>(), Err(TicketError::Earlier));
+        assert_eq!("NT3abcdef".parse::<Ticket>(), Err(TicketError::Later));
+    }
+
+    /// A ticket with these bytes behind its secret.
+    fn parsed(addresses: &[&[u8]]) -> Result<Ticket, TicketError> {
+        let mut content = [[7; 32].as_slice(), &[addresses.len() as u8]].concat();
+        for address in addresses {
+            content.push(address.len() as u8);
+            content.extend(*address);
+        }
+        content.extend::<[u8; CHECKSUM_LEN]>(checksum(&content));
+        format!("{PREFIX}{}", BASE32_NOPAD.encode(&content)).parse()
+    }
+
+    #[test]
+    fn addresses_of_later_kinds_are_skipped_if_another_is_known() {
+        let (later, known): (&[u8], &[u8]) = (&[99, 1, 2, 3], &[0, 0, 192, 0, 2, 1, 0xa0, 0x1f]);
+        assert_eq!(parsed(&[later, known]), Ok(ticket(&["192.0.2.1:4000"])));
+        assert_eq!(parsed(&[later]), Err(TicketError::Later));
+        assert_eq!(parsed(&[known, &[]]), Ok(ticket(&["192.0.2.1:4000"])));
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::hello::looks_like_hello;
 use crate::identity::{Identity, SERVER_NAME, fingerprint_of_certificate};
 use crate::refusal::HandshakeError;
 use crate::role::Role;
-use crate::wire::{BoxRead, BoxWrite, Wire, shut_down_gracefully};
+use crate::transport::{BoxRead, BoxWrite};
+use crate::wire::{Wire, shut_down_gracefully};
 
 // What the other side may send before it has proven anything; an honest side sends about 1.5 KiB.
 const MAX_UNPROVEN: usize = 16 << 10;

@@ -1,33 +1,28 @@
-//! The two halves of a byte stream, whatever it runs over, with a count of what passes.
+//! The two halves of a byte stream, with a count of what passes.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
+use crate::address::Address;
 use crate::socket_count::{SocketBytes, SocketCount};
+use crate::transport::{BoxRead, BoxWrite, ByteStream};
 
 /// How much of what came first is remembered, to tell what the other side speaks when it makes no sense.
 pub(crate) const FIRST_LEN: usize = 32;
-
-/// A half that bytes come from.
-pub(crate) type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
-/// A half that bytes go to.
-pub(crate) type BoxWrite = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// A byte stream before anything has been said on it.
 pub struct Wire {
     pub(crate) read: WireRead,
     pub(crate) write: WireWrite,
     pub(crate) count: Arc<WireCount>,
-    /// Where the other end is, if that is a place on a network.
-    pub(crate) address: Option<SocketAddr>,
+    /// Where the other end is.
+    pub(crate) address: Address,
 }
 
 /// Bytes at the socket: with heads and encryption. Of this one, and of all that its endpoint has.
@@ -37,10 +32,6 @@ pub(crate) struct WireCount {
     pub(crate) received: AtomicU64,
     pub(crate) all: Arc<SocketCount>,
 }
-
-/// How many bytes may wait in the system to be sent, about.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const MOST_UNSENT: u32 = 64 << 10;
 
 impl WireCount {
     fn add_sent(&self, n_bytes: usize) {
@@ -57,20 +48,9 @@ impl WireCount {
 }
 
 impl Wire {
-    /// A socket whose bytes are counted with those of others.
-    pub(crate) fn counted(stream: TcpStream, all: Arc<SocketCount>) -> Self {
-        // IPv4 that comes through an IPv6 socket is still IPv4.
-        let address =
-            stream.peer_addr().ok().map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
-        // Frames are written whole, so there is nothing that waiting for more could add. Where it cannot be set, frames
-        // arrive all the same.
-        let _ = stream.set_nodelay(true);
-        keep_queue_short(&stream);
-        let (read, write) = stream.into_split();
-        Self::new(Box::new(read), Box::new(write), address, all)
-    }
-
-    fn new(read: BoxRead, write: BoxWrite, address: Option<SocketAddr>, all: Arc<SocketCount>) -> Self {
+    /// A stream whose bytes are counted with those of others.
+    pub(crate) fn counted(stream: ByteStream, all: Arc<SocketCount>) -> Self {
+        let ByteStream { read, write, address } = stream;
         let count = Arc::new(WireCount { sent: AtomicU64::new(0), received: AtomicU64::new(0), all });
         Self {
             read: WireRead { inner: read, count: count.clone(), first: [0; FIRST_LEN], n_first: 0 },
@@ -81,26 +61,9 @@ impl Wire {
     }
 }
 
-/// Has the system take little more than it can send at once. What it has taken cannot be overtaken: on a link of 10 Mbit/s a probe behind
-/// the usual four megabytes would be seconds late, and its sender given up.
-fn keep_queue_short(stream: &TcpStream) {
-    // Where it cannot be set, links work all the same.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(MOST_UNSENT);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let _ = stream;
-}
-
-impl From<TcpStream> for Wire {
-    fn from(stream: TcpStream) -> Self {
-        Self::counted(stream, Arc::default())
-    }
-}
-
-impl From<DuplexStream> for Wire {
-    fn from(stream: DuplexStream) -> Self {
-        let (read, write) = tokio::io::split(stream);
-        Self::new(Box::new(read), Box::new(write), None, Arc::default())
+impl<S: Into<ByteStream>> From<S> for Wire {
+    fn from(stream: S) -> Self {
+        Self::counted(stream.into(), Arc::default())
     }
 }
 

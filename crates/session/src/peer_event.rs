@@ -1,9 +1,9 @@
 //! What a peer tells whoever runs it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nettorrent_history::{PeerProgress, Resources};
+use nettorrent_net::address::Address;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::Record;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub enum PeerEvent {
         /// Who.
         peer: PeerId,
         /// Where.
-        address: SocketAddr,
+        address: Address,
     },
     /// How it goes, a few times in a second.
     Progress(PeerProgress),

@@ -1,9 +1,9 @@
 //! One peer of a swarm: it takes part until the end, tells how it goes, and has checkpoints written.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nettorrent_history::{PeerProgress, Times, Wait};
+use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
@@ -47,9 +47,9 @@ pub struct PeerProcess<'a> {
     /// Training begins when so many peers are there, this one counted.
     pub wait_for: usize,
     /// Where others reach it.
-    pub address: SocketAddr,
+    pub address: Address,
     /// Members that it knows of.
-    pub introducers: Vec<(PeerId, SocketAddr)>,
+    pub introducers: Vec<(PeerId, Address)>,
     /// Whether to measure what this process takes and for whom it waits.
     pub measures: bool,
     /// How fast this machine is to seem, if it is to be slower than it is.

@@ -1,11 +1,12 @@
 //! A peer that trains with others: started here, or joined to a swarm that is there.
 
 use std::cell::RefCell;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nettorrent_history::{Line, Reason};
+use nettorrent_net::address::Address;
 use nettorrent_net::ask::{ask_any, find_addresses};
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
@@ -15,6 +16,7 @@ use nettorrent_net::identity::Identity;
 use nettorrent_net::report::Command;
 use nettorrent_net::service::{Answer, Invitation, JobPackage, Question};
 use nettorrent_net::shared_folder::SharedFolder;
+use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{discovery, fingerprint};
 use nettorrent_swarm::link_spec::LinkSpec;
@@ -37,9 +39,9 @@ pub struct Options {
     /// Training begins when so many peers are there, this one counted.
     pub wait_for: usize,
     /// Where to listen; by default at all addresses, at any free port.
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// The address at which others reach this machine, if it is not one of its own.
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// Whether peers of the same local network find this one, and it them, by mDNS.
     pub discover: bool,
     /// Whether links are encrypted; all peers of a swarm have to say the same.
@@ -87,19 +89,19 @@ impl Options {
     ) -> Result<(Endpoint, mpsc::Receiver<Arrival>), SessionError> {
         let job = fingerprint::of_job(&training.package);
         let settings = Settings {
-            listen: self.listen,
+            listen: self.listen.clone(),
             encryption: self.encryption,
             shape: self.link,
             limits: training.limits(),
             folder: self.open_folder()?,
-            ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
+            ..Settings::new(identity, Purpose::Peer { generation: 0, job })
         };
         Ok(Endpoint::bind(settings).await?)
     }
 
     /// Where others reach a peer, best first.
-    fn addresses(&self, endpoint: &Endpoint) -> Vec<SocketAddr> {
-        self.address.map_or_else(|| endpoint.addresses(), |address| vec![address])
+    fn addresses(&self, endpoint: &Endpoint) -> Vec<Address> {
+        self.address.clone().map_or_else(|| endpoint.addresses().to_vec(), |address| vec![address])
     }
 }
 
@@ -108,7 +110,7 @@ pub struct Invited {
     invitation: Invitation,
     identity: Identity,
     /// Where the one who was asked sees this machine.
-    seen: Option<SocketAddr>,
+    seen: Address,
 }
 
 impl Invited {
@@ -118,7 +120,7 @@ impl Invited {
         let addresses = find_addresses(ticket, options.discover).await?;
         let terms =
             Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Newcomer { job: None }) };
-        match ask_any(&terms, &addresses, &Question::Join).await? {
+        match ask_any(&Tcp, &terms, &addresses, &Question::Join).await? {
             (Answer::Join(invitation), seen) => Ok(Self { invitation, identity, seen }),
             _ => Err(SessionError::OtherVersion),
         }
@@ -144,8 +146,8 @@ pub struct Session {
     options: Options,
     endpoint: Endpoint,
     arrivals: mpsc::Receiver<Arrival>,
-    address: SocketAddr,
-    members: Vec<(PeerId, SocketAddr)>,
+    address: Address,
+    members: Vec<(PeerId, Address)>,
     leave: mpsc::Sender<Command>,
     commands: mpsc::Receiver<Command>,
 }
@@ -190,7 +192,7 @@ impl Session {
         let secret = Secret::random();
         let bound = options.bind(Identity::new(&secret, 0)?, &training).await?;
         let ticket = Ticket { secret, addresses: options.addresses(&bound.0) };
-        let address = ticket.addresses.first().copied().unwrap_or(bound.0.local_address());
+        let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
         Ok((Self::new(training, start, run, options, bound, address, Vec::new())?, ticket))
     }
 
@@ -205,11 +207,8 @@ impl Session {
         let bound = options.bind(identity.with_seat(seat), &training).await?;
         let endpoint = &bound.0;
         let job = fingerprint::of_job(&training.package);
-        endpoint.introduce_as(seat, Purpose::Peer { generation: 0, listen_port: 0, job });
-        let port = endpoint.local_address().port();
-        let seen = seen.map(|address| SocketAddr::new(address.ip(), port));
-        let address = options.address.or(seen).or_else(|| options.addresses(endpoint).first().copied());
-        let address = address.unwrap_or(endpoint.local_address());
+        endpoint.introduce_as(seat, Purpose::Peer { generation: 0, job });
+        let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
         Self::new(training, start, run, options, bound, address, members)
     }
@@ -220,8 +219,8 @@ impl Session {
         run: RunFolder,
         options: Options,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
-        address: SocketAddr,
-        members: Vec<(PeerId, SocketAddr)>,
+        address: Address,
+        members: Vec<(PeerId, Address)>,
     ) -> Result<Self, SessionError> {
         let tensorboard = options.tensorboard.then(|| run.path().join("tensorboard"));
         let events = EventLog::append(&run.events(), tensorboard)?;
@@ -245,8 +244,8 @@ impl Session {
     }
 
     /// Where others reach it.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// What ends it early.
@@ -270,10 +269,9 @@ impl Session {
     /// Trains with the others until all epochs are done, or somebody says [`leave`](Leave::leave).
     pub async fn run(self) -> Result<Outcome, SessionError> {
         let Self { training, start, run, events, options, endpoint, arrivals, address, members, commands, .. } = self;
-        let _announcement = options
-            .discover
-            .then(|| discovery::announce(endpoint.identity().swarm(), endpoint.local_address().port()))
-            .transpose()?;
+        let announced = endpoint.local_address().tcp().filter(|_| options.discover);
+        let _announcement =
+            announced.map(|address| discovery::announce(endpoint.identity().swarm(), address.port())).transpose()?;
         let place = start.place();
         let mut reached = (place.ledger.epoch, place.step);
         let log = LiveLog::start(events, &training, run.path(), Topology::OneOfMany, place, None)?;

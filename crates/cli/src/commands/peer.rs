@@ -1,10 +1,11 @@
 //! `peer`: one process of a swarm on this machine. It takes its orders from the one that started it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
@@ -55,7 +56,7 @@ async fn take_part(
     orders: &Orders,
     run: RunFolder,
     training: &Training,
-    (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, SocketAddr)>>),
+    (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, Address)>>),
 ) -> anyhow::Result<ExitCode> {
     let start = match &orders.checkpoint {
         Some(checkpoint) => StartState::from_checkpoint(&run, Path::new(checkpoint), training)?,
@@ -67,20 +68,20 @@ async fn take_part(
     let me = identity.peer;
     let job = fingerprint::of_job(&training.package);
     let settings = Settings {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
         encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
         shape: orders.link.as_deref().map(str::parse).transpose()?,
         limits: training.limits(),
         folder: orders.shared_dir.as_deref().map(SharedFolder::open).transpose()?,
-        ..Settings::new(identity, Purpose::Peer { generation: 0, listen_port: 0, job })
+        ..Settings::new(identity, Purpose::Peer { generation: 0, job })
     };
     let (endpoint, arrivals) = Endpoint::bind(settings).await?;
     let mut tell = |event: PeerEvent| -> Result<(), SessionError> {
         println!("{}", serde_json::to_string(&event)?);
         Ok(())
     };
-    let address = endpoint.local_address();
-    tell(PeerEvent::Listening { peer: me, address })?;
+    let address = endpoint.local_address().clone();
+    tell(PeerEvent::Listening { peer: me, address: address.clone() })?;
     // Without members the orders have ended before the beginning.
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
     let process = PeerProcess {

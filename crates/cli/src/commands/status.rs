@@ -10,6 +10,7 @@ use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::service::{Answer, Awaited, PeerStatus, Question};
+use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::{PeerId, Phase};
@@ -40,20 +41,20 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let terms = Terms { encryption, ..Terms::new(identity, Purpose::Visitor) };
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
         let addresses = find_addresses(&arguments.ticket, arguments.discover).await?;
-        let (answer, _) = ask_any(&terms, &addresses, &Question::Status).await?;
+        let (answer, _) = ask_any(&Tcp, &terms, &addresses, &Question::Status).await?;
         let Answer::Status(first) = answer else { anyhow::bail!("the peer that was asked did not understand") };
         let mut peers = BTreeMap::new();
-        for &(peer, address) in &first.members {
-            if peer == first.peer {
+        for (peer, address) in &first.members {
+            if *peer == first.peer {
                 continue;
             }
-            let answer = ask(&terms, address, &Question::Status).await;
+            let answer = ask(&Tcp, &terms, address, &Question::Status).await;
             let status = match answer {
                 Ok((Answer::Status(status), _)) => Ok(status),
                 Ok(_) => Err("it did not understand".to_owned()),
                 Err(error) => Err(error.to_string()),
             };
-            peers.insert(peer, status);
+            peers.insert(*peer, status);
         }
         peers.insert(first.peer, Ok(first));
         Ok(peers)

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use nettorrent_history::{Event, PeerAddress, Reason};
+use nettorrent_net::address::Address;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_swarm::{PeerId, Place};
 use serde::Serialize;
@@ -48,7 +48,7 @@ enum Heard {
 struct Process {
     child: Child,
     orders: ChildStdin,
-    peer: Option<(PeerId, SocketAddr)>,
+    peer: Option<(PeerId, Address)>,
     ending: Option<Ending>,
     complaints: Vec<String>,
     status: Option<ExitStatus>,
@@ -172,9 +172,11 @@ impl LocalSwarm {
             Heard::Event(event) => {
                 match &event {
                     PeerEvent::Listening { peer, address } => {
-                        self.processes[k].peer = Some((*peer, *address));
+                        self.processes[k].peer = Some((*peer, address.clone()));
                         let pid = self.processes[k].child.id();
-                        log.write(Event::Peer(PeerAddress { peer: *peer, address: *address, pid }))?;
+                        if let Some(address) = address.tcp() {
+                            log.write(Event::Peer(PeerAddress { peer: *peer, address, pid }))?;
+                        }
                         self.begin_if_all_listen();
                     }
                     PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
@@ -196,7 +198,7 @@ impl LocalSwarm {
     }
 
     fn begin_if_all_listen(&mut self) {
-        let members: Option<Vec<_>> = self.processes.iter().map(|process| process.peer).collect();
+        let members: Option<Vec<_>> = self.processes.iter().map(|process| process.peer.clone()).collect();
         if let Some(members) = members {
             self.has_begun = true;
             self.processes.iter_mut().for_each(|process| process.order(&Order::Begin { members: members.clone() }));

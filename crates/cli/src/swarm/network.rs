@@ -57,8 +57,8 @@ impl NetworkArguments {
     pub(crate) fn options(&self, wait_for: usize, measuring: &MeasuringArguments) -> Options {
         Options {
             wait_for,
-            listen: self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()),
-            address: self.address,
+            listen: self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()).into(),
+            address: self.address.map(Into::into),
             discover: self.discover,
             encryption: if self.plain { Encryption::Off } else { Encryption::On },
             link: self.link,

@@ -1,8 +1,8 @@
 //! What the processes of a swarm on one machine are told: lines of JSON on their standard input.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use nettorrent_net::address::Address;
 use nettorrent_swarm::PeerId;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(crate) struct Orders {
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub(crate) enum Order {
     /// Who is there; go.
-    Begin { members: Vec<(PeerId, SocketAddr)> },
+    Begin { members: Vec<(PeerId, Address)> },
     /// Leave the others and end.
     Leave,
 }

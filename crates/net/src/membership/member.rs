@@ -1,10 +1,11 @@
 //! Who a member is: its name, how often it has come back, and where it can be dialled.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV6};
 
 use nettorrent_swarm::view::PeerId;
 use serde::{Deserialize, Serialize};
+
+use crate::address::Address;
 
 /// A peer as the others know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,17 +16,14 @@ pub struct Member {
     /// about an earlier one no longer concerns it.
     pub generation: u32,
     /// Where others dial it.
-    pub address: SocketAddr,
+    pub address: Address,
 }
 
 impl Member {
-    /// The same member as it looks after it has travelled. The scope and flow of an IPv6 address mean something on one
-    /// machine only and do not travel; a member that kept them would not recognise its own name when others say it.
-    pub(super) fn without_scope(mut self) -> Self {
-        if let SocketAddr::V6(address) = self.address {
-            self.address = SocketAddrV6::new(*address.ip(), address.port(), 0, 0).into();
-        }
-        self
+    /// The same member as it looks after it has travelled: one that kept what does not travel would not recognise its own
+    /// name when others say it.
+    pub(super) fn without_scope(self) -> Self {
+        Self { address: self.address.without_scope(), ..self }
     }
 
     /// The same peer in a later life.
@@ -54,7 +52,7 @@ impl foca::Identity for Member {
 
     fn win_addr_conflict(&self, adversary: &Self) -> bool {
         // Addresses only decide where generations are equal, so that all peers decide alike whatever they hear first.
-        (self.generation, self.address) > (adversary.generation, adversary.address)
+        (self.generation, &self.address) > (adversary.generation, &adversary.address)
     }
 }
 
@@ -66,11 +64,12 @@ mod tests {
     use nettorrent_swarm::view::PeerId;
 
     use super::Member;
+    use crate::address::Address;
 
     #[test]
     fn a_member_that_travelled_is_still_the_same() {
         let link_local = SocketAddrV6::new("fe80::1".parse().unwrap(), 7000, 5, 3);
-        let member = Member { id: PeerId::new(1, 2), generation: 3, address: link_local.into() };
+        let member = Member { id: PeerId::new(1, 2), generation: 3, address: Address::Tcp(link_local.into()) };
         let sent = member.without_scope();
         let bytes = postcard::to_allocvec(&sent).unwrap();
         assert_eq!(postcard::from_bytes::<Member>(&bytes), Ok(sent));

@@ -176,7 +176,8 @@ impl Network {
         // Nobody remembers its views of itself alone, so their numbers may come again.
         self.views.retain(|_, view| *view.members != [peer]);
         let mut reborn = member(peer.seat());
-        reborn.address.set_port(6999 + self.rng.below(3) as u16);
+        let port = 6999 + self.rng.below(3) as u16;
+        reborn.address = reborn.address.at_port_of(&([0, 0, 0, 0], port).into());
         self.start(reborn, vec![member(introducer.seat())]);
     }
 

@@ -65,13 +65,13 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
     let identity = Identity::new(&Secret::random(), 0).unwrap();
     let id = identity.peer;
     let run = async {
-        let purpose = Purpose::Peer { generation: 0, listen_port: 0, job: [0; 32] };
+        let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
         let settings = Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Settings::new(identity, purpose) };
         let (endpoint, arrivals) = Endpoint::bind(settings).await.unwrap();
         let settings = NodeSettings {
             package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
             membership: Config { wait_for: 1, deadline: Duration::from_secs(1) },
-            address: endpoint.local_address(),
+            address: endpoint.local_address().clone(),
             threads: 1,
             speed: None,
             host: String::new(),

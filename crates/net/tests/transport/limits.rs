@@ -120,10 +120,10 @@ async fn strangers_who_say_nothing_make_way() {
     let (listener, mut arrivals) = Endpoint::bind(Settings { limits, ..settings(0, Encryption::On) }).await.unwrap();
     let mut silent = Vec::new();
     for _ in 0..3 {
-        silent.push(TcpStream::connect(listener.local_address()).await.unwrap());
+        silent.push(TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap());
     }
     let (address, reason) = refused(&mut arrivals).await;
-    assert_eq!(address, silent[0].local_addr().unwrap());
+    assert_eq!(address, silent[0].local_addr().unwrap().into());
     assert!(reason.contains("too many connections"), "{reason}");
 
     let (honest, _) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
@@ -143,7 +143,7 @@ async fn strangers_who_say_nothing_make_way() {
 async fn strangers_who_say_nothing_are_given_up() {
     let limits = Limits { handshake: Duration::from_millis(20), ..Limits::default() };
     let (listener, mut arrivals) = Endpoint::bind(Settings { limits, ..settings(0, Encryption::On) }).await.unwrap();
-    let _silent = TcpStream::connect(listener.local_address()).await.unwrap();
+    let _silent = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
     let (_, reason) = tokio::time::timeout(PATIENCE, refused(&mut arrivals)).await.unwrap();
     assert!(reason.contains("did not finish the handshake within 20ms"), "{reason}");
 }

@@ -1,22 +1,23 @@
 //! Two ends of one link, over whichever transport.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_net::address::Address;
 use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::connection::Connection;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
-use nettorrent_net::handshake::{Encryption, Terms, shake};
+use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::in_process::InProcess;
 use nettorrent_net::inbox::{Event, Inbox, LinkEvent, inbox};
 use nettorrent_net::limits::Limits;
 use nettorrent_net::link::Link;
-use nettorrent_net::role::Role;
-use nettorrent_net::shaper::{Shaper, Shapers};
+use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Secret;
-use nettorrent_net::wire::Wire;
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::sync::mpsc::Receiver;
@@ -68,7 +69,7 @@ pub(crate) fn secret() -> Secret {
 }
 
 pub(crate) fn peer_purpose() -> Purpose {
-    Purpose::Peer { generation: 0, listen_port: 0, job: [1; 32] }
+    Purpose::Peer { generation: 0, job: [1; 32] }
 }
 
 pub(crate) fn terms(seat: u32, encryption: Encryption) -> Terms {
@@ -86,26 +87,16 @@ pub(crate) fn settings(seat: u32, encryption: Encryption) -> Settings {
 /// Seats 0 (who dialled) and 1 (who was dialled).
 pub(crate) async fn connections(transport: Transport, limits: Limits) -> (Connection, Connection) {
     let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
-    match transport.over {
-        Over::Memory => {
-            let (one, other) = tokio::io::duplex(64 << 10);
-            let dialler = Terms { limits, ..terms(0, transport.encryption) };
-            let listener = Terms { limits, ..terms(1, transport.encryption) };
-            let (one, other) = tokio::join!(
-                shake(Wire::from(one), Role::Dialler, &dialler, |_| Ok(())),
-                shake(Wire::from(other), Role::Listener, &listener, |_| Ok(())),
-            );
-            let shapers = || Shapers { send: shape.map(Shaper::new), receive: None };
-            (one.unwrap().shaped(shapers()), other.unwrap().shaped(shapers()))
-        }
-        Over::Tcp => {
-            let settings = |seat| Settings { shape, limits, ..settings(seat, transport.encryption) };
-            let (dialler, _) = Endpoint::bind(settings(0)).await.unwrap();
-            let (listener, mut arrivals) = Endpoint::bind(settings(1)).await.unwrap();
-            let dialled = dialler.dial(listener.local_address(), Some(listener.identity().peer)).await.unwrap();
-            (dialled, incoming(&mut arrivals).await)
-        }
-    }
+    let usual = |seat| Settings { shape, limits, ..settings(seat, transport.encryption) };
+    let network = Arc::new(InProcess::default());
+    let settings = |seat| match transport.over {
+        Over::Memory => Settings { transport: network.clone(), listen: Address::InProcess(0), ..usual(seat) },
+        Over::Tcp => Settings { transport: Arc::new(Tcp), ..usual(seat) },
+    };
+    let (dialler, _) = Endpoint::bind(settings(0)).await.unwrap();
+    let (listener, mut arrivals) = Endpoint::bind(settings(1)).await.unwrap();
+    let dialled = dialler.dial(listener.local_address(), Some(listener.identity().peer)).await.unwrap();
+    (dialled, incoming(&mut arrivals).await)
 }
 
 pub(crate) async fn incoming(arrivals: &mut Receiver<Arrival>) -> Connection {
@@ -115,7 +106,7 @@ pub(crate) async fn incoming(arrivals: &mut Receiver<Arrival>) -> Connection {
     }
 }
 
-pub(crate) async fn refused(arrivals: &mut Receiver<Arrival>) -> (SocketAddr, String) {
+pub(crate) async fn refused(arrivals: &mut Receiver<Arrival>) -> (Address, String) {
     match arrivals.recv().await.unwrap() {
         Arrival::Incoming(connection) => panic!("{connection:?} came in"),
         Arrival::Refused { address, reason } => (address, reason.to_string()),

@@ -48,7 +48,7 @@ async fn encryption_on_one_side_only_is_named_on_both_sides() {
 #[tokio::test]
 async fn another_job_is_named_on_both_sides() {
     for encryption in [Encryption::On, Encryption::Off] {
-        let other_job = Purpose::Peer { generation: 0, listen_port: 0, job: [0xab; 32] };
+        let other_job = Purpose::Peer { generation: 0, job: [0xab; 32] };
         let dialler = Settings { purpose: other_job, ..settings(0, encryption) };
         let [dialler, listener] = told(dialler, settings(1, encryption)).await;
         assert!(dialler.contains("this side trains job abababab and the other side job 01010101"), "{dialler}");
@@ -105,10 +105,8 @@ async fn newcomers_and_visitors_come_in_whatever_the_job() {
             assert_eq!(accepted.peer().seat(), NO_SEAT);
             assert_eq!(dialled.peer(), listener.identity().peer);
             // Each is told how the other sees it.
-            assert_eq!(accepted.hello().seen, Some(listener.local_address()));
-            assert_eq!(dialled.hello().seen, accepted.address());
-            let Purpose::Peer { listen_port, .. } = dialled.hello().purpose else { panic!("no peer") };
-            assert_eq!(listen_port, listener.local_address().port());
+            assert_eq!(&accepted.hello().seen, listener.local_address());
+            assert_eq!(&dialled.hello().seen, accepted.address());
         }
     }
 }
@@ -119,26 +117,25 @@ async fn who_gets_a_seat_is_known_under_it_from_then_on() {
     let purpose = Purpose::Newcomer { job: None };
     let (endpoint, _) =
         Endpoint::bind(Settings { identity: newcomer, purpose, ..settings(0, Encryption::On) }).await.unwrap();
-    endpoint.introduce_as(7, Purpose::Peer { generation: 3, listen_port: 0, job: [1; 32] });
+    endpoint.introduce_as(7, Purpose::Peer { generation: 3, job: [1; 32] });
     let (listener, mut arrivals) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
     let _dialled = endpoint.dial(listener.local_address(), None).await.unwrap();
     let accepted = incoming(&mut arrivals).await;
     assert_eq!((accepted.peer(), accepted.peer().seat()), (endpoint.identity().peer, 7));
-    let listen_port = endpoint.local_address().port();
-    assert_eq!(accepted.hello().purpose, Purpose::Peer { generation: 3, listen_port, job: [1; 32] });
+    assert_eq!(accepted.hello().purpose, Purpose::Peer { generation: 3, job: [1; 32] });
 }
 
 #[tokio::test]
 async fn nobody_at_an_address_is_said_so() {
     let (endpoint, _) = Endpoint::bind(settings(0, Encryption::On)).await.unwrap();
     let (gone, _) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
-    let address = gone.local_address();
+    let address = gone.local_address().clone();
     drop(gone);
     // The task that listens ends at its next turn.
     tokio::task::yield_now().await;
-    let text = endpoint.dial(address, None).await.unwrap_err().to_string();
+    let text = endpoint.dial(&address, None).await.unwrap_err().to_string();
     assert!(text.contains(&format!("{address} cannot be reached")), "{text}");
-    let taken = Settings { listen: endpoint.local_address(), ..settings(2, Encryption::On) };
+    let taken = Settings { listen: endpoint.local_address().clone(), ..settings(2, Encryption::On) };
     let text = Endpoint::bind(taken).await.unwrap_err().to_string();
     assert!(text.contains("choose another address or port"), "{text}");
 }
@@ -169,7 +166,7 @@ async fn two_who_dial_each_other_at_once_get_one_connection() {
 #[tokio::test]
 async fn a_refusal_arrives_even_if_the_refused_one_has_said_more_than_anybody_reads() {
     let (listener, mut arrivals) = Endpoint::bind(settings(0, Encryption::Off)).await.unwrap();
-    let mut stranger = TcpStream::connect(listener.local_address()).await.unwrap();
+    let mut stranger = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
     let mut words = Head { kind: Kind::Hello, view: 0, round: 0, part: 0, n_bytes: 12 }.to_bytes().to_vec();
     words.extend(b"NetTorr\0\x07\0\0\0");
     words.resize(200_000, 0xff);

@@ -1,0 +1,139 @@
+//! Where a peer can be reached, by whichever transport.
+
+use std::fmt;
+use std::net::{AddrParseError, SocketAddr, SocketAddrV6};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Where a peer can be reached. Each transport has addresses of its own; new kinds go at the end, for their order is what
+/// travels.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// A port of a machine.
+    Tcp(SocketAddr),
+    /// A number within one process.
+    InProcess(u64),
+}
+
+const IN_PROCESS: &str = "in-process:";
+
+impl Address {
+    /// The machine and port, if it is one that TCP reaches.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::InProcess(_) => None,
+        }
+    }
+
+    /// The same address as it looks after it has travelled: the scope and flow of an IPv6 address mean something on one
+    /// machine only and do not travel.
+    #[must_use]
+    pub(crate) fn without_scope(self) -> Self {
+        match self {
+            Self::Tcp(SocketAddr::V6(address)) => {
+                Self::Tcp(SocketAddrV6::new(*address.ip(), address.port(), 0, 0).into())
+            }
+            other => other,
+        }
+    }
+
+    /// Where somebody listens who is seen at this address and knows where it listens on its own machine.
+    #[must_use]
+    pub fn at_port_of(&self, listens: &Self) -> Self {
+        match (self, listens) {
+            (Self::Tcp(seen), Self::Tcp(listens)) => Self::Tcp(SocketAddr::new(seen.ip(), listens.port())),
+            _ => listens.clone(),
+        }
+    }
+}
+
+impl<A: Into<SocketAddr>> From<A> for Address {
+    fn from(address: A) -> Self {
+        Self::Tcp(address.into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::InProcess(number) => write!(f, "{IN_PROCESS}{number}"),
+        }
+    }
+}
+
+/// A text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an address is a machine's and a port, as 192.0.2.1:4000 or [2001:db8::1]:4000")]
+pub struct NoAddress;
+
+impl FromStr for Address {
+    type Err = NoAddress;
+
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
+        match text.strip_prefix(IN_PROCESS) {
+            Some(number) => number.parse().map(Self::InProcess).map_err(|_| NoAddress),
+            None => text.parse().map(Self::Tcp).map_err(|_: AddrParseError| NoAddress),
+        }
+    }
+}
+
+/// An address as it travels between peers, where bytes count.
+#[derive(Serialize, Deserialize)]
+enum Compact {
+    Tcp(SocketAddr),
+    InProcess(u64),
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            _ if serializer.is_human_readable() => serializer.collect_str(self),
+            Self::Tcp(address) => Compact::Tcp(*address).serialize(serializer),
+            Self::InProcess(number) => Compact::InProcess(*number).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return String::deserialize(deserializer)?.parse().map_err(de::Error::custom);
+        }
+        Ok(match Compact::deserialize(deserializer)? {
+            Compact::Tcp(address) => Self::Tcp(address),
+            Compact::InProcess(number) => Self::InProcess(number),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Address, NoAddress};
+
+    fn all() -> Vec<Address> {
+        ["192.0.2.1:4000", "[2001:db8::1]:65535", "in-process:7"].map(|text| text.parse().unwrap()).to_vec()
+    }
+
+    #[test]
+    fn addresses_come_back_from_text_and_from_bytes() {
+        for address in all() {
+            assert_eq!(address.to_string().parse(), Ok(address.clone()));
+            let bytes = postcard::to_allocvec(&address).unwrap();
+            assert_eq!(postcard::from_bytes(&bytes), Ok(address));
+        }
+        for text in ["", "example.org", "1.2.3.4", "in-process:", "in-process:-1"] {
+            assert_eq!(text.parse::<Address>(), Err(NoAddress), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_is_seen_elsewhere_listens_at_its_own_port_there() {
+        let [seen, listens, number] =
+            ["10.0.0.7:50000", "0.0.0.0:4000", "in-process:7"].map(|text| text.parse().unwrap());
+        assert_eq!(Address::at_port_of(&seen, &listens).to_string(), "10.0.0.7:4000");
+        assert_eq!(Address::at_port_of(&seen, &number), number);
+    }
+}
