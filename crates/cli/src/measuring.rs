@@ -2,11 +2,11 @@
 
 use clap::Args;
 use nettorrent_history::{Event, HistoryError};
-use nettorrent_net::resources::{Monitor, Sample};
 use nettorrent_swarm::PeerId;
 
 use crate::watching::WatchingArguments;
 use nettorrent_session::event_log::EventLog;
+use nettorrent_session::monitor::{Monitor, Sample};
 use nettorrent_session::resources::resources;
 use nettorrent_session::run_folder::RunFolder;
 

@@ -73,7 +73,6 @@ pub mod node;
 pub mod outflow;
 pub mod refusal;
 pub mod report;
-pub mod resources;
 pub mod role;
 pub mod sealed_file;
 pub mod service;

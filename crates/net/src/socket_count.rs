@@ -25,7 +25,8 @@ pub struct SocketCount {
 }
 
 impl SocketCount {
-    pub(crate) fn add(&self, more: SocketBytes) {
+    /// So much more has gone through one of them.
+    pub fn add(&self, more: SocketBytes) {
         let counters = [&self.sent, &self.received, &self.payload_sent, &self.payload_received];
         let SocketBytes { sent, received, payload_sent, payload_received } = more;
         for (counter, more) in counters.into_iter().zip([sent, received, payload_sent, payload_received]) {

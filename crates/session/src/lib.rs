@@ -6,6 +6,7 @@ pub mod error;
 pub mod event_log;
 pub mod live_log;
 pub mod memory;
+pub mod monitor;
 pub mod open;
 pub mod peer_event;
 pub mod peer_process;

@@ -1,8 +1,9 @@
 //! What a process takes of its machine, as an event.
 
 use nettorrent_history::Resources;
-use nettorrent_net::resources::Sample;
 use nettorrent_swarm::PeerId;
+
+use crate::monitor::Sample;
 
 /// What a peer's process took, as it is told.
 pub fn resources(peer: PeerId, sample: &Sample) -> Resources {

@@ -22,7 +22,6 @@ use nettorrent_engine::task::Task;
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_engine::trainer::{StepReport, Trainer};
 use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
-use nettorrent_net::resources::Monitor;
 
 use crate::explain;
 use crate::incidents::{forget_what_is_set_anew, tell};
@@ -35,6 +34,7 @@ use crate::swarm;
 use crate::swarm::run::{Fresh, Stopped};
 use nettorrent_session::event_log::EventLog;
 use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::monitor::Monitor;
 use nettorrent_session::open::open_data;
 use nettorrent_session::run_folder::RunFolder;
 

@@ -6,9 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nettorrent_net::socket_count::{SocketBytes, SocketCount};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
-
-use crate::socket_count::{SocketBytes, SocketCount};
 
 /// How often it is looked.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -160,7 +159,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::{Monitor, Observer};
-    use crate::socket_count::{SocketBytes, SocketCount};
+    use nettorrent_net::socket_count::{SocketBytes, SocketCount};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -197,7 +196,7 @@ mod tests {
     #[test]
     fn what_remains_at_the_end_is_told() {
         let sockets = Arc::new(SocketCount::default());
-        let monitor = Monitor::start(Some(sockets.clone())).unwrap();
+        let monitor = Monitor::start(Some(sockets.clone())).expect("a thread");
         sockets.add(bytes(8));
         let sent: u64 = monitor.finish().iter().map(|sample| sample.sockets.sent).sum();
         assert_eq!(sent, 8);
