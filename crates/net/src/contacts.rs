@@ -18,10 +18,10 @@ use crate::link::Link;
 use crate::outflow::Outflow;
 
 /// The links to other peers.
-#[derive(Default)]
 pub(crate) struct Contacts {
     contacts: BTreeMap<PeerId, Contact>,
-    dialled: Option<UnboundedSender<Dialled>>,
+    endpoint: Endpoint,
+    dialled: UnboundedSender<Dialled>,
 }
 
 /// What came of calling a peer.
@@ -44,22 +44,22 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Contacts {
     /// No links yet; what comes of calls goes to `dialled`.
-    pub(crate) fn new(dialled: UnboundedSender<Dialled>) -> Self {
-        Self { contacts: BTreeMap::new(), dialled: Some(dialled) }
+    pub(crate) fn new(endpoint: Endpoint, dialled: UnboundedSender<Dialled>) -> Self {
+        Self { contacts: BTreeMap::new(), endpoint, dialled }
     }
 
     /// Sends a frame, and calls the peer first if need be.
-    pub(crate) fn send(&mut self, endpoint: &Endpoint, to: PeerId, address: Option<&Address>, frame: Frame) {
+    pub(crate) fn send(&mut self, to: PeerId, address: Option<&Address>, frame: Frame) {
         let contact = self.contacts.entry(to).or_default();
         if let Some(link) = contact.links.first() {
             return link.send(frame);
         }
-        let (Some(address), Some(dialled)) = (address, &self.dialled) else { return };
+        let Some(address) = address else { return };
         contact.waiting.push(frame);
         if std::mem::replace(&mut contact.is_dialling, true) {
             return;
         }
-        let (endpoint, dialled, address) = (endpoint.clone(), dialled.clone(), address.clone());
+        let (endpoint, dialled, address) = (self.endpoint.clone(), self.dialled.clone(), address.clone());
         tokio::spawn(async move {
             let result = endpoint.dial(&address, Some(to)).await;
             // If nobody listens, the node is gone.

@@ -91,9 +91,12 @@ mod contacts;
 mod crossing;
 mod link_state;
 mod link_task;
+mod meters;
 mod probes;
 mod runtime;
 mod sharing;
+mod timers;
 mod tls;
+mod visitors;
 
 pub use runtime::{Load, block_on};

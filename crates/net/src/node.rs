@@ -3,14 +3,11 @@
 //! All of it runs on one thread but the computing. Whatever happens is one event of [`Node::run`]'s loop; nothing in the loop
 //! waits.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_swarm::record::{Event, Spent};
 use nettorrent_swarm::wire::{Frame, Kind};
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken, Waiting};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -22,13 +19,12 @@ use crate::emulated_speed::EmulatedSpeed;
 use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
-use crate::link::Link;
 use crate::membership::{self, Member, Membership};
-use crate::outflow::{Meter, bytes_per_s};
-use crate::probes::Probes;
+use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
-use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question, from_frame, to_frame};
-use crate::speed::Speed;
+use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question};
+use crate::timers::Timers;
+use crate::visitors::Visitors;
 
 /// What a node needs to know besides its peer.
 pub struct NodeSettings {
@@ -51,41 +47,28 @@ pub struct NodeSettings {
 /// How much may wait to be looked at; when more comes, links stop reading.
 const INBOX_BYTES: usize = 64 << 20;
 
-/// How often whoever listens hears of this node when nothing else happens.
-const TICK: Duration = Duration::from_millis(500);
-
 /// One peer of a swarm on a real network.
 pub struct Node {
-    peer: Box<dyn Peer>,
-    setup: Arc<Setup>,
     settings: NodeSettings,
+    setup: Arc<Setup>,
+    began: Instant,
+    peer: Box<dyn Peer>,
+    out: Outbox,
+    /// Why the peer cannot go on.
+    failure: Option<String>,
     membership: Membership,
+    member_out: membership::Outbox,
     endpoint: Endpoint,
     arrivals: mpsc::Receiver<Arrival>,
     inbox_sender: InboxSender,
     inbox: Inbox,
     contacts: Contacts,
-    visitors: BTreeMap<inbox::LinkId, Link>,
-    probes: Probes,
+    dials: mpsc::UnboundedReceiver<Dialled>,
+    visitors: Visitors,
     compute: Compute,
     findings: mpsc::UnboundedReceiver<Finding>,
-    timers: BinaryHeap<Reverse<(Duration, TimerToken)>>,
-    began: Instant,
-    speed: Speed,
-    /// Where time went since the last round, and what the links had let out by then.
-    spent: Spent,
-    sent: Meter,
-    /// For whom the peer has waited since then.
-    waiting: Waiting,
-    /// What the links had let out by the last tick, and when that was.
-    sent_by_tick: Meter,
-    last_tick: Duration,
-    out: Outbox,
-    member_out: membership::Outbox,
-    failure: Option<String>,
-    /// The lowest seat that nobody was invited to take.
-    next_seat: u32,
-    next_tick: Duration,
+    timers: Timers<TimerToken>,
+    meters: Meters,
 }
 
 impl Node {
@@ -101,34 +84,27 @@ impl Node {
         let compute = Compute::start(worker, settings.speed.clone(), sender)?;
         let id = endpoint.identity().peer;
         let me = Member { id, generation: 0, address: settings.address.clone() };
-        let membership = Membership::new(me, &settings.membership, id.0);
         let (inbox_sender, inbox) = inbox::inbox(INBOX_BYTES);
+        let (dialled, dials) = mpsc::unbounded_channel();
         Ok(Self {
-            peer,
             setup,
-            membership,
-            contacts: Contacts::default(),
+            began: Instant::now(),
+            peer,
+            out: Outbox::default(),
+            failure: None,
+            membership: Membership::new(me, &settings.membership, id.0),
+            member_out: membership::Outbox::default(),
+            contacts: Contacts::new(endpoint.clone(), dialled),
+            dials,
             endpoint,
             arrivals,
             inbox_sender,
             inbox,
-            visitors: BTreeMap::new(),
-            probes: Probes::default(),
+            visitors: Visitors::default(),
             compute,
             findings,
-            timers: BinaryHeap::new(),
-            began: Instant::now(),
-            speed: Speed::default(),
-            spent: Spent::default(),
-            sent: Meter::default(),
-            waiting: Waiting::default(),
-            sent_by_tick: Meter::default(),
-            last_tick: Duration::ZERO,
-            out: Outbox::default(),
-            member_out: membership::Outbox::default(),
-            failure: None,
-            next_seat: 1,
-            next_tick: TICK,
+            timers: Timers::new(),
+            meters: Meters::new(settings.measures_waits),
             settings,
         })
     }
@@ -141,8 +117,6 @@ impl Node {
         mut commands: mpsc::Receiver<Command>,
         mut report: impl FnMut(Report<'_>, &dyn Peer),
     ) -> Ending {
-        let (dialled, mut dials) = mpsc::unbounded_channel();
-        self.contacts = Contacts::new(dialled);
         self.on_members(membership::Input::Join(introducers), &mut report);
         let ending = loop {
             if let Some(failure) = self.failure.take() {
@@ -169,7 +143,7 @@ impl Node {
                         self.on_link_event(event, &mut report);
                     }
                 }
-                Some(dialled) = dials.recv() => self.on_dialled(dialled, &mut report),
+                Some(dialled) = self.dials.recv() => self.on_dialled(dialled, &mut report),
                 Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, &mut report),
                 () = sleep_until(wake_at) => self.on_wake(&mut report),
             }
@@ -190,24 +164,20 @@ impl Node {
     }
 
     fn next_wake(&self) -> Instant {
-        let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        let wake = [timer, self.membership.wake_at()].into_iter().flatten().min();
-        self.began + wake.map_or(self.next_tick, |at| at.min(self.next_tick))
+        let wake_at = self.timers.wake_at();
+        self.began + self.membership.wake_at().map_or(wake_at, |at| at.min(wake_at))
     }
 
     fn on_wake(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
-        if now >= self.next_tick {
-            self.next_tick = now + TICK;
+        if self.timers.take_tick(now) {
             report(Report::Tick, &*self.peer);
             self.tell_of_folder(report);
-            self.measure_uplink(now, report);
-        }
-        while let Some(&Reverse((at, token))) = self.timers.peek() {
-            if at > now {
-                break;
+            if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
+                self.on_input(Input::Uplink(bytes_per_s), report);
             }
-            self.timers.pop();
+        }
+        while let Some(token) = self.timers.take_due(now) {
             self.on_input(Input::Timer(token), report);
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
@@ -219,35 +189,18 @@ impl Node {
         self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &*self.peer));
     }
 
-    /// Tells the peer what its links carry, if they had enough to do since the last tick to tell.
-    fn measure_uplink(&mut self, now: Duration, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
-        let outflows = self.sent_by_tick.since_last(self.contacts.outflows());
-        let elapsed = now.saturating_sub(std::mem::replace(&mut self.last_tick, now));
-        if let Some(bytes_per_s) = bytes_per_s(&outflows, elapsed) {
-            self.on_input(Input::Uplink(bytes_per_s), report);
-        }
-    }
-
     /// Hands the peer an input and does what it asks for.
     fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
-        let is_own = matches!(input, Input::Done { .. });
-        let began = Instant::now();
-        self.waiting.pass(now);
+        let handling = self.meters.begin(now, &input);
         let result = self.peer.handle(now, input, &mut self.out);
-        if is_own {
-            self.spent.encode += began.elapsed();
-        } else if from.is_some() {
-            self.spent.decode += began.elapsed();
-        }
+        self.meters.end(&handling);
         if let (Err(problem), Some(from)) = (result, from) {
             self.out.refused.push((from, problem));
         }
         self.empty_outbox(report);
-        if self.settings.measures_waits {
-            self.waiting.go_on(self.peer.status());
-        }
+        self.meters.go_on(&*self.peer);
         // Whoever sends nonsense is cut off: it costs the sender, not us.
         for (from, problem) in std::mem::take(&mut self.out.refused) {
             report(Report::Refused(format!("{from} was cut off: {problem}")), &*self.peer);
@@ -259,22 +212,12 @@ impl Node {
     fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let now = self.now();
         for (to, frame) in self.out.frames.drain(..) {
-            let address = self.membership.address_of(to);
-            self.contacts.send(&self.endpoint, to, address, frame);
+            self.contacts.send(to, self.membership.address_of(to), frame);
         }
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
-        self.timers.extend(self.out.timers.drain(..).map(|(after, token)| Reverse((now + after, token))));
+        self.out.timers.drain(..).for_each(|(after, token)| self.timers.set(now + after, token));
         for mut record in self.out.records.drain(..) {
-            let mut waits = Vec::new();
-            if let Event::Batch { n_samples, .. } = record.event {
-                self.speed.count(now, n_samples);
-            }
-            if let Event::Round { wait_s, .. } | Event::Synced { wait_s, .. } = record.event {
-                waits = self.waiting.take(Duration::from_secs_f64(wait_s));
-                let sent = self.sent.since_last(self.contacts.outflows());
-                self.spent.send += sent.iter().map(|outflow| outflow.busy).sum::<Duration>();
-                self.spent.write_into(&mut record);
-            }
+            let waits = self.meters.complete(now, &mut record, self.contacts.outflows());
             report(Report::Record { record: &record, waits: &waits }, &*self.peer);
         }
         for block in self.out.saved.drain(..) {
@@ -294,7 +237,7 @@ impl Node {
         let membership::Outbox { packets, probes, .. } = &mut self.member_out;
         for (kind, packets) in [(Kind::Membership, packets), (Kind::Probe, probes)] {
             for (member, bytes) in packets.drain(..) {
-                self.contacts.send(&self.endpoint, member.id, Some(&member.address), Frame::new(kind, bytes));
+                self.contacts.send(member.id, Some(&member.address), Frame::new(kind, bytes));
             }
         }
         for note in self.member_out.notes.drain(..) {
@@ -318,7 +261,7 @@ impl Node {
                 let link = connection.start(self.inbox_sender.clone());
                 match link.hello().purpose {
                     Purpose::Peer { .. } => self.contacts.add(link),
-                    Purpose::Newcomer { .. } | Purpose::Visitor => drop(self.visitors.insert(link.id(), link)),
+                    Purpose::Newcomer { .. } | Purpose::Visitor => self.visitors.add(link),
                 }
             }
         }
@@ -337,7 +280,7 @@ impl Node {
     fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let LinkEvent { peer, link, event } = event;
         match event {
-            inbox::Event::Frame(frame) if self.visitors.contains_key(&link) => self.answer(link, &frame),
+            inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame),
             inbox::Event::Frame(frame) => match frame.head.kind {
                 Kind::Membership | Kind::Probe => {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
@@ -351,7 +294,7 @@ impl Node {
                 if let CloseReason::Shared(problem) = &reason {
                     report(Report::Refused(format!("{peer} was cut off: {problem}")), &*self.peer);
                 }
-                self.visitors.remove(&link);
+                self.visitors.remove(link);
                 // What was on its way may be lost, so the round cannot end: the members have to agree anew.
                 if self.contacts.on_closed(peer, link) {
                     self.on_members(membership::Input::Unreachable(peer), report);
@@ -361,35 +304,21 @@ impl Node {
     }
 
     fn answer(&mut self, link: inbox::LinkId, frame: &Frame) {
-        let answer = match from_frame(frame) {
-            Ok(Question::Join) => Answer::Join(self.invitation()),
-            Ok(Question::Status) => Answer::Status(self.status()),
-            Ok(Question::Probe { n_bytes }) => {
-                let is_sent = |link| self.visitors.get(&link).is_none_or(|link| link.queued_bytes() == 0);
-                let n_bytes = self.probes.admit(self.began.elapsed(), link, n_bytes as usize, is_sent);
-                Answer::Probe(vec![0; n_bytes])
+        let Some(question) = self.visitors.question(link, frame) else { return };
+        let answer = match question {
+            Question::Join => {
+                let members = self.members();
+                let seat = self.visitors.free_seat(&members);
+                Answer::Join(Invitation { package: self.settings.package.clone(), seat, members })
             }
-            Err(_) => {
-                self.visitors.remove(&link);
-                return;
-            }
+            Question::Status => Answer::Status(self.status()),
+            Question::Probe { n_bytes } => Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize)),
         };
-        if let Some(link) = self.visitors.get(&link) {
-            link.send(to_frame(&answer));
-        }
+        self.visitors.answer(link, &answer);
     }
 
     fn members(&self) -> Vec<(PeerId, Address)> {
         self.membership.members().map(|member| (member.id, member.address.clone())).collect()
-    }
-
-    fn invitation(&mut self) -> Invitation {
-        let members = self.members();
-        // Who has just been let in is not among the members yet.
-        let free = members.iter().map(|(peer, _)| peer.seat() + 1).max().unwrap_or(1);
-        let seat = free.max(self.next_seat);
-        self.next_seat = seat.saturating_add(1);
-        Invitation { package: self.settings.package.clone(), seat, members }
     }
 
     fn status(&self) -> PeerStatus {
@@ -402,7 +331,7 @@ impl Node {
             epoch: status.epoch,
             epochs: self.setup.training().epochs,
             round: status.round,
-            samples_per_s: self.speed.per_second(now),
+            samples_per_s: self.meters.samples_per_s(now),
             step: self.peer.place().step + 1,
             waits_for: status.waits_for.iter().map(awaited).collect(),
             since_s: now.saturating_sub(status.began).as_secs_f64(),
