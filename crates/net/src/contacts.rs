@@ -102,6 +102,11 @@ impl Contacts {
         })
     }
 
+    /// Whether there is a link with a peer.
+    pub(crate) fn has_link(&self, peer: PeerId) -> bool {
+        self.contacts.get(&peer).is_some_and(|contact| !contact.links.is_empty())
+    }
+
     /// What the links have let out, one by one.
     pub(crate) fn outflows(&self) -> impl Iterator<Item = (LinkId, Outflow)> {
         let links = self.contacts.values().flat_map(|contact| &contact.links);

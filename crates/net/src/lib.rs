@@ -95,6 +95,7 @@ mod meters;
 mod probes;
 mod runtime;
 mod sharing;
+mod telemetry;
 mod timers;
 mod tls;
 mod visitors;

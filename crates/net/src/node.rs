@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
@@ -23,6 +24,7 @@ use crate::membership::{self, Member, Membership};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question};
+use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::visitors::Visitors;
 
@@ -47,6 +49,9 @@ pub struct NodeSettings {
 /// How much may wait to be looked at; when more comes, links stop reading.
 const INBOX_BYTES: usize = 64 << 20;
 
+/// How long the first member waits, when all is done, for what others have yet to tell.
+const HEAR_OUT: Duration = Duration::from_secs(2);
+
 /// One peer of a swarm on a real network.
 pub struct Node {
     settings: NodeSettings,
@@ -69,6 +74,7 @@ pub struct Node {
     findings: mpsc::UnboundedReceiver<Finding>,
     timers: Timers<TimerToken>,
     meters: Meters,
+    telemetry: Telemetry,
 }
 
 impl Node {
@@ -105,16 +111,18 @@ impl Node {
             findings,
             timers: Timers::new(),
             meters: Meters::new(settings.measures_waits),
+            telemetry: Telemetry::default(),
             settings,
         })
     }
 
     /// Trains with the others until all is done, or until told to leave. `report` sees the peer after each event that is
-    /// worth telling.
+    /// worth telling; what comes by `telemetry` is passed on to the first member of the view, if that is another.
     pub async fn run(
         &mut self,
         introducers: Vec<Member>,
         mut commands: mpsc::Receiver<Command>,
+        mut telemetry: mpsc::UnboundedReceiver<Bytes>,
         mut report: impl FnMut(Report<'_>, &dyn Peer),
     ) -> Ending {
         self.on_members(membership::Input::Join(introducers), &mut report);
@@ -143,15 +151,59 @@ impl Node {
                         self.on_link_event(event, &mut report);
                     }
                 }
+                Some(bytes) = telemetry.recv() => self.send_telemetry(bytes),
                 Some(dialled) = self.dials.recv() => self.on_dialled(dialled, &mut report),
                 Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, &mut report),
                 () = sleep_until(wake_at) => self.on_wake(&mut report),
             }
         };
+        report(Report::Ending, &*self.peer);
+        while let Ok(bytes) = telemetry.try_recv() {
+            self.send_telemetry(bytes);
+        }
         self.on_members(membership::Input::Leave, &mut report);
+        if ending == Ending::Finished {
+            self.hear_others_out(&mut report).await;
+        }
         self.contacts.close().await;
         self.tell_of_folder(&mut report);
         ending
+    }
+
+    fn send_telemetry(&mut self, bytes: Bytes) {
+        let first = self.peer.view().members[0];
+        if first != self.endpoint.identity().peer {
+            self.contacts.send(first, self.membership.address_of(first), Frame::new(Kind::Telemetry, bytes));
+        }
+    }
+
+    fn on_telemetry(&mut self, from: PeerId, bytes: &Bytes, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+        if self.telemetry.admits(self.now(), from, bytes.len()) && self.peer.view().rank(from).is_some() {
+            report(Report::Telemetry { from, bytes }, &*self.peer);
+        }
+    }
+
+    /// The others end at the same time, and the last that they tell about themselves may still be on its way: until they have closed
+    /// their links, but not for long.
+    async fn hear_others_out(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+        let view = self.peer.view().clone();
+        if view.members[0] != self.endpoint.identity().peer {
+            return;
+        }
+        let until = Instant::now() + HEAR_OUT;
+        while view.members.iter().any(|&peer| self.contacts.has_link(peer)) {
+            let Ok(Some(LinkEvent { peer, link, event })) = tokio::time::timeout_at(until, self.inbox.next()).await
+            else {
+                return;
+            };
+            match event {
+                inbox::Event::Frame(frame) if frame.head.kind == Kind::Telemetry => {
+                    self.on_telemetry(peer, &frame.body, report);
+                }
+                inbox::Event::Frame(_) => {}
+                inbox::Event::Closed(_) => drop(self.contacts.on_closed(peer, link)),
+            }
+        }
     }
 
     /// The peer, for who wants to keep what it learnt.
@@ -285,6 +337,7 @@ impl Node {
                 Kind::Membership | Kind::Probe => {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
+                Kind::Telemetry => self.on_telemetry(peer, &frame.body, report),
                 Kind::Hello | Kind::Service => self.contacts.cut(peer),
                 Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
                     self.on_input(Input::Frame { from: peer, frame }, report);

@@ -25,8 +25,17 @@ pub enum Report<'a> {
     Refused(String),
     /// Who shares the directory, or why it is not used any more.
     Folder(&'a News),
+    /// Another peer tells about itself, as this one is the first member of its view.
+    Telemetry {
+        /// Who.
+        from: PeerId,
+        /// What; only who sends and who reads it need to understand it.
+        bytes: &'a [u8],
+    },
     /// Nothing; time has passed.
     Tick,
+    /// Training is over, or is given up: the last chance to tell others something.
+    Ending,
 }
 
 /// What a node can be told while it runs.

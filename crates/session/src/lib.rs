@@ -15,6 +15,7 @@ pub mod run_folder;
 pub mod run_log;
 pub mod session;
 pub mod start_state;
+mod telemetry;
 pub mod training;
 
 pub use error::SessionError;

@@ -24,7 +24,7 @@ const EVENT_INTERVAL: Duration = Duration::from_secs(1);
 pub enum Topology {
     /// So many processes of this machine, all of which tell.
     Processes(usize),
-    /// This peer, with others on other machines, of whom it alone tells.
+    /// This peer, with others on other machines, who tell the first of them about themselves.
     OneOfMany,
 }
 
@@ -155,6 +155,7 @@ impl LiveLog {
             PeerEvent::Progress(progress) => self.on_progress(progress),
             PeerEvent::Resources(resources) => self.write(Event::Resources(*resources)),
             PeerEvent::Record(record) => self.on_record(record),
+            PeerEvent::Heard(events) => events.iter().try_for_each(|event| self.on_heard(event)),
             PeerEvent::Note { peer, text, is_routine } => {
                 let (peer, text, is_routine) = (*peer, text.clone(), *is_routine);
                 self.write(Event::Note(Note { peer, text, is_routine }))
@@ -223,16 +224,29 @@ impl LiveLog {
         self.write(event)
     }
 
+    /// Takes in what a peer elsewhere tells about itself. Where the whole stands is known here, and need not be believed.
+    fn on_heard(&mut self, event: &PeerEvent) -> Result<(), HistoryError> {
+        let PeerEvent::Progress(progress) = event else { return self.on_event(event) };
+        self.run_log.add_times(self.elapsed(), &progress.times)?;
+        self.run_log.events.show(Event::PeerProgress(progress.clone()));
+        self.phases.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
+        if progress.trained_in == self.epoch.number {
+            let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
+            self.epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n };
+        }
+        Ok(())
+    }
+
     /// Samples that all have trained, with those of local phases that go on. What others do of whom nothing is told is taken to be
     /// what those do who tell.
     fn n_samples_now(&self) -> u64 {
         let n_samples_all = self.epoch.n_samples_all;
-        let ahead = self.phases.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
-        let factor = match self.topology {
-            Topology::Processes(_) => 1,
-            Topology::OneOfMany => self.run_log.n_members as u64,
+        let ahead = || self.phases.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
+        let ahead_of_all = match self.topology {
+            Topology::Processes(_) => ahead().sum(),
+            Topology::OneOfMany => self.run_log.n_members as u64 * ahead().sum::<u64>() / ahead().count().max(1) as u64,
         };
-        n_samples_all + factor * ahead.sum::<u64>()
+        n_samples_all + ahead_of_all
     }
 
     fn go_back(&mut self, number: u64, step: u64) {

@@ -41,8 +41,8 @@ impl Sample {
 /// Looks at this process once a second until it is told to end.
 pub struct Monitor {
     samples: Receiver<Sample>,
-    // Nothing is ever said over it; that it is gone says that it is over.
-    end: Sender<()>,
+    /// Asks for a look now; that it is gone says that it is over.
+    asks: Sender<()>,
     thread: JoinHandle<()>,
 }
 
@@ -51,12 +51,12 @@ impl Monitor {
     /// none.
     pub fn start(sockets: Option<Arc<SocketCount>>) -> io::Result<Self> {
         let (sender, samples) = channel();
-        let (end, ended) = channel();
+        let (asks, asked) = channel();
         let thread = std::thread::Builder::new().name("resources".into()).spawn(move || {
             let Some(mut observer) = Observer::new(sockets) else { return };
             loop {
                 let due = (observer.last.at + INTERVAL).saturating_duration_since(Instant::now());
-                let is_last = ended.recv_timeout(due) != Err(RecvTimeoutError::Timeout);
+                let is_last = asked.recv_timeout(due) == Err(RecvTimeoutError::Disconnected);
                 // Who does not want to know has gone, and ends us too.
                 let _ = sender.send(observer.look());
                 if is_last {
@@ -64,7 +64,7 @@ impl Monitor {
                 }
             }
         })?;
-        Ok(Self { samples, end, thread })
+        Ok(Self { samples, asks, thread })
     }
 
     /// What was seen since the last call.
@@ -72,10 +72,17 @@ impl Monitor {
         self.samples.try_iter()
     }
 
+    /// Looks now; what was seen since the last call.
+    pub fn look(&self) -> Vec<Sample> {
+        // Where the system does not tell, the thread has ended.
+        let _ = self.asks.send(());
+        self.samples.recv().into_iter().chain(self.samples.try_iter()).collect()
+    }
+
     /// Looks for the last time; what was seen since the last call.
     pub fn finish(self) -> Vec<Sample> {
-        let Self { samples, end, thread } = self;
-        drop(end);
+        let Self { samples, asks, thread } = self;
+        drop(asks);
         let rest = samples.iter().collect();
         // A panic in there has been printed, and what it means is that there are no more samples.
         let _ = thread.join();
@@ -191,6 +198,17 @@ mod tests {
         }
         assert!(sample.cpu_percent() > 0.0 && sample.rss_bytes > 100_000, "{sample:?}");
         assert!(sample.at > began && sample.at - sample.elapsed >= began);
+    }
+
+    #[test]
+    fn who_cannot_wait_for_the_next_sample_asks_for_one() {
+        let sockets = Arc::new(SocketCount::default());
+        let monitor = Monitor::start(Some(sockets.clone())).unwrap();
+        sockets.add(bytes(6));
+        let first: u64 = monitor.look().iter().map(|sample| sample.sockets.sent).sum();
+        sockets.add(bytes(2));
+        let rest: u64 = monitor.finish().iter().map(|sample| sample.sockets.sent).sum();
+        assert_eq!((first, rest), (6, 2));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum PeerEvent {
     Resources(Resources),
     /// Something that does not happen often.
     Record(Record),
+    /// What another peer tells about itself: progress, resources and records.
+    Heard(Vec<PeerEvent>),
     /// Somebody came, went, was given up or not let in.
     Note {
         /// Who tells.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use nettorrent_history::{PeerProgress, Times, Wait};
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
@@ -20,6 +21,7 @@ use crate::monitor::Monitor;
 use crate::peer_event::{Ending, PeerEvent};
 use crate::resources::resources;
 use crate::start_state::StartState;
+use crate::telemetry::{self, Telemetry};
 use crate::training::Training;
 
 /// How often progress is told.
@@ -81,6 +83,9 @@ impl PeerProcess<'_> {
         let monitor = measures.then(|| Monitor::start(Some(endpoint.sockets()))).transpose()?;
         let mut node = Node::new((endpoint, arrivals), training.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
+        let (outlet, messages) = mpsc::unbounded_channel();
+        // Where all have one folder, who started them hears each of them.
+        let telemetry = (keep == Keep::Always).then(|| Outlet { telemetry: Telemetry::new(), outlet });
         let (sums, told) = (nothing(id), Instant::now());
         let mut reporter = Reporter {
             id,
@@ -88,6 +93,7 @@ impl PeerProcess<'_> {
             checkpoint_writer: &checkpoint_writer,
             keep,
             monitor: monitor.as_ref(),
+            telemetry,
             sums,
             told,
             ahead: Ahead::default(),
@@ -97,7 +103,7 @@ impl PeerProcess<'_> {
         };
         let mut problem = None;
         let ending = node
-            .run(introducers, commands, |report, peer| {
+            .run(introducers, commands, messages, |report, peer| {
                 let result = reporter.on_report(&report, peer, tell);
                 problem = problem.take().or(result.err());
             })
@@ -106,7 +112,6 @@ impl PeerProcess<'_> {
             return Err(problem);
         }
         let peer = node.peer();
-        reporter.tell_rest(peer, tell)?;
         // What a run has come to that diverged is nothing to go on from.
         let is_over = ending != report::Ending::Finished && !peer.is_healthy();
         if !reporter.writes(peer) {
@@ -159,6 +164,8 @@ struct Reporter<'a> {
     checkpoint_writer: &'a CheckpointWriter,
     keep: Keep,
     monitor: Option<&'a Monitor>,
+    /// What others are told.
+    telemetry: Option<Outlet>,
     sums: PeerProgress,
     told: Instant,
     ahead: Ahead,
@@ -166,6 +173,19 @@ struct Reporter<'a> {
     epoch_kept: u64,
     /// How often the swarm has gone back.
     n_rollbacks: u32,
+}
+
+/// Where what others are to know goes.
+struct Outlet {
+    telemetry: Telemetry,
+    outlet: mpsc::UnboundedSender<Bytes>,
+}
+
+impl Outlet {
+    /// Sends a message. If the node is gone, nobody hears it.
+    fn send(&self, message: Vec<u8>) {
+        let _ = self.outlet.send(message.into());
+    }
 }
 
 /// Samples that were trained for a round.
@@ -183,7 +203,7 @@ impl Reporter<'_> {
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
-            tell(PeerEvent::Resources(resources(self.id, &sample)))?;
+            self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
         }
         if peer.place().n_rollbacks != self.n_rollbacks {
             self.go_back(peer);
@@ -199,8 +219,13 @@ impl Reporter<'_> {
         match report {
             Report::Saved(block) => self.checkpoint_writer.keep_block((*block).clone()),
             Report::Tick => {}
+            Report::Telemetry { from, bytes } => {
+                let heard = telemetry::read(*from, bytes);
+                heard.map_or(Ok(()), |events| tell(PeerEvent::Heard(events)))?;
+            }
+            Report::Ending => self.tell_rest(peer, tell)?,
             Report::Record { record, .. } if is_progress(&record.event) => {}
-            Report::Record { record, .. } => tell(PeerEvent::Record((*record).clone()))?,
+            Report::Record { record, .. } => self.tell_all(PeerEvent::Record((*record).clone()), tell)?,
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
                 let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
@@ -216,7 +241,25 @@ impl Reporter<'_> {
         for written in self.checkpoint_writer.news() {
             tell(written_event(self.id, written?))?;
         }
+        if let Some(outlet) = &mut self.telemetry {
+            if peer.view().rank(self.id) == Some(0) {
+                outlet.telemetry.forget();
+            }
+            if let Some(message) = outlet.telemetry.due() {
+                outlet.send(message);
+            }
+        }
         Ok(())
+    }
+
+    /// Tells what others are to know too.
+    fn tell_all(
+        &mut self,
+        event: PeerEvent,
+        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        self.telemetry.iter_mut().for_each(|outlet| outlet.telemetry.add(&event));
+        tell(event)
     }
 
     /// Adds a batch or a round up, after telling of those before it if they belong to another epoch.
@@ -255,7 +298,7 @@ impl Reporter<'_> {
         let (status, elapsed) = (peer.status(), self.told.elapsed());
         (self.told, self.epoch_told) = (Instant::now(), status.epoch);
         let sums = std::mem::replace(&mut self.sums, nothing(self.id));
-        tell(PeerEvent::Progress(PeerProgress {
+        let progress = PeerProgress {
             epoch: status.epoch,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
@@ -264,16 +307,31 @@ impl Reporter<'_> {
             phase: status.phase,
             waits_for: status.waits_for,
             ..sums
-        }))
+        };
+        self.tell_all(PeerEvent::Progress(progress), tell)
     }
 
-    /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them.
+    /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them. Others
+    /// hear of all that they have not heard yet.
     fn tell_rest(
         &mut self,
         peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        if is_empty(&self.sums) { Ok(()) } else { self.tell_progress(peer, tell) }
+        if !is_empty(&self.sums) {
+            self.tell_progress(peer, tell)?;
+        }
+        if self.telemetry.is_some() {
+            for sample in self.monitor.map(Monitor::look).unwrap_or_default() {
+                self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
+            }
+        }
+        if let Some(outlet) = &mut self.telemetry {
+            while let Some(message) = outlet.telemetry.rest() {
+                outlet.send(message);
+            }
+        }
+        Ok(())
     }
 
     /// Whether this peer writes checkpoints.

@@ -1,7 +1,7 @@
 //! Peers of programs that embed this library.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::task::Task;
-use nettorrent_history::{Event, History};
+use nettorrent_history::{Event, History, PeerHistory};
 use nettorrent_net::ticket::Ticket;
 use nettorrent_session::peer_event::Ending;
 use nettorrent_session::{Invited, Options, Outcome, RunFolder, Session, SessionError, StartState, Training};
@@ -102,4 +102,29 @@ fn who_has_another_task_is_told_so_and_who_waits_can_leave() {
         assert!(has_started.get());
         assert_eq!(outcome.unwrap().ending, Ending::Left);
     });
+}
+
+#[test]
+fn the_starter_s_folder_tells_of_all_peers_wherever_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second, third] = ["first", "second", "third"].map(|name| folder.path().join(name));
+    block_on(async {
+        let (starter, ticket) = start(&first, 3).await;
+        let joins = |path: PathBuf| {
+            let ticket = ticket.clone();
+            async move { join(&path, &ticket, task(200)).await.unwrap().run().await }
+        };
+        let (started, second, third) = tokio::join!(starter.run(), joins(second.clone()), joins(third.clone()));
+        assert!([started, second, third].into_iter().all(|outcome| outcome.unwrap().ending == Ending::Finished));
+    });
+    let history = |path: &Path| History::read(&path.join("events.jsonl")).expect("events").peers;
+    let [starter, others @ ..] = [&first, &second, &third].map(|path| history(path));
+    assert_eq!(starter.len(), 3);
+    for other in &others {
+        let [(peer, own)] = other.iter().collect::<Vec<_>>()[..] else { panic!("who joins tells of itself alone") };
+        let heard = &starter[peer];
+        let sent_bytes = |peer: &PeerHistory| peer.times.iter().map(|(_, times)| times.sent_bytes).sum::<u64>();
+        assert!(sent_bytes(own) > 0 && sent_bytes(heard) == sent_bytes(own), "all that {peer} did is told");
+        assert!(!heard.resources.is_empty(), "{peer}");
+    }
 }

@@ -195,7 +195,7 @@ impl Replica {
                 self.carry_out(want, out);
                 Ok(())
             }
-            Kind::Hello | Kind::Membership | Kind::Service | Kind::Probe | Kind::Layers => {
+            Kind::Hello | Kind::Membership | Kind::Service | Kind::Probe | Kind::Layers | Kind::Telemetry => {
                 Err(Malformed::new("this frame is not for a peer"))
             }
         }

@@ -7,7 +7,7 @@
 use nettorrent_engine::rng::mix;
 
 /// How many sums a sketch has.
-const N_SUMS: usize = 256;
+pub const N_SUMS: usize = 256;
 
 /// The sketch of a vector.
 pub fn sketch(values: &[f32], seed: u64) -> Vec<f32> {

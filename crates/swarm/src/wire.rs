@@ -43,10 +43,12 @@ pub enum Kind {
     Layers = 8,
     /// How fast peers are, for those who deal out work by that.
     Pace = 9,
+    /// What a peer tells the first member about itself, for those who watch the run. Hosts only.
+    Telemetry = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Hello,
         Self::Membership,
         Self::Service,
@@ -57,6 +59,7 @@ impl Kind {
         Self::Probe,
         Self::Layers,
         Self::Pace,
+        Self::Telemetry,
     ];
 }
 
