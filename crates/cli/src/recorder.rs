@@ -65,18 +65,23 @@ impl Recorder {
     /// Writes down what a peer tells.
     pub(crate) fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
         let at = Duration::from_secs_f64(record.at_s);
-        let mut computed_s = 0.0;
-        if let RecordEvent::Round { epoch, n_samples_all, lr, compute_s, .. } = record.event {
+        if let RecordEvent::Round { epoch, n_samples_all, lr, .. } = record.event {
             self.epochs.ends.insert(epoch + 1, (record.at_s, n_samples_all, lr));
-            computed_s = compute_s;
         }
+        let (epoch, trained, compute_s) = match record.event {
+            RecordEvent::Round { epoch, n_samples, loss, compute_s, .. } => {
+                (epoch + 1, (n_samples, loss * n_samples as f64), compute_s)
+            }
+            RecordEvent::Synced { epoch, .. } => (epoch, (0, 0.0), 0.0),
+            _ => (0, (0, 0.0), 0.0),
+        };
         if let RecordEvent::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
         | RecordEvent::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } = record.event
         {
             let began = self.last.insert(record.peer, record.at_s).unwrap_or(0.0);
             let times = Times {
                 elapsed_s: record.at_s - began,
-                compute_s: computed_s,
+                compute_s,
                 wait_s,
                 encode_s,
                 decode_s,
@@ -86,7 +91,7 @@ impl Recorder {
                 waits: self.take_waits(record.peer, at, wait_s),
                 ..Times::of(record.peer)
             };
-            self.run_log.add_times(at, &times)?;
+            self.run_log.add_work(at, epoch, trained, &times)?;
         }
         if let RecordEvent::View { members, .. } = &record.event {
             self.run_log.share_out(at, members.len())?;

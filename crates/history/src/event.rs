@@ -178,6 +178,49 @@ pub struct Epoch {
     pub test_seconds: f64,
     /// Bytes of bodies that all peers who tell have sent since training began, or went on.
     pub sent_bytes: u64,
+    /// What each peer did in it, as far as it has told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerEpoch>,
+}
+
+/// What one peer did in an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeerEpoch {
+    /// Who.
+    pub peer: PeerId,
+    /// Its training samples.
+    pub n_samples: u64,
+    /// Their mean loss, each when it was trained.
+    pub loss: f64,
+    /// How long it computed gradients.
+    pub compute_s: f64,
+    /// How long it worked on what it had computed itself.
+    pub encode_s: f64,
+    /// How long it worked on what others had sent.
+    pub decode_s: f64,
+    /// How long it waited for others.
+    pub wait_s: f64,
+    /// Bytes of bodies that it sent.
+    pub sent_bytes: u64,
+    /// Bytes of bodies that it received.
+    pub received_bytes: u64,
+}
+
+impl PeerEpoch {
+    /// Nothing yet.
+    pub fn of(peer: PeerId) -> Self {
+        Self {
+            peer,
+            n_samples: 0,
+            loss: 0.0,
+            compute_s: 0.0,
+            encode_s: 0.0,
+            decode_s: 0.0,
+            wait_s: 0.0,
+            sent_bytes: 0,
+            received_bytes: 0,
+        }
+    }
 }
 
 /// A test within an epoch. When it was known is the time of its line.

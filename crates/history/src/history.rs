@@ -220,6 +220,7 @@ mod tests {
             seconds: 2.0,
             test_seconds: 0.5,
             sent_bytes: 0,
+            peers: Vec::new(),
         })
     }
 

@@ -23,8 +23,8 @@ mod tensorboard;
 mod words;
 
 pub use event::{
-    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, PeerProgress, Progress,
-    Reason, Replicas, Resources, Rollback, Start, Stop, Times, ViewChange, Wait,
+    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, PeerEpoch,
+    PeerProgress, Progress, Reason, Replicas, Resources, Rollback, Start, Stop, Times, ViewChange, Wait,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

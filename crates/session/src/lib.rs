@@ -8,6 +8,7 @@ pub mod live_log;
 pub mod memory;
 pub mod monitor;
 pub mod open;
+mod peer_epochs;
 pub mod peer_event;
 pub mod peer_process;
 pub mod resources;

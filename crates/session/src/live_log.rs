@@ -18,6 +18,8 @@ use crate::training::Training;
 
 /// How often the whole is written to the file.
 const EVENT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the line of an epoch waits for those who have not told what they did in it: they do so once a second.
+const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 
 /// Who trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,12 @@ pub struct LiveLog {
     paces: BTreeMap<u64, Pace>,
     /// Whether training has gone back, and it is not known yet how many samples count.
     went_back: bool,
+    /// The one that tells everything, where it is one of many.
+    me: Option<PeerId>,
+    /// How many epochs each peer had done when it last told what it did.
+    told: BTreeMap<PeerId, u64>,
+    /// An epoch that is known, but not written yet: some have not told what they did in it.
+    tested: Option<Tested>,
     /// The last checkpoint that was written down.
     kept: Option<PathBuf>,
     speed: Speed,
@@ -56,6 +64,14 @@ struct EpochSoFar {
     n_samples_all: u64,
     step: u64,
     lr: f32,
+}
+
+/// An epoch that is done and was tested, and when that was known.
+struct Tested {
+    at: Duration,
+    epoch: u64,
+    record: Record,
+    course: Course,
 }
 
 /// Samples trained, and how long that took.
@@ -104,6 +120,9 @@ impl LiveLog {
             },
             paces: BTreeMap::new(),
             went_back: false,
+            me: None,
+            told: BTreeMap::new(),
+            tested: None,
             kept: None,
             speed: Speed::default(),
         };
@@ -120,7 +139,7 @@ impl LiveLog {
 
     /// Whether the last view has one member only.
     pub fn is_alone(&self) -> bool {
-        self.run_log.n_members <= 1
+        self.run_log.members.len() <= 1
     }
 
     /// Whether the last test came to no more than guessing.
@@ -140,6 +159,7 @@ impl LiveLog {
 
     /// Writes what has not been written yet, and the end.
     pub fn stop(&mut self, end: End) -> Result<(), HistoryError> {
+        self.write_epochs(true)?;
         let at = self.elapsed();
         self.run_log.finish(at)?;
         let End { reason, epoch, step, peak_rss_bytes: peak } = end;
@@ -174,8 +194,8 @@ impl LiveLog {
     }
 
     fn on_progress(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
-        self.run_log.add_times(self.elapsed(), &progress.times)?;
-        self.run_log.events.show(Event::PeerProgress(progress.clone()));
+        self.me = Some(progress.times.peer);
+        self.add_work(progress)?;
         if self.went_back && progress.epoch == self.epoch.number {
             self.went_back = false;
             self.n_counted = progress.n_samples_all;
@@ -224,11 +244,19 @@ impl LiveLog {
         self.write(event)
     }
 
+    /// Adds up what a peer did, and notes how far it is.
+    fn add_work(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
+        let PeerProgress { epoch, trained_in, n_samples, loss_sum, times, .. } = progress;
+        self.run_log.add_work(self.elapsed(), trained_in + 1, (*n_samples, *loss_sum), times)?;
+        self.run_log.events.show(Event::PeerProgress(progress.clone()));
+        self.told.insert(times.peer, *epoch);
+        self.write_epochs(false)
+    }
+
     /// Takes in what a peer elsewhere tells about itself. Where the whole stands is known here, and need not be believed.
     fn on_heard(&mut self, event: &PeerEvent) -> Result<(), HistoryError> {
         let PeerEvent::Progress(progress) = event else { return self.on_event(event) };
-        self.run_log.add_times(self.elapsed(), &progress.times)?;
-        self.run_log.events.show(Event::PeerProgress(progress.clone()));
+        self.add_work(progress)?;
         self.phases.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
         if progress.trained_in == self.epoch.number {
             let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
@@ -244,7 +272,9 @@ impl LiveLog {
         let ahead = || self.phases.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
         let ahead_of_all = match self.topology {
             Topology::Processes(_) => ahead().sum(),
-            Topology::OneOfMany => self.run_log.n_members as u64 * ahead().sum::<u64>() / ahead().count().max(1) as u64,
+            Topology::OneOfMany => {
+                self.run_log.members.len().max(1) as u64 * ahead().sum::<u64>() / ahead().count().max(1) as u64
+            }
         };
         n_samples_all + ahead_of_all
     }
@@ -267,14 +297,47 @@ impl LiveLog {
         self.epoch = EpochSoFar { number, score, began, first_sample, n_samples_all, step, lr };
     }
 
+    /// Writes the epoch that is known, when all have told what they did in it, or if it is not to wait any longer.
+    fn write_epochs(&mut self, at_once: bool) -> Result<(), HistoryError> {
+        let Some(tested) = &self.tested else { return Ok(()) };
+        let has_told = |peer: &PeerId| self.told.get(peer).is_some_and(|&epochs| epochs >= tested.epoch);
+        let members = &self.run_log.members;
+        // Who is not the first of many hears nobody else.
+        let hears_all = self.topology != Topology::OneOfMany || members.first().copied() == self.me;
+        let mut expected = members.iter().filter(|&&peer| hears_all || Some(peer) == self.me);
+        let is_complete = expected.all(has_told);
+        if !is_complete && !at_once && self.elapsed() < tested.at + LONGEST_WAIT {
+            return Ok(());
+        }
+        let Some(Tested { at, record, course, .. }) = self.tested.take() else { return Ok(()) };
+        self.run_log.add_record(at, &record, |_| course)?;
+        Ok(())
+    }
+
+    /// Whether an epoch's test is known for the first time; then its line is to be written.
+    fn hold_epoch(&mut self, epoch: u64, record: &Record) -> Result<bool, HistoryError> {
+        if self.tested.as_ref().is_some_and(|tested| tested.epoch >= epoch) || !self.run_log.is_news(record) {
+            return Ok(false);
+        }
+        self.write_epochs(true)?;
+        // Peers may be in the next epoch already when the last one's test is known.
+        let pace = self.paces.remove(&epoch).unwrap_or(self.epoch.pace());
+        let course = Course { lr: self.epoch.lr, samples_per_s: pace.samples_per_s(), took: pace.took };
+        self.tested = Some(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
+        self.write_epochs(false)?;
+        Ok(true)
+    }
+
     fn on_record(&mut self, record: &Record) -> Result<(), HistoryError> {
         let at = self.elapsed();
-        let (paces, now, lr) = (&mut self.paces, self.epoch.pace(), self.epoch.lr);
-        // Peers may be in the next epoch already when the last one's test is known.
-        let is_news = self.run_log.add_record(at, record, |epoch| {
-            let pace = paces.remove(&epoch).unwrap_or(now);
-            Course { lr, samples_per_s: pace.samples_per_s(), took: pace.took }
-        })?;
+        let is_news = match record.event {
+            RecordEvent::Epoch { epoch, .. } => self.hold_epoch(epoch, record)?,
+            RecordEvent::View { .. } | RecordEvent::RolledBack { .. } => {
+                self.write_epochs(true)?;
+                self.run_log.add_record(at, record, |_| Course::default())?
+            }
+            _ => self.run_log.add_record(at, record, |_| Course::default())?,
+        };
         match &record.event {
             // The next one is said to have begun with the test of this one, but nobody trained before that was over.
             RecordEvent::Epoch { epoch, test_s, .. } if is_news && self.epoch.number == *epoch => {

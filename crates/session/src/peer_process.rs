@@ -270,11 +270,11 @@ impl Reporter<'_> {
         peer: &dyn Peer,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<(), SessionError> {
-        if let Event::Batch { epoch, .. } = event
-            && self.sums.n_samples > 0
-            && self.sums.trained_in != *epoch
-        {
-            self.tell_progress(peer, tell)?;
+        if let Some(epoch) = epoch_of(event) {
+            if self.sums.trained_in != epoch && !is_empty(&self.sums) {
+                self.tell_progress(peer, tell)?;
+            }
+            self.sums.trained_in = epoch;
         }
         if let Event::Batch { round, n_samples, .. } = *event {
             let before = if self.ahead.round == round { self.ahead.n_samples } else { 0 };
@@ -297,7 +297,9 @@ impl Reporter<'_> {
     ) -> Result<(), SessionError> {
         let (status, elapsed) = (peer.status(), self.told.elapsed());
         (self.told, self.epoch_told) = (Instant::now(), status.epoch);
-        let sums = std::mem::replace(&mut self.sums, nothing(self.id));
+        // What follows before the next batch belongs to the same epoch.
+        let next = PeerProgress { trained_in: self.sums.trained_in, ..nothing(self.id) };
+        let sums = std::mem::replace(&mut self.sums, next);
         let progress = PeerProgress {
             epoch: status.epoch,
             step: peer.place().step,
@@ -389,8 +391,7 @@ fn is_empty(sums: &PeerProgress) -> bool {
 
 fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
     match *event {
-        Event::Batch { epoch, n_samples, loss, n_correct, lr, compute_s, .. } => {
-            sums.trained_in = epoch;
+        Event::Batch { n_samples, loss, n_correct, lr, compute_s, .. } => {
             sums.n_samples += n_samples;
             sums.loss_sum += loss * n_samples as f64;
             sums.n_correct += n_correct;
@@ -419,6 +420,15 @@ fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
         | Event::LeftOut { .. }
         | Event::RolledBack { .. }
         | Event::Finished { .. } => {}
+    }
+}
+
+/// The epoch that a batch or a round belongs to, counted from 0.
+fn epoch_of(event: &Event) -> Option<u64> {
+    match *event {
+        Event::Batch { epoch, .. } | Event::Round { epoch, .. } => Some(epoch),
+        Event::Synced { epoch, .. } => epoch.checked_sub(1),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@ use nettorrent_swarm::sketch::spread;
 use nettorrent_swarm::{PeerId, Setup};
 
 use crate::event_log::EventLog;
+use crate::peer_epochs::PeerEpochs;
 
 /// How often a peer's times are written.
 const INTERVAL_S: f64 = 1.0;
@@ -25,10 +26,12 @@ pub struct RunLog {
     n_sharing: usize,
     /// What each peer did since its times were written.
     times: BTreeMap<PeerId, Times>,
+    /// What each did in the epochs that are not written yet.
+    peer_epochs: PeerEpochs,
     /// What replicas looked like at the ends of epochs of which not all have told.
     sketches: BTreeMap<u64, Vec<Vec<f32>>>,
-    /// How many members the last view has.
-    pub n_members: usize,
+    /// The members of the last view.
+    pub members: Vec<PeerId>,
     sent_bytes: u64,
     /// The last epoch that was written.
     epoch: u64,
@@ -64,8 +67,9 @@ impl RunLog {
             setup,
             n_sharing: 0,
             times: BTreeMap::new(),
+            peer_epochs: PeerEpochs::default(),
             sketches: BTreeMap::new(),
-            n_members: 1,
+            members: Vec::new(),
             sent_bytes: 0,
             epoch: 0,
             round: None,
@@ -87,9 +91,17 @@ impl RunLog {
         Ok(dropped)
     }
 
-    /// Adds to where a peer's time went, and writes it about once a second.
-    pub fn add_times(&mut self, at: Duration, times: &Times) -> Result<(), HistoryError> {
+    /// Adds what a peer did in an epoch, counted from 1: samples, their losses added up, and where its time went. The times are written
+    /// about once a second.
+    pub fn add_work(
+        &mut self,
+        at: Duration,
+        epoch: u64,
+        (n_samples, loss_sum): (u64, f64),
+        times: &Times,
+    ) -> Result<(), HistoryError> {
         self.sent_bytes += times.sent_bytes;
+        self.peer_epochs.add(epoch, n_samples, loss_sum, times);
         let sums = self.times.entry(times.peer).or_insert_with(|| Times::of(times.peer));
         *sums += times;
         if sums.elapsed_s < INTERVAL_S {
@@ -105,6 +117,12 @@ impl RunLog {
             self.events.write_at(at, Event::Times(times))?;
         }
         Ok(())
+    }
+
+    /// Whether this tells of an epoch that is not written yet. Of one that is void, some may tell after others have gone back.
+    pub fn is_news(&self, record: &Record) -> bool {
+        matches!(record.event, RecordEvent::Epoch { epoch, round, .. }
+            if epoch > self.epoch && Some(round) > self.void_until)
     }
 
     /// Writes down what a peer records, but for its rounds. Of a test, and of why a run ends, all peers tell the same: whether
@@ -128,8 +146,7 @@ impl RunLog {
                 is_guessing,
                 ..
             } => {
-                // Of an epoch that is void, some may tell after others have gone back.
-                if *epoch <= self.epoch || Some(*round) <= self.void_until {
+                if !self.is_news(record) {
                     return Ok(false);
                 }
                 (self.epoch, self.round, self.is_guessing) = (*epoch, Some(*round), *is_guessing);
@@ -149,6 +166,7 @@ impl RunLog {
                         seconds: took.as_secs_f64(),
                         test_seconds: *test_s,
                         sent_bytes: self.sent_bytes,
+                        peers: self.peer_epochs.take(*epoch),
                     }),
                 )?;
                 return Ok(true);
@@ -171,12 +189,12 @@ impl RunLog {
             RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
                 let sketches = self.sketches.entry(*epoch).or_default();
                 sketches.push(sketch.clone());
-                if sketches.len() >= self.n_members {
+                if sketches.len() >= self.members.len() {
                     self.write_replicas(at, *epoch)?;
                 }
             }
             RecordEvent::View { view, members, donor, was_behind, round } => {
-                self.n_members = members.len();
+                self.members.clone_from(members);
                 let (peer, members) = (record.peer, members.clone());
                 let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
                 self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
@@ -185,6 +203,7 @@ impl RunLog {
                 self.epoch = self.epoch.min(*epoch);
                 self.void_until = self.round;
                 self.evaluated = self.evaluated.min(*epoch as f64);
+                self.peer_epochs.forget();
                 self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
                 return Ok(true);
             }

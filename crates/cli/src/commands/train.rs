@@ -21,7 +21,8 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_engine::trainer::{StepReport, Trainer};
-use nettorrent_history::{self as history, Checkpoint, Epoch, Event, Reason, Start, Stop};
+use nettorrent_history::{self as history, Checkpoint, Epoch, Event, PeerEpoch, Reason, Start, Stop};
+use nettorrent_swarm::PeerId;
 
 use crate::explain;
 use crate::incidents::{forget_what_is_set_anew, tell};
@@ -376,6 +377,12 @@ impl<'a> Session<'a> {
             seconds,
             test_seconds: began.elapsed().as_secs_f64(),
             sent_bytes: 0,
+            peers: vec![PeerEpoch {
+                n_samples: train.n as u64,
+                loss: train.loss(),
+                compute_s: seconds,
+                ..PeerEpoch::of(PeerId(0))
+            }],
         };
         self.display.say(&epoch_text(&epoch, self.job.epochs));
         Ok(self.events.write(Event::Epoch(epoch))?)

@@ -168,9 +168,14 @@ pub(crate) fn json_lines(text: &str) -> Vec<Value> {
 
 /// A run's events of one kind.
 pub(crate) fn events(run: &Path, kind: &str) -> Vec<Value> {
+    all_events(run).into_iter().filter(|event| event["event"] == kind).collect()
+}
+
+/// All that a run has told.
+pub(crate) fn all_events(run: &Path) -> Vec<Value> {
     let text = fs::read_to_string(run.join("events.jsonl")).expect("the run's events");
     assert!(text.ends_with('\n'), "the last line is whole");
-    json_lines(&text).into_iter().filter(|event| event["event"] == kind).collect()
+    json_lines(&text)
 }
 
 /// The folders of a run's checkpoints, oldest first.

@@ -1,8 +1,10 @@
 //! Swarms of real processes: on this machine by one command, and by ticket as on several machines.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use crate::program::{Place, Running, events, json_lines, signal};
+use crate::program::{Place, Running, all_events, events, json_lines, signal};
 
 /// The event's kind.
 fn is(event: &Value, kind: &str) -> bool {
@@ -206,6 +208,60 @@ fn peers_join_by_ticket_and_all_end_with_the_same_model() {
         let dropped = events(&place.path("run"), "dropped");
         assert!(dropped.iter().any(|dropped| dropped["n_peers"] == 2), "who joined is told too: {dropped:?}");
         assert!(!events(&place.path("run"), "evaluation").is_empty(), "and of tests within epochs");
+    }
+}
+
+/// Whether each epoch's line tells what so many peers did in it, and that was all there was to do.
+fn assert_all_tell(events: &[Value], n_peers: usize) {
+    let n_train = events.iter().find(|event| is(event, "start")).expect("a start")["n_train"].as_u64();
+    let epochs: Vec<&Value> = events.iter().filter(|event| is(event, "epoch")).collect();
+    assert!(!epochs.is_empty());
+    for epoch in epochs {
+        let peers = epoch["peers"].as_array().expect("what each peer did");
+        assert_eq!(peers.len(), n_peers, "{epoch}");
+        let n_samples = peers.iter().map(|peer| peer["n_samples"].as_u64().expect("a number")).sum::<u64>();
+        assert_eq!(Some(n_samples), n_train, "{epoch}");
+        for number in ["loss", "compute_s", "sent_bytes", "received_bytes"] {
+            let is_positive = |peer: &Value| peer[number].as_f64().is_some_and(|number| number > 0.0);
+            assert!(n_peers == 1 || peers.iter().all(is_positive), "{number} in {epoch}");
+        }
+    }
+}
+
+#[test]
+fn an_epoch_s_line_tells_what_each_peer_did() {
+    let place = Place::new();
+    let settings = ["--epochs", "3", "--threads", "1", "--json"];
+    for (command, n_peers) in [
+        (&["train"][..], 1),
+        (&["train", "--peers", "2", "--strategy", "local-sgd"], 2),
+        (&["train", "--peers", "3", "--strategy", "downpour"], 3),
+        (&["simulate", "--peers", "3"], 3),
+    ] {
+        let run = n_peers.to_string() + command[0];
+        place.succeed(&[command, &settings, &["--run", &run]].concat());
+        assert_all_tell(&all_events(&place.path(&run)), n_peers);
+    }
+}
+
+#[test]
+fn the_starter_s_folder_shows_the_whole_swarm() {
+    let places = [Place::new(), Place::new(), Place::new()];
+    let (mut starter, ticket) =
+        start(&places[0], &["--listen", "127.0.0.1:0", "--wait-for", "3", "--epochs", "4", "--threads", "1"]);
+    let join = |place: &Place| place.start(&["join", &ticket, "--json", "--run", "run", "--threads", "1"]);
+    let mut joiners = places[1..].iter().map(join).collect::<Vec<_>>();
+    for running in std::iter::once(&mut starter).chain(&mut joiners) {
+        running.wait_for_line(|line| line.contains(r#""reason":"finished""#));
+    }
+    let [starter, joined, _] = places.each_ref().map(|place| all_events(&place.path("run")));
+    assert_all_tell(&starter, 3);
+    for (events, n_peers) in [(&starter, 3), (&joined, 1)] {
+        for kind in ["times", "resources"] {
+            let peers: BTreeSet<u64> =
+                events.iter().filter(|event| is(event, kind)).map(|event| seat(&event["peer"])).collect();
+            assert_eq!(peers.len(), n_peers, "{kind}: {peers:?}");
+        }
     }
 }
 
