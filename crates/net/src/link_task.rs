@@ -28,7 +28,7 @@ const FRAME_COST: usize = 4 << 10;
 // How often within the time of a stall it is looked after.
 const CHECKS_PER_STALL: u32 = 4;
 
-/// One task for each direction, so that where there are threads to spare one can seal while the other opens.
+/// One task for each direction, so that where there are threads to spare one can write while the other reads.
 pub(crate) struct Task {
     pub(crate) state: Arc<LinkState>,
     pub(crate) sharing: Option<Arc<Sharing>>,
