@@ -31,7 +31,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Settled, Strategy, Turn,
+    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Counted, Strategy, Turn,
 };
 use nettorrent_swarm::{PeerId, Setup, State};
 
@@ -100,7 +100,7 @@ impl Repeat {
             if self.n_done == self.n_warm_up + self.n_timed {
                 let elapsed = ctx.now() - self.began;
                 self.result.store(elapsed.as_nanos() as u64, Ordering::SeqCst);
-                return ctx.finish_round(vector, Settled::All);
+                return ctx.finish_round(vector, Counted::All);
             }
             self.ring.begin(ctx);
             self.ring.put(ctx, 0, vector.remove(0));

@@ -121,7 +121,7 @@ mod tests {
     use nettorrent_swarm::Standing;
 
     fn standing(round: u32) -> Standing {
-        Standing { n_samples: u64::from(10 * round), round, lineage: 0 }
+        Standing { n_samples: u64::from(10 * round), round, history: 0 }
     }
 
     fn claim(had: &[u32], snapshots: &[(u32, u32)]) -> Claim {
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(decide(&claims[..1], 2).0, None, "then all begin anew");
         // Two sides that were cut off from each other have snapshots of the same round, which do not belong together.
         let mut other = claim(&[1], &[(1, 8)]);
-        other.snapshots[0].1.lineage = 7;
+        other.snapshots[0].1.history = 7;
         assert_eq!(decide(&[claims[0].clone(), other], 2).0, None);
     }
 

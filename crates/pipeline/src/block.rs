@@ -112,7 +112,7 @@ impl Block {
         for work in work {
             self.on_work(now, work);
         }
-        self.settle(now, out);
+        self.advance(now, out);
         result
     }
 
@@ -178,7 +178,7 @@ impl Block {
             return Ok(());
         }
         self.take(&message, out)?;
-        self.settle(now, out);
+        self.advance(now, out);
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Block {
     }
 
     /// Begins what may begin, and hands the replica what is over, until nothing more follows.
-    fn settle(&mut self, now: Duration, out: &mut BlockOutbox) {
+    fn advance(&mut self, now: Duration, out: &mut BlockOutbox) {
         // With nothing coming down, two at a time keep neighbouring stages busy.
         let most = self.position.setup.in_flight.max(2);
         let mut begun = Vec::new();
@@ -227,7 +227,7 @@ impl Block {
         self.take_early(out);
         if let Some((key, pass)) = self.next_that_is_over() {
             self.hand_over(now, key, pass, out);
-            self.settle(now, out);
+            self.advance(now, out);
         }
     }
 
@@ -292,7 +292,7 @@ impl Block {
 
     /// Goes on after passes may have ended without anything computed.
     pub(crate) fn go_on(&mut self, now: Duration, out: &mut BlockOutbox) {
-        self.settle(now, out);
+        self.advance(now, out);
     }
 
     /// Begins to compute with a pass.
@@ -317,7 +317,7 @@ impl Block {
     ) -> Result<(), String> {
         let Some(pass) = self.passes.get_mut(&key) else { return Ok(()) };
         pass.on_done(&self.position, done, took, &mut out.messages)?;
-        self.settle(now, out);
+        self.advance(now, out);
         Ok(())
     }
 

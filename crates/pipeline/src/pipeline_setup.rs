@@ -177,13 +177,13 @@ impl PipelineSetup {
     fn share_of(&self, slot: usize, whole: &State) -> State {
         let (part, replica) = (self.part(slot), self.replica(slot));
         let mut optimizer = Optimizer::new(replica.training.optimizer.clone(), part.n_params());
-        let (n_steps, memories) = whole.optimizer.state();
-        let memories: BTreeMap<&str, &[f32]> = memories.collect();
-        let share = |name: &str| memories.get(name).map(|memory| part.take_params(memory));
+        let (n_steps, vectors) = whole.optimizer.state();
+        let vectors: BTreeMap<&str, &[f32]> = vectors.collect();
+        let share = |name: &str| vectors.get(name).map(|vector| part.take_params(vector));
         assert!(optimizer.restore(n_steps, share), "both optimizers are the job's");
         let values = Arc::new(part.take(&whole.values));
-        let memories = whole.memories.iter().map(|memory| part.take(memory)).collect();
-        State { values, optimizer, place: whole.place.clone(), memories }
+        let strategy_state = whole.strategy_state.iter().map(|vector| part.take(vector)).collect();
+        State { values, optimizer, place: whole.place.clone(), strategy_state }
     }
 }
 

@@ -48,7 +48,7 @@ pub fn setup(
     if job.evaluate.interval().is_some() {
         return Err(PipelineError::Seconds);
     }
-    if !whole.strategy().settles_all() {
+    if !whole.strategy().counts_all() {
         return Err(PipelineError::Strategy { strategy: job.swarm.strategy.clone() });
     }
     let save_every = job.checkpoint.every;

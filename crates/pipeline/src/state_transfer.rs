@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::{Incoming, Label, Message, PIECE_LEN};
 
-/// What stands before the numbers: the block's own, each of the strategy's memories, then each of the optimizer's.
+/// What stands before the numbers: the block's own, each vector of the strategy's state, then each of the optimizer's.
 #[derive(Serialize, Deserialize)]
 struct Title {
     place: Place,
     optimizer_steps: u64,
-    n_memories: u32,
+    n_state_vectors: u32,
 }
 
 /// A state as messages, from some piece on: the title, and then the pieces of one vector after the other.
@@ -27,14 +27,14 @@ pub(crate) fn to_messages(label: Label, round: u32, first: usize, state: &State)
 
 /// One piece of a state; none behind the last.
 fn piece_of(state: &State, piece: usize) -> Option<Bytes> {
-    let State { values, optimizer, place, memories } = state;
+    let State { values, optimizer, place, strategy_state } = state;
     let (optimizer_steps, of_optimizer) = optimizer.state();
     let Some(mut piece) = piece.checked_sub(1) else {
-        let n_memories = memories.len() as u32;
-        return Some(encoded(&Title { place: place.clone(), optimizer_steps, n_memories }));
+        let n_state_vectors = strategy_state.len() as u32;
+        return Some(encoded(&Title { place: place.clone(), optimizer_steps, n_state_vectors }));
     };
-    let vectors = std::iter::once(values.as_slice()).chain(memories.iter().map(Vec::as_slice));
-    for vector in vectors.chain(of_optimizer.map(|(_, memory)| memory)) {
+    let vectors = std::iter::once(values.as_slice()).chain(strategy_state.iter().map(Vec::as_slice));
+    for vector in vectors.chain(of_optimizer.map(|(_, vector)| vector)) {
         let n_pieces = vector.len().div_ceil(PIECE_LEN);
         if piece < n_pieces {
             return vector.chunks(PIECE_LEN).nth(piece).map(|numbers| Codec::F32.encode(numbers));
@@ -76,10 +76,10 @@ impl IncomingState {
             None => {
                 let title: Title = decoded(body)?;
                 self.setup.training.check_ledger(&title.place.ledger)?;
-                if title.n_memories as usize > self.setup.strategy().n_memories() {
-                    return Err(Malformed::new("the state that it sends remembers more than its strategy does"));
+                if title.n_state_vectors as usize > self.setup.strategy().n_state_vectors() {
+                    return Err(Malformed::new("the state that it sends has more of a strategy than there is"));
                 }
-                let whole = (0..=title.n_memories).map(|_| Incoming::new(n_values));
+                let whole = (0..=title.n_state_vectors).map(|_| Incoming::new(n_values));
                 let of_optimizer = optimizer.state().1.map(|_| Incoming::new(n_params));
                 let vectors = whole.chain(of_optimizer).collect();
                 self.started = Some(Started { title, vectors, current: 0, n_pieces: 0 });
@@ -92,12 +92,12 @@ impl IncomingState {
         };
         let mut vectors = vectors.into_iter().map(Incoming::into_numbers);
         let values = Arc::new(vectors.next().unwrap_or_default());
-        let memories = vectors.by_ref().take(title.n_memories as usize).collect();
+        let strategy_state = vectors.by_ref().take(title.n_state_vectors as usize).collect();
         optimizer = Optimizer::new(self.setup.training.optimizer.clone(), n_params);
         if !optimizer.restore(title.optimizer_steps, |_| vectors.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
-        Ok(Some(State { values, optimizer, place: title.place, memories }))
+        Ok(Some(State { values, optimizer, place: title.place, strategy_state }))
     }
 }
 

@@ -155,13 +155,13 @@ impl Pieces<'_> {
             let path = self.run.checkpoint_path(step);
             self.writer = None;
             if !path.exists() {
-                let n_memories = state.memories.len();
-                let writer = PieceWriter::create(&path, self.layout, self.optimizer, &progress, n_memories)?;
+                let n_state_vectors = state.strategy_state.len();
+                let writer = PieceWriter::create(&path, self.layout, self.optimizer, &progress, n_state_vectors)?;
                 self.writer = Some((writer, path));
             }
         }
         let Some((writer, _)) = &mut self.writer else { return Ok(None) };
-        writer.put(part, &state.values, &state.optimizer, &state.memories)?;
+        writer.put(part, &state.values, &state.optimizer, &state.strategy_state)?;
         if !is_last {
             return Ok(None);
         }
@@ -179,9 +179,9 @@ fn progress(seed: u64, place: &Place, swarm_memories: Vec<Vec<f32>>) -> Result<P
 }
 
 fn write(run: &RunFolder, layout: &Layout, seed: u64, state: &State, keep: usize) -> Result<Kept, SessionError> {
-    let State { values, optimizer, place, memories } = state;
+    let State { values, optimizer, place, strategy_state } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let progress = progress(seed, place, memories.clone())?;
+    let progress = progress(seed, place, strategy_state.clone())?;
     let path = run.save(layout, values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }

@@ -93,7 +93,7 @@ fn read_block(checkpoint: &Path, task: &dyn Task, job: &Job, part: &Part) -> Res
             SessionError::Unreadable { hint: format!("cannot go on from {}", checkpoint.display()), source }
         })?;
     let place = place_of(&progress, task.labels().len() as u64)?;
-    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
+    Ok(State { values: Arc::new(values), optimizer, place, strategy_state: progress.swarm_memories })
 }
 
 /// Reads a state back from a checkpoint.
@@ -102,7 +102,7 @@ fn load(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<State
     let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
     let (values, progress) = run.load(checkpoint, task.layout(), &mut optimizer)?;
     let place = place_of(&progress, task.labels().len() as u64)?;
-    Ok(State { values: Arc::new(values), optimizer, place, memories: progress.swarm_memories })
+    Ok(State { values: Arc::new(values), optimizer, place, strategy_state: progress.swarm_memories })
 }
 
 /// How far a checkpoint is.

@@ -32,7 +32,7 @@ pub struct Place {
 impl Place {
     /// The beginning of an epoch, for who goes on from what one machine has trained alone.
     pub fn at_epoch(epoch: u64, step: u64, n_samples: u64) -> Self {
-        let standing = Standing { n_samples, round: 0, lineage: mix(step) };
+        let standing = Standing { n_samples, round: 0, history: mix(step) };
         Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() }, ..Self::default() }
     }
 }
@@ -60,8 +60,9 @@ pub struct Standing {
     pub n_samples: u64,
     /// Rounds of exchange.
     pub round: u32,
-    /// A fingerprint of the past: peers with the same have seen the same rounds in the same views.
-    pub lineage: u64,
+    /// A hash of the past: peers with the same have seen the same rounds in the same views.
+    #[serde(alias = "lineage")]
+    pub history: u64,
 }
 
 impl Standing {
@@ -74,7 +75,7 @@ impl Standing {
 
     /// The past goes on in this view.
     pub(crate) fn pass(&mut self, view: u32) {
-        self.lineage = mix(self.lineage ^ mix(u64::from(view) << 32 | u64::from(self.round)));
+        self.history = mix(self.history ^ mix(u64::from(view) << 32 | u64::from(self.round)));
     }
 }
 
@@ -87,8 +88,8 @@ pub struct State {
     pub optimizer: Optimizer,
     /// How far it is.
     pub place: Place,
-    /// What the strategy remembers.
-    pub memories: Vec<Vec<f32>>,
+    /// The strategy's state: vectors as long as the parameters.
+    pub strategy_state: Vec<Vec<f32>>,
 }
 
 impl State {
@@ -103,14 +104,14 @@ impl State {
     /// If they belong to another task.
     pub fn from_values(training: &TrainPlan, values: Vec<f32>) -> Self {
         assert_eq!(values.len(), training.task.n_values(), "the parameters belong to another task");
-        let lineage = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
-        let standing = Standing { lineage, ..Standing::default() };
+        let history = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
+        let standing = Standing { history, ..Standing::default() };
         let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
         Self {
             values: Arc::new(values),
             optimizer,
             place: Place { standing, ..Place::default() },
-            memories: Vec::new(),
+            strategy_state: Vec::new(),
         }
     }
 }

@@ -251,8 +251,8 @@ impl Replica {
     /// A piece of the state that this peer is to take over.
     fn on_snapshot(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
         let Training { learner, rounds, .. } = &mut self.training;
-        let n_memories_at = |epoch| learner.n_memories_at(epoch);
-        let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_memories_at)?;
+        let n_state_vectors_at = |epoch| learner.n_state_vectors_at(epoch);
+        let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_state_vectors_at)?;
         let Some((donor, snapshot)) = taken else { return Ok(()) };
         rounds.last_ending.replace(learner.take_over(snapshot)?);
         self.training.begin_anew();

@@ -32,7 +32,7 @@ pub(crate) use one_peer::OnePeer;
 pub(crate) use optimizer_state::held_at;
 pub use optimizer_state::{OPTIMIZER_STATE, OptimizerState};
 pub use options::{OptionDoc, OptionError, default_options, read_options};
-pub use outcome::{Past, Settled};
+pub use outcome::{Counted, Past};
 pub use spec::Spec;
 pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
 pub(crate) use streamer::{add, trained_places};

@@ -167,7 +167,11 @@ impl Observer for Steady {
         if let Some(before) = self.states.get(&id).filter(|before| before.place.standing == state.place.standing) {
             assert!(before.values == state.values, "{id}: other parameters in {:?}", state.place.standing);
             assert!(before.optimizer == state.optimizer, "{id}: another memory in {:?}", state.place.standing);
-            assert!(before.memories == state.memories, "{id}: the strategy's memory in {:?}", state.place.standing);
+            assert!(
+                before.strategy_state == state.strategy_state,
+                "{id}: the strategy's state in {:?}",
+                state.place.standing
+            );
         }
         self.states.insert(id, state);
     }

@@ -70,16 +70,16 @@ impl Strategy for Liar {
         self.honest.common(values)
     }
 
-    fn n_memories(&self) -> usize {
-        self.honest.n_memories()
+    fn n_state_vectors(&self) -> usize {
+        self.honest.n_state_vectors()
     }
 
-    fn memory(&self, k: usize) -> &[f32] {
-        self.honest.memory(k)
+    fn state_vector(&self, k: usize) -> &[f32] {
+        self.honest.state_vector(k)
     }
 
-    fn recall(&mut self, memories: Vec<Vec<f32>>) {
-        self.honest.recall(memories);
+    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+        self.honest.restore(vectors);
     }
 
     fn sync(&mut self, ctx: &mut Ctx<'_>) {

@@ -241,7 +241,7 @@ impl OwnCopy {
         for rank in (0..self.n_batches.len()).filter(|&rank| rank != self.rank) {
             let most = if is_over { u32::MAX } else { self.n_batches[rank].saturating_sub(1) };
             let heard = self.shards.iter().map(|shard| shard.heard[rank]).max().unwrap_or(0).min(most);
-            (ctx.n_settled(rank)..heard).for_each(|_| ctx.settle(rank));
+            (ctx.n_applied(rank)..heard).for_each(|_| ctx.count_round(rank));
         }
     }
 
@@ -254,7 +254,7 @@ impl OwnCopy {
     /// By how many batches this peer is ahead of what it has got back.
     pub(crate) fn lag(&self, ctx: &Ctx<'_>) -> u32 {
         let heard = self.shards.iter().map(|shard| shard.heard[ctx.rank()]).min().unwrap_or(0);
-        ctx.n_settled(ctx.rank()).saturating_sub(heard)
+        ctx.n_applied(ctx.rank()).saturating_sub(heard)
     }
 
     /// Who keeps shards that have not come to their end.

@@ -198,12 +198,12 @@ impl Agreement {
         &mut self,
         (rank, frame): (usize, &Frame),
         core: &Core,
-        n_memories_at: impl Fn(u64) -> usize,
+        n_state_vectors_at: impl Fn(u64) -> usize,
     ) -> Result<Option<(usize, Snapshot)>, Malformed> {
         let Self::Behind(incoming) = self else {
             return Err(Malformed::new("it sends its state to one who is not behind"));
         };
-        let Some(snapshot) = incoming.take((rank, frame), core, n_memories_at)? else { return Ok(None) };
+        let Some(snapshot) = incoming.take((rank, frame), core, n_state_vectors_at)? else { return Ok(None) };
         let donor = incoming.donor;
         *self = Self::Waiting;
         Ok(Some((donor, snapshot)))

@@ -32,7 +32,7 @@ impl Clock {
         let Some(segment) = core.segment() else { return Self::default() };
         let before = &core.place.ledger.segments[..core.place.ledger.segments.len() - 1];
         let Ledger { epoch, start, .. } = core.place.ledger;
-        let name = encoded(&(epoch, start, before, &segment.members, core.place.standing.lineage));
+        let name = encoded(&(epoch, start, before, &segment.members, core.place.standing.history));
         let n_trained = core.seat_of(core.me).map_or(0, |seat| segment.done[seat]);
         Self { segment: name.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte))), n_trained }
     }
@@ -110,7 +110,7 @@ fn break_off(core: &mut Core, clocks: &[Option<u32>]) -> Result<Option<Ending>, 
         if clock as usize > plan.n_rounds() {
             return Err(Malformed::new("it counts batches that nobody had to train"));
         }
-        (heard[seat]..clock).for_each(|_| core.settle_one(seat));
+        (heard[seat]..clock).for_each(|_| core.count_round(seat));
     }
     let counted = core.segment().map(|last| last.done.clone()).unwrap_or_default();
     Ok(Some(Ending { segment, counted, heard }))

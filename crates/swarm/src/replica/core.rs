@@ -13,7 +13,7 @@ use nettorrent_engine::scale;
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
-use crate::strategy::{Mixing, Past, Payload, Settled, Turn};
+use crate::strategy::{Counted, Mixing, Past, Payload, Turn};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
@@ -22,7 +22,7 @@ use crate::work::take_spare;
 /// What a strategy asked for, to be done as soon as it can be.
 pub(crate) enum Request {
     /// The round has a result.
-    FinishRound { result: Vec<Vec<f32>>, settled: Settled },
+    FinishRound { result: Vec<Vec<f32>>, counted: Counted },
     /// Replicas are together.
     Synced,
 }
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     /// How fast the members of the next segment are, once that is agreed.
     pub speeds: Vec<u16>,
     /// Where peers train asynchronously: how many rounds of members are not in this peer's parameters yet.
-    pub n_unsettled: usize,
+    pub n_unapplied: usize,
     /// Whether a batch is being computed.
     pub is_computing: bool,
     /// The work that scores samples, if the strategy asked for it.
@@ -85,7 +85,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, turn: Turn, state: State) -> Self {
-        let State { values, optimizer, place, memories: _ } = state;
+        let State { values, optimizer, place, strategy_state: _ } = state;
         Self {
             me,
             buckets: exchanged(&training, turn),
@@ -107,7 +107,7 @@ impl Core {
             segment_start: SegmentStart::default(),
             delay: 0.0,
             speeds: Vec::new(),
-            n_unsettled: 0,
+            n_unapplied: 0,
             is_computing: false,
             scoring: None,
             past: Past::Own,
@@ -140,13 +140,13 @@ impl Core {
         self.n_works
     }
 
-    /// What training can go on from: the state after the last round, with what the strategy remembers of it.
-    pub(super) fn state(&self, memories: Vec<Vec<f32>>) -> State {
+    /// What training can go on from: the state after the last round, with the strategy's.
+    pub(super) fn state(&self, strategy_state: Vec<Vec<f32>>) -> State {
         let (values, optimizer) = match &self.round_start {
             Some((values, optimizer)) => (values.clone(), optimizer.clone()),
             None => (self.values.clone(), self.optimizer.clone()),
         };
-        State { values, optimizer, place: self.place.clone(), memories }
+        State { values, optimizer, place: self.place.clone(), strategy_state }
     }
 
     /// Takes back the steps of a round that is void.

@@ -23,10 +23,10 @@ pub(super) struct Learner {
 impl Learner {
     pub(super) fn new(id: PeerId, setup: Arc<ReplicaSetup>, mut strategy: Box<dyn Strategy>, mut state: State) -> Self {
         let n_values = setup.training.task.n_values();
-        let memories = std::mem::take(&mut state.memories);
+        let vectors = std::mem::take(&mut state.strategy_state);
         // A checkpoint may be another strategy's.
-        if memories.len() == strategy.n_memories() && memories.iter().all(|memory| memory.len() == n_values) {
-            strategy.recall(memories);
+        if vectors.len() == strategy.n_state_vectors() && vectors.iter().all(|vector| vector.len() == n_values) {
+            strategy.restore(vectors);
         }
         let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
         let core = Core::new(id, setup.training.clone(), strategy.turn(), state);
@@ -35,26 +35,25 @@ impl Learner {
 
     /// All that training could go on from: the state after the last round.
     pub(super) fn state(&self) -> State {
-        let mut state = self.core.state(self.memories());
+        let mut state = self.core.state(self.strategy_state());
         state.values = self.strategy.common(&state.values);
         state
     }
 
-    /// What the strategy remembers.
-    fn memories(&self) -> Vec<Vec<f32>> {
+    fn strategy_state(&self) -> Vec<Vec<f32>> {
         let n_values = self.core.values.len();
-        let memory = |k| match self.strategy.memory(k) {
+        let vector = |k| match self.strategy.state_vector(k) {
             [] => vec![0.0; n_values],
-            memory => memory.to_vec(),
+            vector => vector.to_vec(),
         };
-        (0..self.strategy.n_memories()).map(memory).collect()
+        (0..self.strategy.n_state_vectors()).map(vector).collect()
     }
 
-    /// How many vectors the strategy of this epoch remembers.
-    pub(super) fn n_memories_at(&self, epoch: u64) -> usize {
+    /// How many vectors are the state of this epoch's strategy.
+    pub(super) fn n_state_vectors_at(&self, epoch: u64) -> usize {
         match self.setup.is_warming_up(epoch) == self.is_warming_up {
-            true => self.strategy.n_memories(),
-            false => self.setup.strategy_at(epoch).n_memories(),
+            true => self.strategy.n_state_vectors(),
+            false => self.setup.strategy_at(epoch).n_state_vectors(),
         }
     }
 
@@ -69,12 +68,12 @@ impl Learner {
 
     /// Goes on from a state of before.
     pub(super) fn go_back_to(&mut self, state: State) {
-        let State { values, optimizer, place, memories } = state;
+        let State { values, optimizer, place, strategy_state } = state;
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         (core.values, core.optimizer, core.place) = (values, optimizer, place);
         (core.past, core.account) = (Past::Stranger, Vec::new());
-        self.strategy.recall(memories);
+        self.strategy.restore(strategy_state);
         core.reopen();
     }
 
@@ -95,7 +94,7 @@ impl Learner {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
         core.account = account;
-        self.strategy.recall(strategy);
+        self.strategy.restore(strategy);
         core.values = Arc::new(values);
         core.round_start = None;
         core.place = place;

@@ -15,7 +15,7 @@ use super::turn::TurnState;
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
-use crate::strategy::{Ctx, Payload, Settled};
+use crate::strategy::{Counted, Ctx, Payload};
 
 /// The rounds of one replica.
 #[derive(Default)]
@@ -138,13 +138,13 @@ impl Rounds {
     }
 
     /// The round has a result.
-    pub(super) fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: &Settled, core: &mut Core, out: &mut Outbox) {
+    pub(super) fn finish_round(&mut self, result: Vec<Vec<f32>>, counted: &Counted, core: &mut Core, out: &mut Outbox) {
         let turn = self.turn.take().expect("a round has a turn");
         let lr = core.lr(turn.round, 0.0);
         core.adopt(result, lr);
         core.round_start = None;
-        let (n_samples, n_batches) = core.settle(settled);
-        if *settled != Settled::All {
+        let (n_samples, n_batches) = core.count_rounds(counted);
+        if *counted != Counted::All {
             // Some have work left that did not count: all share it.
             core.end_segment();
         }

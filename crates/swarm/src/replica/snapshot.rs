@@ -14,7 +14,7 @@ use crate::wire::{Frame, Kind, decoded, encoded};
 /// How many numbers travel in one piece.
 const PIECE_LEN: usize = 1 << 16;
 
-/// What stands before the numbers: the parameters, each of the strategy's memories, then each of the optimizer's.
+/// What stands before the numbers: the parameters, each vector of the strategy's state, then each of the optimizer's.
 #[derive(Serialize, Deserialize)]
 struct Title {
     place: Place,
@@ -32,7 +32,7 @@ pub(super) struct Snapshot {
     pub endings: Vec<Ending>,
     pub account: Vec<u8>,
     pub values: Vec<f32>,
-    /// What the strategy remembers, and what the optimizer does.
+    /// The strategy's state, and the optimizer's.
     pub strategy: Vec<Vec<f32>>,
     pub optimizer: Vec<Vec<f32>>,
 }
@@ -51,12 +51,12 @@ impl Incoming {
         Self { donor, title: None, numbers: Vec::new(), n_pieces: 0 }
     }
 
-    /// Takes a piece in, given how many vectors a strategy remembers in which epoch; when it was the last one, the whole.
+    /// Takes a piece in, given how many vectors are the state of an epoch's strategy; when it was the last one, the whole.
     pub(super) fn take(
         &mut self,
         (rank, frame): (usize, &Frame),
         core: &Core,
-        n_memories_at: impl Fn(u64) -> usize,
+        n_state_vectors_at: impl Fn(u64) -> usize,
     ) -> Result<Option<Snapshot>, Malformed> {
         if rank != self.donor || frame.head.part != self.n_pieces {
             return Err(Malformed::new("a piece of a state came out of turn"));
@@ -68,10 +68,10 @@ impl Incoming {
             self.title = Some(title);
             return Ok(None);
         };
-        // Its memories are those of the strategy of its epoch.
-        let n_memories = n_memories_at(title.place.ledger.epoch);
+        // The strategy is that of its epoch.
+        let n_state_vectors = n_state_vectors_at(title.place.ledger.epoch);
         let (n_values, n_params) = (core.training.task.n_values(), core.training.task.n_params());
-        let n_whole = n_values * (1 + n_memories);
+        let n_whole = n_values * (1 + n_state_vectors);
         let expected = n_whole + core.optimizer.state().1.count() * n_params;
         // Pieces end where vectors end.
         let done = self.numbers.len();
@@ -118,10 +118,10 @@ impl Outgoing<'_> {
         if to.is_empty() {
             return;
         }
-        let Self { state: State { values, optimizer, place, memories: strategy }, endings, account } = self;
-        let (optimizer_steps, memories) = optimizer.state();
+        let Self { state: State { values, optimizer, place, strategy_state: strategy }, endings, account } = self;
+        let (optimizer_steps, of_optimizer) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
-        let vectors: Vec<&[f32]> = vectors.chain(memories.map(|(_, memory)| memory)).collect();
+        let vectors: Vec<&[f32]> = vectors.chain(of_optimizer.map(|(_, vector)| vector)).collect();
         if !vectors.iter().all(|vector| is_finite(vector)) {
             // Nobody would take it, and all would wait for another; without this peer they go on.
             out.failure =

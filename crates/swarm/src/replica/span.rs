@@ -6,7 +6,7 @@ use nettorrent_engine::data::ledger::{Ledger, Segment};
 
 use super::core::{Core, SegmentStart};
 use crate::effects::Phase;
-use crate::strategy::{Payload, Settled};
+use crate::strategy::{Counted, Payload};
 use crate::view::PeerId;
 
 impl Core {
@@ -35,10 +35,10 @@ impl Core {
     /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
     /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
     /// turn, which may have begun when others took part.
-    pub(super) fn settle(&mut self, settled: &Settled) -> (u64, u32) {
-        let seats: Vec<usize> = match settled {
-            Settled::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
-            Settled::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
+    pub(super) fn count_rounds(&mut self, counted: &Counted) -> (u64, u32) {
+        let seats: Vec<usize> = match counted {
+            Counted::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
+            Counted::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
         };
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
         let (mut n_samples, mut n_batches) = (0, 0);
@@ -58,7 +58,7 @@ impl Core {
             return true;
         }
         if self.is_asynchronous() {
-            return self.n_unsettled == 0;
+            return self.n_unapplied == 0;
         }
         let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
         seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
@@ -84,7 +84,7 @@ impl Core {
     pub(super) fn open(&mut self, ledger: Ledger) {
         let plan = self.training.sampler.plan(&ledger);
         self.place.ledger = ledger;
-        self.n_unsettled = plan.n_members() * plan.n_rounds();
+        self.n_unapplied = plan.n_members() * plan.n_rounds();
         self.plan = Some(plan);
         self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
     }
@@ -118,12 +118,12 @@ impl Core {
     }
 
     /// Counts one more round of a member.
-    pub(crate) fn settle_one(&mut self, seat: usize) {
+    pub(crate) fn count_round(&mut self, seat: usize) {
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
         let round = segment.done[seat] as usize;
         if round < plan.n_rounds() {
             segment.done[seat] += 1;
-            self.n_unsettled -= 1;
+            self.n_unapplied -= 1;
             self.place.standing.n_samples += plan.samples_of(seat, round) as u64;
         }
     }

@@ -258,12 +258,12 @@ impl Training {
         match core.request.take()? {
             // The result may be there before this peer's own work is quite over, which must have its parameters to the end;
             // but what did not go into the result is not waited for.
-            Request::FinishRound { result, settled } if !self.rounds.turn_is_over() && settled.contains(core.rank) => {
-                core.request = Some(Request::FinishRound { result, settled });
+            Request::FinishRound { result, counted } if !self.rounds.turn_is_over() && counted.contains(core.rank) => {
+                core.request = Some(Request::FinishRound { result, counted });
                 None
             }
-            Request::FinishRound { result, settled } => {
-                self.rounds.finish_round(result, &settled, core, out);
+            Request::FinishRound { result, counted } => {
+                self.rounds.finish_round(result, &counted, core, out);
                 Some(Applied::Round)
             }
             Request::Synced => {

@@ -238,7 +238,7 @@ impl TurnState {
         };
         strategy.on_trained(&mut Ctx::new(core, out), &trained);
         if let Some(seat) = core.seat_of(core.me) {
-            core.settle_one(seat);
+            core.count_round(seat);
         }
         core.place.standing.round += 1;
         core.place.step += 1;

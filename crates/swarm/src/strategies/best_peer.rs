@@ -24,8 +24,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Ctx, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError,
-    Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
+    CODEC, Cost, CostQuestion, Counted, Ctx, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc,
+    OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -252,7 +252,7 @@ impl BestPeer {
             ctx.end_run(format!("max_rounds = {max_rounds} exchanges are done"));
         }
         self.forget();
-        ctx.finish_round(weights, Settled::All);
+        ctx.finish_round(weights, Counted::All);
     }
 
     fn is_good_enough(&self, accuracy: f64) -> bool {

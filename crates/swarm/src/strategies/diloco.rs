@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState,
-    OptionDoc, OptionError, Payload, Scale, Settled, Spec, Strategy, Trained, Turn, default_options, read_options,
+    Cost, CostQuestion, Counted, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
+    OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, default_options,
+    read_options,
 };
 
 /// How the list knows it.
@@ -163,7 +164,7 @@ impl Diloco {
         for (bucket, difference) in result.iter_mut().enumerate() {
             self.take_outer_step(ctx, bucket, difference);
         }
-        ctx.finish_round(result, Settled::All);
+        ctx.finish_round(result, Counted::All);
     }
 
     /// Makes the new parameters of a mean difference.
@@ -228,16 +229,16 @@ impl Strategy for Diloco {
         true
     }
 
-    fn n_memories(&self) -> usize {
+    fn n_state_vectors(&self) -> usize {
         usize::from(self.outer.momentum > 0.0)
     }
 
-    fn memory(&self, _: usize) -> &[f32] {
+    fn state_vector(&self, _: usize) -> &[f32] {
         &self.momentum
     }
 
-    fn recall(&mut self, memories: Vec<Vec<f32>>) {
-        self.momentum = memories.into_iter().next().unwrap_or_default();
+    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+        self.momentum = vectors.into_iter().next().unwrap_or_default();
     }
 
     fn waits_for(&self) -> Vec<usize> {

@@ -259,7 +259,7 @@ impl Strategy for Downpour {
     }
 
     fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
-        let clock = ctx.n_settled(ctx.rank()) + 1;
+        let clock = ctx.n_applied(ctx.rank()) + 1;
         let is_last = clock >= ctx.n_rounds();
         if is_last || clock.is_multiple_of(self.options.n_push) {
             self.push(ctx, clock);
@@ -290,7 +290,7 @@ impl Strategy for Downpour {
             _ => return Err(Malformed::new("there is no such message in this strategy")),
         }
         self.copy.refresh(ctx);
-        let clock = ctx.n_settled(self.copy.rank);
+        let clock = ctx.n_applied(self.copy.rank);
         let Options { n_fetch, staleness, .. } = self.options;
         if self.copy.is_due(k, clock, Patience { n_fetch, staleness }) {
             self.fetch_shard(ctx, k, clock);
@@ -320,16 +320,16 @@ impl Strategy for Downpour {
         self.copy.account()
     }
 
-    fn n_memories(&self) -> usize {
+    fn n_state_vectors(&self) -> usize {
         usize::from(self.uses_sums())
     }
 
-    fn memory(&self, _: usize) -> &[f32] {
+    fn state_vector(&self, _: usize) -> &[f32] {
         &self.copy.sums
     }
 
-    fn recall(&mut self, memories: Vec<Vec<f32>>) {
-        self.copy.sums = memories.into_iter().next().unwrap_or_default();
+    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+        self.copy.sums = vectors.into_iter().next().unwrap_or_default();
     }
 
     fn sync(&mut self, ctx: &mut Ctx<'_>) {

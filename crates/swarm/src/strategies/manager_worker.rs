@@ -18,9 +18,9 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps,
-    Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Settled,
-    Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Counted, Ctx, LOCAL_STEPS,
+    LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule,
+    Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -115,7 +115,7 @@ struct Answer {
 #[derive(Default)]
 struct Incoming {
     buckets: Buckets,
-    settled: Option<Vec<usize>>,
+    counted: Option<Vec<usize>>,
 }
 
 const REPORT: usize = 0;
@@ -128,7 +128,7 @@ const MANAGER: usize = 0;
 
 impl Incoming {
     fn new(ctx: &Ctx<'_>) -> Self {
-        Self { buckets: Buckets::incoming(ctx), settled: None }
+        Self { buckets: Buckets::incoming(ctx), counted: None }
     }
 
     fn take(&mut self, codec: Codec, label: Label, body: Bytes) -> Result<(), Malformed> {
@@ -207,21 +207,21 @@ impl ManagerWorker {
         let mut answers = std::mem::take(&mut self.answers);
         answers.insert(MANAGER, std::mem::take(&mut self.own));
         answers.retain(|_, answer| answer.is_complete());
-        let settled: Vec<usize> = answers.keys().copied().collect();
+        let counted: Vec<usize> = answers.keys().copied().collect();
         let contributions: Vec<Contribution<'_>> = answers.values().filter_map(Answer::contribution).collect();
         if contributions.is_empty() {
             // Nobody had anything to train: the weights stay.
             let held = (0..ctx.buckets().len()).map(|bucket| ctx.held(bucket).into_owned()).collect();
-            return self.publish(ctx, held, settled);
+            return self.publish(ctx, held, counted);
         }
         let mut result: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
         self.options.rule.aggregate(&contributions, &mut result);
-        self.publish(ctx, result, settled);
+        self.publish(ctx, result, counted);
     }
 
-    fn publish(&mut self, ctx: &mut Ctx<'_>, mut weights: Vec<Vec<f32>>, settled: Vec<usize>) {
+    fn publish(&mut self, ctx: &mut Ctx<'_>, mut weights: Vec<Vec<f32>>, counted: Vec<usize>) {
         let codec = self.options.codec;
-        let list = settled_to_bytes(&settled, ctx.n_peers());
+        let list = counted_to_bytes(&counted, ctx.n_peers());
         let others: Vec<usize> = (0..ctx.n_peers()).filter(|&rank| rank != MANAGER).collect();
         let part = Label { bucket: 0, step: SETTLED, segment: 0 }.to_part();
         others.iter().for_each(|&to| ctx.send(to, part, list.clone()));
@@ -234,13 +234,13 @@ impl ManagerWorker {
                 others.iter().for_each(|&to| ctx.send(to, part, body.clone()));
             }
         }
-        self.finish(ctx, weights, settled);
+        self.finish(ctx, weights, counted);
     }
 
-    fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, settled: Vec<usize>) {
+    fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, counted: Vec<usize>) {
         self.forget_round();
-        let everybody = settled.len() == ctx.n_peers();
-        ctx.finish_round(weights, if everybody { Settled::All } else { Settled::Ranks(settled) });
+        let everybody = counted.len() == ctx.n_peers();
+        ctx.finish_round(weights, if everybody { Counted::All } else { Counted::Ranks(counted) });
     }
 
     fn on_answer(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
@@ -268,17 +268,17 @@ impl ManagerWorker {
             return Err(Malformed::new("only the manager sends new weights"));
         }
         if label.step == SETTLED {
-            if self.result.settled.is_some() {
+            if self.result.counted.is_some() {
                 return Err(Malformed::new("it sends two results for one round"));
             }
             self.result = Incoming::new(ctx);
-            self.result.settled = Some(settled_from_bytes(&body, ctx.n_peers())?);
+            self.result.counted = Some(counted_from_bytes(&body, ctx.n_peers())?);
         } else {
             self.result.take(self.options.codec, label, body)?;
         }
         if self.result.buckets.is_complete() {
-            let Incoming { mut buckets, settled } = std::mem::take(&mut self.result);
-            self.finish(ctx, buckets.take_result(), settled.unwrap_or_default());
+            let Incoming { mut buckets, counted } = std::mem::take(&mut self.result);
+            self.finish(ctx, buckets.take_result(), counted.unwrap_or_default());
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ impl Strategy for ManagerWorker {
         true
     }
 
-    fn settles_all(&self) -> bool {
+    fn counts_all(&self) -> bool {
         false
     }
 
@@ -372,13 +372,13 @@ fn report_from_bytes(body: &[u8]) -> Result<Trained, Malformed> {
     is_sound.then_some(report).ok_or_else(bad_report)
 }
 
-fn settled_to_bytes(settled: &[usize], n_peers: usize) -> Bytes {
+fn counted_to_bytes(counted: &[usize], n_peers: usize) -> Bytes {
     let mut bits = vec![0; n_peers.div_ceil(8)];
-    settled.iter().for_each(|rank| bits[rank / 8] |= 1 << (rank % 8));
+    counted.iter().for_each(|rank| bits[rank / 8] |= 1 << (rank % 8));
     bits.into()
 }
 
-fn settled_from_bytes(body: &[u8], n_peers: usize) -> Result<Vec<usize>, Malformed> {
+fn counted_from_bytes(body: &[u8], n_peers: usize) -> Result<Vec<usize>, Malformed> {
     if body.len() != n_peers.div_ceil(8) {
         return Err(Malformed::new("its list of who was counted has the wrong length"));
     }
@@ -387,14 +387,14 @@ fn settled_from_bytes(body: &[u8], n_peers: usize) -> Result<Vec<usize>, Malform
 
 #[cfg(test)]
 mod tests {
-    use super::{report_from_bytes, report_to_bytes, settled_from_bytes, settled_to_bytes};
+    use super::{counted_from_bytes, counted_to_bytes, report_from_bytes, report_to_bytes};
     use crate::strategy::Trained;
 
     #[test]
     fn lists_and_reports_come_back() {
-        let settled = vec![0, 3, 8, 9];
-        assert_eq!(settled_from_bytes(&settled_to_bytes(&settled, 11), 11).unwrap(), settled);
-        assert!(settled_from_bytes(&[0], 11).is_err());
+        let counted = vec![0, 3, 8, 9];
+        assert_eq!(counted_from_bytes(&counted_to_bytes(&counted, 11), 11).unwrap(), counted);
+        assert!(counted_from_bytes(&[0], 11).is_err());
         let report = Trained { mean_loss: 3.0, n_samples: 30, ..Trained::default() };
         assert_eq!(report_from_bytes(&report_to_bytes(report)).unwrap(), report);
         for hostile in [&[0; 15][..], &[0; 17], &[0xff; 16]] {

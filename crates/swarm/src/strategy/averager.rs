@@ -3,7 +3,7 @@
 use super::cost::{Cost, CostQuestion};
 use super::ctx::Ctx;
 use super::interface::Strategy;
-use super::outcome::Settled;
+use super::outcome::Counted;
 use super::turn::{Message, Turn};
 use crate::collective::{Collective, Exchange};
 use crate::malformed::Malformed;
@@ -54,7 +54,7 @@ impl Averager {
             ctx.replace_values(result);
             ctx.synced();
         } else {
-            ctx.finish_round(result, Settled::All);
+            ctx.finish_round(result, Counted::All);
         }
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use nettorrent_engine::scale as engine;
 
 use super::optimizer_state::held_at;
-use super::outcome::{Past, Settled};
+use super::outcome::{Counted, Past};
 use crate::effects::Outbox;
 use crate::record::Event;
 use crate::replica::core::{Core, Request};
@@ -136,7 +136,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Asynchronous strategies only: how many of a member's rounds of the present segment are in this peer's parameters.
-    pub fn n_settled(&self, rank: usize) -> u32 {
+    pub fn n_applied(&self, rank: usize) -> u32 {
         self.core.segment().map_or(0, |segment| segment.done[rank])
     }
 
@@ -147,8 +147,8 @@ impl<'a> Ctx<'a> {
 
     /// Asynchronous strategies only: one more round of a member has gone into this peer's parameters. Its own is counted when
     /// the turn ends.
-    pub fn settle(&mut self, rank: usize) {
-        self.core.settle_one(rank);
+    pub fn count_round(&mut self, rank: usize) {
+        self.core.count_round(rank);
     }
 
     /// Asynchronous strategies only: whether a batch is being computed, for which the parameters must stay as they are.
@@ -193,8 +193,8 @@ impl<'a> Ctx<'a> {
 
     /// Ends the round with its result, bucket by bucket: the mean of the gradients, or the new parameters. The next turn
     /// begins as soon as this peer's own is over.
-    pub fn finish_round(&mut self, result: Vec<Vec<f32>>, settled: Settled) {
-        self.core.request = Some(Request::FinishRound { result, settled });
+    pub fn finish_round(&mut self, result: Vec<Vec<f32>>, counted: Counted) {
+        self.core.request = Some(Request::FinishRound { result, counted });
     }
 
     /// Has this peer's parameters judged by some of the training samples; [`super::Strategy::on_scored`] hears of it.

@@ -16,7 +16,7 @@ use crate::malformed::Malformed;
 /// round without result: what was said in it is void.
 ///
 /// Who hands over [`super::Payload::Updates`] trains asynchronously: no round is waited for. After each batch the peer hands its change over
-/// and goes on as soon as [`Strategy::may_go_on`]; the strategy tells with [`Ctx::settle`] whose batches have gone into this
+/// and goes on as soon as [`Strategy::may_go_on`]; the strategy tells with [`Ctx::count_round`] whose batches have gone into this
 /// peer's parameters. When all batches of all peers have, the members are together again.
 pub trait Strategy: Send {
     /// What a peer trains by itself before each exchange, and what it then hands over.
@@ -84,7 +84,7 @@ pub trait Strategy: Send {
     }
 
     /// Whether everybody's work goes into every round. Who counts only those who answered in time says no.
-    fn settles_all(&self) -> bool {
+    fn counts_all(&self) -> bool {
         true
     }
 
@@ -106,20 +106,20 @@ pub trait Strategy: Send {
         Vec::new()
     }
 
-    /// How many vectors as long as the parameters the strategy remembers from round to round, alike at all peers.
-    fn n_memories(&self) -> usize {
+    /// How many vectors, each as long as the parameters, are its state from round to round, alike at all peers.
+    fn n_state_vectors(&self) -> usize {
         0
     }
 
     /// One of them as it is after the last round that ended; empty means zeros.
-    fn memory(&self, k: usize) -> &[f32] {
+    fn state_vector(&self, k: usize) -> &[f32] {
         let _ = k;
         &[]
     }
 
-    /// Takes over what another peer or a checkpoint remembers: as many vectors as it has, each as long as the parameters.
-    fn recall(&mut self, memories: Vec<Vec<f32>>) {
-        let _ = memories;
+    /// Takes over the state of another peer or of a checkpoint: as many vectors as it has.
+    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+        let _ = vectors;
     }
 
     /// An epoch ends: brings all replicas together and then says [`Ctx::synced`]. Where they are equal after every round,

@@ -12,7 +12,7 @@ use super::cost::{Cost, CostQuestion};
 use super::ctx::Ctx;
 use super::interface::Strategy;
 use super::optimizer_state::OptimizerState;
-use super::outcome::Settled;
+use super::outcome::Counted;
 use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
@@ -67,7 +67,7 @@ impl OnePeer {
 
     fn finish(&mut self, ctx: &mut Ctx<'_>, result: Vec<Vec<f32>>) {
         *self = Self::default();
-        ctx.finish_round(result, Settled::All);
+        ctx.finish_round(result, Counted::All);
     }
 }
 

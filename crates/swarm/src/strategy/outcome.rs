@@ -2,14 +2,14 @@
 
 /// Whose work of this round went into the result. What the others trained is not counted, and trained again by somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum Counted {
     /// Everybody's.
     All,
     /// That of these ranks.
     Ranks(Vec<usize>),
 }
 
-impl Settled {
+impl Counted {
     /// Whether the work of this rank is among them.
     pub fn contains(&self, rank: usize) -> bool {
         match self {

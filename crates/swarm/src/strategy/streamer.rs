@@ -172,7 +172,7 @@ impl<S: Stream> Streamer<S> {
         while self.heard[rank].front().is_some_and(Said::is_complete) {
             let said = self.heard[rank].pop_front().expect("there is one");
             said.parts.iter().for_each(|part| self.stream.hear(part, ctx.values_mut()));
-            ctx.settle(rank);
+            ctx.count_round(rank);
         }
         if self.waits_for.contains(&rank) && !self.holds_up(ctx, rank) {
             self.waits_for.remove(&rank);
@@ -182,7 +182,7 @@ impl<S: Stream> Streamer<S> {
     /// Forgets what everybody is known to have heard: whoever has begun its batch c has heard all others up to c − staleness.
     fn forget_what_is_heard(&mut self, ctx: &Ctx<'_>) {
         let others = (0..ctx.n_peers()).filter(|&rank| rank != ctx.rank());
-        let known = others.map(|rank| ctx.n_settled(rank).saturating_sub(self.staleness + 1)).min();
+        let known = others.map(|rank| ctx.n_applied(rank).saturating_sub(self.staleness + 1)).min();
         while self.first_said < known.unwrap_or(0) && self.said.pop_front().is_some() {
             self.first_said += 1;
         }
@@ -190,10 +190,10 @@ impl<S: Stream> Streamer<S> {
 
     /// Whether this peer must hear more of another before its next batch, or if it has none, before the segment is over.
     fn holds_up(&self, ctx: &Ctx<'_>, rank: usize) -> bool {
-        let (clock, settled) = (ctx.n_settled(ctx.rank()), ctx.n_settled(rank));
+        let (clock, applied) = (ctx.n_applied(ctx.rank()), ctx.n_applied(rank));
         let is_done = clock >= ctx.n_rounds();
-        let is_behind = clock > settled.saturating_add(self.staleness);
-        rank != ctx.rank() && settled < ctx.n_rounds() && (is_done || is_behind)
+        let is_behind = clock > applied.saturating_add(self.staleness);
+        rank != ctx.rank() && applied < ctx.n_rounds() && (is_done || is_behind)
     }
 
     /// After the final_sync everybody has everything.
@@ -273,8 +273,8 @@ impl<S: Stream> Strategy for Streamer<S> {
         let (frame, n_frames) = ((message.part & u64::from(u32::MAX)) as usize, (message.part >> 32) as usize);
         let heard = &mut self.heard[from];
         let is_new = heard.back().is_none_or(Said::is_complete);
-        let clock = ctx.n_settled(from) + heard.len() as u32 - u32::from(!is_new);
-        let own = ctx.n_settled(ctx.rank());
+        let clock = ctx.n_applied(from) + heard.len() as u32 - u32::from(!is_new);
+        let own = ctx.n_applied(ctx.rank());
         // Nobody waits for one who is done.
         let is_too_far = own < ctx.n_rounds() && clock > own.saturating_add(self.staleness + 1);
         if message.round != ctx.first_round() + clock || clock >= ctx.n_rounds() || is_too_far {
@@ -324,7 +324,7 @@ impl<S: Stream> Strategy for Streamer<S> {
 
     fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
         // While this peer waits, nobody falls behind who was not: who has caught up was taken off when it was heard.
-        let now = Some((ctx.first_round(), ctx.n_settled(ctx.rank())));
+        let now = Some((ctx.first_round(), ctx.n_applied(ctx.rank())));
         if std::mem::replace(&mut self.asked, now) != now {
             self.waits_for = (0..ctx.n_peers()).filter(|&rank| self.holds_up(ctx, rank)).collect();
         }
