@@ -31,7 +31,8 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::strategy::{
-    Cost, CostQuestion, Ctx, Malformed, Message, Mixing, OptimizerState, Payload, Scale, Counted, Strategy, Turn,
+    AnyStrategy, Cost, CostQuestion, Counted, Malformed, Message, Mixing, OptimizerState, Payload, RoundCtx,
+    RoundStrategy, Scale, Strategy, Turn,
 };
 use nettorrent_swarm::{PeerId, Setup, State};
 
@@ -90,7 +91,7 @@ struct Repeat {
 }
 
 impl Repeat {
-    fn go_on(&mut self, ctx: &mut Ctx<'_>) {
+    fn go_on(&mut self, ctx: &mut RoundCtx<'_>) {
         while self.ring.is_complete() {
             let mut vector = self.ring.take_result();
             self.n_done += 1;
@@ -123,23 +124,25 @@ impl Strategy for Repeat {
         self.ring.cost(question)
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+    fn waits_for(&self) -> Vec<usize> {
+        self.ring.waits_for()
+    }
+}
+
+impl RoundStrategy for Repeat {
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
         self.ring.put(ctx, bucket, numbers);
         self.go_on(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         self.ring.receive(ctx, from, message)?;
         self.go_on(ctx);
         Ok(())
     }
 
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.ring.begin(ctx);
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        self.ring.waits_for()
     }
 }
 
@@ -262,7 +265,7 @@ fn node(
         result: result.clone(),
     };
     let state = State::fresh(setup.training());
-    let peer = setup.peer_with_strategy(id, Box::new(strategy), state);
+    let peer = setup.peer_with_strategy(id, AnyStrategy::round(strategy), state);
     let settings = NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
         membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },

@@ -33,6 +33,7 @@ pub mod plan;
 pub mod planner;
 mod position;
 mod saving;
+mod score_message;
 mod setup;
 mod snapshot_store;
 mod snapshots;

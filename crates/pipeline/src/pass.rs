@@ -8,13 +8,13 @@ use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::{Columns, Mode, Rows, Score, loss_gradient};
 use nettorrent_swarm::Malformed;
 use nettorrent_swarm::wire::{decoded, encoded};
-use serde::{Deserialize, Serialize};
 
 use crate::gather::Gather;
 use crate::gradient_sum::GradientSum;
 use crate::message::{Label, Message, Purpose, Subject, messages};
 use crate::pipeline_setup::PipelineSetup;
 use crate::position::{Key, Position, overlap, ways};
+use crate::score_message::ScoreMessage;
 use crate::work::{Descent, Feed, PartDone, PartWork, Samples};
 
 /// What is next.
@@ -70,14 +70,6 @@ pub(crate) struct Pass {
     scores: Vec<Option<Score>>,
     n_scores_missing: usize,
     pub compute: Duration,
-}
-
-/// A score as it travels.
-#[derive(Serialize, Deserialize)]
-struct Told {
-    loss_sum: f64,
-    n_correct: u64,
-    n: u64,
 }
 
 impl Pass {
@@ -167,14 +159,13 @@ impl Pass {
     }
 
     fn take_score(&mut self, setup: &PipelineSetup, from: usize, body: &[u8]) -> Result<(), Malformed> {
-        let (at, told): (_, Told) = (setup.at(from), decoded(body)?);
+        let (at, told): (_, ScoreMessage) = (setup.at(from), decoded(body)?);
         let due = setup.samples(from, self.n).len() as u64;
         let is_due = setup.is_last(at.stage) && at.tensor_shard == 0 && self.scores[at.batch_shard].is_none();
         if !is_due || told.n != due || told.n_correct > told.n {
             return Err(Malformed::new("it tells of a score that cannot be"));
         }
-        let Told { loss_sum, n_correct, n } = told;
-        self.scores[at.batch_shard] = Some(Score { loss_sum, n_correct: n_correct as usize, n: n as usize });
+        self.scores[at.batch_shard] = Some(told.into());
         self.n_scores_missing -= 1;
         Ok(())
     }
@@ -345,8 +336,7 @@ impl Pass {
     }
 
     fn tell_score(&self, position: &Position, score: Score, out: &mut Vec<Message>) {
-        let Score { loss_sum, n_correct, n } = score;
-        let body = encoded(&Told { loss_sum, n_correct: n_correct as u64, n: n as u64 });
+        let body = encoded(&ScoreMessage::from(score));
         for slot in 0..position.setup.n_slots() {
             let label = position.label(Subject::Score, self.key, slot);
             out.push(Message { label, round: self.key.serial, body: body.clone() });

@@ -43,7 +43,7 @@ use crate::peer::Peer;
 use crate::place::{Place, State};
 use crate::record::Event;
 use crate::replica_setup::ReplicaSetup;
-use crate::strategy::{Past, Strategy};
+use crate::strategy::{AnyStrategy, Past};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
@@ -132,7 +132,7 @@ impl Replica {
     }
 
     /// A replica with a strategy that need not be in the list.
-    pub fn with_strategy(id: PeerId, setup: Arc<ReplicaSetup>, strategy: Box<dyn Strategy>, state: State) -> Self {
+    pub fn with_strategy(id: PeerId, setup: Arc<ReplicaSetup>, strategy: AnyStrategy, state: State) -> Self {
         let training = Training::new(Learner::new(id, setup, strategy, state));
         Self { training, agreement: Agreement::default(), held: HeldFrames::default() }
     }

@@ -9,7 +9,7 @@ use nettorrent_engine::task::Task;
 use toml::Table;
 
 use crate::strategies::find;
-use crate::strategy::{OnePeer, OptionError, Spec, Strategy};
+use crate::strategy::{AnyStrategy, OnePeer, OptionError, Spec, Strategy};
 use crate::train_plan::TrainPlan;
 
 /// What a replica begins with.
@@ -43,19 +43,19 @@ impl ReplicaSetup {
     }
 
     /// A strategy for one peer in this epoch.
-    pub(crate) fn strategy_at(&self, epoch: u64) -> Box<dyn Strategy> {
+    pub(crate) fn strategy_at(&self, epoch: u64) -> AnyStrategy {
         match self.training.swarm.warmup_rule().at(epoch) {
             Some(Warmup::Dense) => {
                 let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");
                 (usual.build)(&Table::new()).expect("it needs no options")
             }
-            Some(Warmup::OnePeer) => Box::new(OnePeer::default()),
+            Some(Warmup::OnePeer) => AnyStrategy::round(OnePeer::default()),
             Some(Warmup::AllData) | None => self.strategy(),
         }
     }
 
     /// The job's strategy for one peer.
-    pub fn strategy(&self) -> Box<dyn Strategy> {
+    pub fn strategy(&self) -> AnyStrategy {
         (self.strategy.build)(&self.training.swarm.options).expect("the options were checked when the setup was made")
     }
 }

@@ -9,7 +9,7 @@ use crate::peer::Peer;
 use crate::place::State;
 use crate::replica::Replica;
 use crate::replica_setup::ReplicaSetup;
-use crate::strategy::{OptionError, Strategy};
+use crate::strategy::{AnyStrategy, OptionError};
 use crate::train_plan::TrainPlan;
 use crate::view::PeerId;
 
@@ -49,7 +49,7 @@ impl Setup {
     }
 
     /// A peer that holds the whole network, with a strategy that need not be in the list.
-    pub fn peer_with_strategy(&self, id: PeerId, strategy: Box<dyn Strategy>, state: State) -> Box<dyn Peer> {
+    pub fn peer_with_strategy(&self, id: PeerId, strategy: AnyStrategy, state: State) -> Box<dyn Peer> {
         Box::new(Replica::with_strategy(id, self.replica.clone(), strategy, state))
     }
 
@@ -59,7 +59,7 @@ impl Setup {
     }
 
     /// The job's strategy for one peer.
-    pub fn strategy(&self) -> Box<dyn Strategy> {
+    pub fn strategy(&self) -> AnyStrategy {
         self.replica.strategy()
     }
 

@@ -1,9 +1,11 @@
 //! What a strategy is: the rule by which peers exchange what they learnt.
 //!
-//! A strategy is handed what its peer computed and what others sent, and answers through [`Ctx`]. It never sees a socket, a
+//! A strategy is handed what its peer computed and what others sent, and answers through a context ([`RoundCtx`] or [`AsyncCtx`]). It never sees a socket, a
 //! clock or a tensor, so the same code runs over the network and in the simulator.
 
 mod aggregation;
+mod any;
+mod async_ctx;
 mod averager;
 mod averaging;
 mod cost;
@@ -15,24 +17,29 @@ mod one_peer;
 mod optimizer_state;
 mod options;
 mod outcome;
+mod packing;
 mod robust;
+mod round_ctx;
 mod spec;
 mod streamer;
 mod turn;
 
 pub use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, Contribution, Rule, TRIM};
+pub use any::AnyStrategy;
+pub use async_ctx::AsyncCtx;
 pub use averager::Averager;
 pub use averaging::{Averaging, CODEC, PAYLOAD};
 pub use cost::{Cost, CostQuestion};
 pub use ctx::Ctx;
 pub use final_sync::FinalSync;
-pub use interface::Strategy;
+pub use interface::{AsyncStrategy, RoundStrategy, Strategy};
 pub use local_steps::{LOCAL_STEPS, LocalSteps};
 pub(crate) use one_peer::OnePeer;
 pub(crate) use optimizer_state::held_at;
 pub use optimizer_state::{OPTIMIZER_STATE, OptimizerState};
 pub use options::{OptionDoc, OptionError, default_options, read_options};
 pub use outcome::{Counted, Past};
+pub use round_ctx::RoundCtx;
 pub use spec::Spec;
 pub use streamer::{MOST_STALENESS, STALENESS, Step, Stream, Streamer};
 pub(crate) use streamer::{add, trained_places};

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nettorrent_swarm::strategies::STRATEGIES;
+use nettorrent_swarm::strategy::{AnyStrategy, Payload};
 
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
@@ -30,6 +31,15 @@ fn every_file_is_in_the_list_and_the_list_is_sorted() {
     in_folder.sort();
     let listed: Vec<&str> = STRATEGIES.iter().map(|spec| spec.name).collect();
     assert_eq!(listed, in_folder, "strategies.rs and strategies/ differ, or the list is not sorted");
+}
+
+#[test]
+fn updates_are_handed_over_by_asynchronous_strategies_and_by_no_others() {
+    for spec in STRATEGIES {
+        let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
+        let is_asynchronous = matches!(strategy, AnyStrategy::Async(_));
+        assert_eq!(strategy.turn().payload == Payload::Updates, is_asynchronous, "{}", spec.name);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use nettorrent_sim::Toy;
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::STRATEGIES;
 use nettorrent_swarm::strategies::find;
-use nettorrent_swarm::strategy::{Payload, Spec, Strategy};
+use nettorrent_swarm::strategy::{AnyStrategy, Payload, Spec};
 use toml::{Table, Value};
 
 /// A strategy with some of its options set.
@@ -96,7 +96,7 @@ impl Case {
         format!("{} {}", self.spec.name, self.options.to_string().replace('\n', " "))
     }
 
-    pub(crate) fn strategy(&self) -> Box<dyn Strategy> {
+    pub(crate) fn strategy(&self) -> AnyStrategy {
         (self.spec.build)(&self.options).unwrap()
     }
 

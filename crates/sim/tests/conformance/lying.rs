@@ -10,18 +10,21 @@ use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Scenario, Simulation, Toy};
 use nettorrent_swarm::State;
-use nettorrent_swarm::strategy::{Cost, CostQuestion, Ctx, Malformed, Message, Strategy, Trained, Turn};
+use nettorrent_swarm::strategy::{
+    AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, Malformed, Message, RoundCtx, RoundStrategy, Strategy,
+    Trained, Turn,
+};
 
 use crate::case::{self, Case};
 use crate::hostile::{Host, id};
 
 /// A strategy that hands in other numbers than were trained.
-struct Liar {
-    honest: Box<dyn Strategy>,
+struct Liar<S: ?Sized> {
+    honest: Box<S>,
     lie: fn(f32) -> f32,
 }
 
-impl Strategy for Liar {
+impl<S: Strategy + ?Sized> Strategy for Liar<S> {
     fn turn(&self) -> Turn {
         self.honest.turn()
     }
@@ -30,44 +33,8 @@ impl Strategy for Liar {
         self.honest.cost(question)
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
-        self.honest.on_part(ctx, bucket, numbers.into_iter().map(self.lie).collect());
-    }
-
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
-        self.honest.on_trained(ctx, trained);
-    }
-
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        self.honest.on_message(ctx, from, message)
-    }
-
-    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
-        self.honest.on_timer(ctx, timer);
-    }
-
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
-        self.honest.on_view(ctx);
-    }
-
-    fn keeps_turn(&self) -> bool {
-        self.honest.keeps_turn()
-    }
-
-    fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
-        self.honest.on_scored(ctx, score);
-    }
-
     fn cost_is_upper_bound(&self) -> bool {
         self.honest.cost_is_upper_bound()
-    }
-
-    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
-        self.honest.may_go_on(ctx)
-    }
-
-    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
-        self.honest.common(values)
     }
 
     fn n_state_vectors(&self) -> usize {
@@ -82,19 +49,87 @@ impl Strategy for Liar {
         self.honest.restore(vectors);
     }
 
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
-        self.honest.sync(ctx);
-    }
-
     fn waits_for(&self) -> Vec<usize> {
         self.honest.waits_for()
+    }
+}
+
+impl RoundStrategy for Liar<dyn RoundStrategy> {
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.honest.on_part(ctx, bucket, numbers.into_iter().map(self.lie).collect());
+    }
+
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, trained: &Trained) {
+        self.honest.on_trained(ctx, trained);
+    }
+
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.honest.on_message(ctx, from, message)
+    }
+
+    fn on_timer(&mut self, ctx: &mut RoundCtx<'_>, timer: u32) {
+        self.honest.on_timer(ctx, timer);
+    }
+
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
+        self.honest.on_view(ctx);
+    }
+
+    fn keeps_turn(&self) -> bool {
+        self.honest.keeps_turn()
+    }
+
+    fn on_scored(&mut self, ctx: &mut RoundCtx<'_>, score: &Score) {
+        self.honest.on_scored(ctx, score);
+    }
+
+    fn sync(&mut self, ctx: &mut RoundCtx<'_>) {
+        self.honest.sync(ctx);
+    }
+}
+
+impl AsyncStrategy for Liar<dyn AsyncStrategy> {
+    fn on_part(&mut self, ctx: &mut AsyncCtx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.honest.on_part(ctx, bucket, numbers.into_iter().map(self.lie).collect());
+    }
+
+    fn on_trained(&mut self, ctx: &mut AsyncCtx<'_>, trained: &Trained) {
+        self.honest.on_trained(ctx, trained);
+    }
+
+    fn on_message(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.honest.on_message(ctx, from, message)
+    }
+
+    fn on_view(&mut self, ctx: &mut AsyncCtx<'_>) {
+        self.honest.on_view(ctx);
+    }
+
+    fn may_go_on(&mut self, ctx: &AsyncCtx<'_>) -> bool {
+        self.honest.may_go_on(ctx)
+    }
+
+    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
+        self.honest.common(values)
+    }
+
+    fn sync(&mut self, ctx: &mut AsyncCtx<'_>) {
+        self.honest.sync(ctx);
+    }
+}
+
+/// The same strategy with other numbers.
+fn lying(honest: AnyStrategy, lie: fn(f32) -> f32) -> AnyStrategy {
+    match honest {
+        AnyStrategy::Round(honest) => AnyStrategy::round(Liar { honest, lie }),
+        AnyStrategy::Async(honest) => AnyStrategy::asynchronous(Liar { honest, lie }),
     }
 }
 
 fn host_with_liar(case: &Case, n_peers: usize, liar: usize, lie: fn(f32) -> f32) -> Host {
     let setup = case.setup(EPOCHS);
     let mut host = Host::new(setup.clone(), n_peers);
-    let strategy = Box::new(Liar { honest: setup.strategy(), lie });
+    let strategy = lying(setup.strategy(), lie);
     host.peers[liar] = setup.peer_with_strategy(id(liar), strategy, State::fresh(setup.training()));
     host
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::keeper::{Answer, Kept};
 use super::segments::{Label, chunk};
 use crate::malformed::Malformed;
-use crate::strategy::{Ctx, Past, add};
+use crate::strategy::{AsyncCtx, Past, add};
 
 /// The copy, in one segment of the ledger.
 pub(crate) struct OwnCopy {
@@ -92,7 +92,7 @@ impl OwnCopy {
     }
 
     /// Begins a segment if it is new, from the parameters that all hold alike; whether it is.
-    pub(crate) fn enter_segment(&mut self, ctx: &Ctx<'_>, n_shards: usize) -> bool {
+    pub(crate) fn enter_segment(&mut self, ctx: &AsyncCtx<'_>, n_shards: usize) -> bool {
         if self.segment == Some(ctx.first_round()) {
             return false;
         }
@@ -214,7 +214,7 @@ impl OwnCopy {
     }
 
     /// Makes the parameters anew where there is something new: what came, and what of this peer is not in it.
-    pub(crate) fn refresh(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn refresh(&mut self, ctx: &mut AsyncCtx<'_>) {
         if ctx.is_computing() {
             return;
         }
@@ -236,7 +236,7 @@ impl OwnCopy {
 
     /// Counts whose batches are in the copy. One that is only in some of the shards counts too, or it would be trained again;
     /// but not the last one of a peer before all is complete.
-    fn settle(&self, ctx: &mut Ctx<'_>) {
+    fn settle(&self, ctx: &mut AsyncCtx<'_>) {
         let is_over = self.shards.iter().all(|shard| self.are_all(&shard.heard));
         for rank in (0..self.n_batches.len()).filter(|&rank| rank != self.rank) {
             let most = if is_over { u32::MAX } else { self.n_batches[rank].saturating_sub(1) };
@@ -252,7 +252,7 @@ impl OwnCopy {
     }
 
     /// By how many batches this peer is ahead of what it has got back.
-    pub(crate) fn lag(&self, ctx: &Ctx<'_>) -> u32 {
+    pub(crate) fn lag(&self, ctx: &AsyncCtx<'_>) -> u32 {
         let heard = self.shards.iter().map(|shard| shard.heard[ctx.rank()]).min().unwrap_or(0);
         ctx.n_applied(ctx.rank()).saturating_sub(heard)
     }
@@ -264,7 +264,7 @@ impl OwnCopy {
 
     /// The view has changed: the segment is over, and what of this peer's pushes is not in the parameters that go on, counts
     /// as learnt and not pushed.
-    pub(crate) fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    pub(crate) fn on_view(&mut self, ctx: &mut AsyncCtx<'_>) {
         let n_params = ctx.n_params();
         self.accrued.resize(n_params, 0.0);
         let account: Vec<Heard> = match ctx.past() {

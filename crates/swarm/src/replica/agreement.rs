@@ -15,7 +15,7 @@ use super::snapshot::{Incoming, Snapshot};
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
-use crate::strategy::Strategy;
+use crate::strategy::AnyStrategy;
 use crate::view::View;
 use crate::wire::{Frame, Kind, decoded, encoded};
 
@@ -37,7 +37,7 @@ pub(super) struct Claim {
 
 impl Claim {
     /// What a peer says that trains so many samples a second.
-    pub(super) fn new(core: &Core, strategy: &dyn Strategy, speed: f32) -> Self {
+    pub(super) fn new(core: &Core, strategy: &AnyStrategy, speed: f32) -> Self {
         let Place { standing, ledger, .. } = &core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
         let is_told = strategy.keeps_turn() || core.is_asynchronous();

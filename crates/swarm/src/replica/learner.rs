@@ -8,20 +8,20 @@ use super::snapshot::Snapshot;
 use crate::malformed::Malformed;
 use crate::place::State;
 use crate::replica_setup::ReplicaSetup;
-use crate::strategy::{Past, Strategy};
+use crate::strategy::{AnyStrategy, Past};
 use crate::view::PeerId;
 
 /// What is trained, and by which rule peers exchange it.
 pub(super) struct Learner {
     pub core: Core,
-    pub strategy: Box<dyn Strategy>,
+    pub strategy: AnyStrategy,
     setup: Arc<ReplicaSetup>,
     /// Whether the strategy is that of the warm-up, after which the job's own takes over.
     is_warming_up: bool,
 }
 
 impl Learner {
-    pub(super) fn new(id: PeerId, setup: Arc<ReplicaSetup>, mut strategy: Box<dyn Strategy>, mut state: State) -> Self {
+    pub(super) fn new(id: PeerId, setup: Arc<ReplicaSetup>, mut strategy: AnyStrategy, mut state: State) -> Self {
         let n_values = setup.training.task.n_values();
         let vectors = std::mem::take(&mut state.strategy_state);
         // A checkpoint may be another strategy's.

@@ -15,7 +15,7 @@ use super::turn::TurnState;
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
-use crate::strategy::{Counted, Ctx, Payload};
+use crate::strategy::{Counted, Payload};
 
 /// The rounds of one replica.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Rounds {
         let (Some(plan), Some(segment)) = (&core.plan, core.segment()) else { return };
         let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_rounds());
         // It is asked in any case, for it then knows whom this peer waits for.
-        if strategy.may_go_on(&Ctx::new(core, out)) && has_left {
+        if strategy.may_go_on(core, out) && has_left {
             self.begin_turn(learner, out);
         } else if core.phase != Phase::Exchanging {
             core.enter(Phase::Exchanging);
@@ -188,7 +188,7 @@ impl Rounds {
             core.enter(Phase::Syncing);
             let sketch = sketch(&core.values, core.training.seed);
             out.records.push(core.record(Event::Replica { epoch: next.epoch, sketch }));
-            strategy.sync(&mut Ctx::new(core, out));
+            strategy.sync(core, out);
             return AfterRound::GoesOn;
         }
     }

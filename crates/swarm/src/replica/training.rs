@@ -14,7 +14,7 @@ use crate::effects::{Outbox, Phase, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::State;
 use crate::record::Event;
-use crate::strategy::{Ctx, Message};
+use crate::strategy::Message;
 use crate::view::{PeerId, View};
 use crate::wire::{Frame, Kind};
 use crate::work::Done;
@@ -100,7 +100,7 @@ impl Training {
         if core.phase != Phase::Finished {
             core.enter(Phase::Agreeing);
         }
-        Ok(Some(Claim::new(core, &**strategy, self.rounds.pace.speed())))
+        Ok(Some(Claim::new(core, strategy, self.rounds.pace.speed())))
     }
 
     /// What this peer has to tell of the last epoch when the members have agreed.
@@ -115,14 +115,14 @@ impl Training {
             if was_behind {
                 // It has to know whose parameters these are, though nothing more is done with them.
                 core.turn_goes_on = false;
-                strategy.on_view(&mut Ctx::new(core, out));
+                strategy.on_view(core, out);
             }
             return InView::AsBefore;
         }
         // If only peers who are gone had anything left to train, the turn is empty, and who was behind begins another one.
         let is_worth_it = !was_behind && self.rounds.turn.is_some() && !core.segment_is_over();
         core.turn_goes_on = strategy.keeps_turn() && is_worth_it;
-        strategy.on_view(&mut Ctx::new(core, out));
+        strategy.on_view(core, out);
         if core.turn_goes_on {
             core.enter(if self.rounds.turn_is_over() { Phase::Exchanging } else { Phase::Training });
             self.rounds.end_turn_if_trained(&mut self.learner, out);
@@ -164,7 +164,7 @@ impl Training {
     pub(super) fn on_timer(&mut self, token: TimerToken, out: &mut Outbox) {
         let Learner { core, strategy, .. } = &mut self.learner;
         if token == core.timer_token(token.timer) {
-            strategy.on_timer(&mut Ctx::new(core, out), token.timer);
+            strategy.on_timer(core, out, token.timer);
         }
     }
 
@@ -189,7 +189,7 @@ impl Training {
             }
             Done::Scored { id, score } if core.scoring == Some(id) => {
                 core.scoring = None;
-                strategy.on_scored(&mut Ctx::new(core, out), &score);
+                strategy.on_scored(core, out, &score);
             }
             Done::Tested { id, score } => {
                 if let Some(report) = self.epoch_evaluation.on_own_test(id, score, took) {
@@ -214,7 +214,7 @@ impl Training {
         if frame.head.kind == Kind::Strategy {
             core.received_bytes += frame.body.len() as u64;
             let message = Message { round: frame.head.round, part: frame.head.part, body: frame.body };
-            strategy.on_message(&mut Ctx::new(core, out), rank, message)?;
+            strategy.on_message(core, out, rank, message)?;
             return Ok(Want::Nothing);
         }
         if !EpochEvaluation::is_meant(&frame) {

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::learner::Learner;
 use crate::effects::{Outbox, Phase};
 use crate::record::{Event, Record};
-use crate::strategy::{Ctx, Payload, Scale, Trained, held_at};
+use crate::strategy::{Payload, Scale, Trained, held_at};
 use crate::work::{What, Work, scaled};
 
 /// A turn that is going on, or over and waiting for its round to end.
@@ -118,7 +118,7 @@ impl TurnState {
         }
         match learner.core.turn.payload {
             Payload::Gradients => {
-                learner.strategy.on_part(&mut Ctx::new(&mut learner.core, out), bucket, numbers);
+                learner.strategy.on_part(&mut learner.core, out, bucket, numbers);
             }
             Payload::Weights | Payload::Updates => self.gradient.push(numbers),
         }
@@ -190,7 +190,7 @@ impl TurnState {
             has_diverged: !self.is_finite,
         };
         learner.core.enter(Phase::Exchanging);
-        learner.strategy.on_trained(&mut Ctx::new(&mut learner.core, out), &trained);
+        learner.strategy.on_trained(&mut learner.core, out, &trained);
     }
 
     fn hand_over_weights(&self, learner: &mut Learner, out: &mut Outbox) {
@@ -198,7 +198,7 @@ impl TurnState {
         let buckets = core.buckets.clone();
         for (bucket, place) in buckets.iter().enumerate() {
             let numbers = scaled(&held_at(&core.values, &core.optimizer, place), self.share, &mut core.spare);
-            strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
+            strategy.on_part(core, out, bucket, numbers);
         }
     }
 
@@ -210,7 +210,7 @@ impl TurnState {
             for (bucket, range) in task.buckets().iter().enumerate() {
                 let mut numbers = core.buffer(range.len());
                 numbers.fill(0.0);
-                strategy.on_part(&mut Ctx::new(core, out), bucket, numbers);
+                strategy.on_part(core, out, bucket, numbers);
             }
         }
         self.end(learner, out);
@@ -228,7 +228,7 @@ impl TurnState {
         };
         core.enter(Phase::Exchanging);
         for (bucket, change) in changes.into_iter().enumerate() {
-            strategy.on_part(&mut Ctx::new(core, out), bucket, change);
+            strategy.on_part(core, out, bucket, change);
         }
         let trained = Trained {
             n_samples: self.score.n as u64,
@@ -236,7 +236,7 @@ impl TurnState {
             compute: self.compute,
             ..Trained::default()
         };
-        strategy.on_trained(&mut Ctx::new(core, out), &trained);
+        strategy.on_trained(core, out, &trained);
         if let Some(seat) = core.seat_of(core.me) {
             core.count_round(seat);
         }

@@ -24,8 +24,8 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    CODEC, Cost, CostQuestion, Counted, Ctx, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc,
-    OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, default_options, read_options,
+    AnyStrategy, CODEC, Cost, CostQuestion, Counted, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc,
+    OptionError, Payload, RoundCtx, RoundStrategy, Scale, Spec, Strategy, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -74,7 +74,7 @@ pub(super) const SPEC: Spec = Spec {
                 "optimizer_state = \"average\": one peer's weights go on as they are, so there is no average; use `keep` or `reset`"
                     .to_owned()
             }
-            options => return Ok(Box::new(BestPeer::new(options))),
+            options => return Ok(AnyStrategy::round(BestPeer::new(options))),
         };
         Err(OptionError::Option { strategy: SPEC.name, problem })
     },
@@ -173,7 +173,7 @@ impl BestPeer {
         }
     }
 
-    fn begin_round(&mut self, ctx: &Ctx<'_>) {
+    fn begin_round(&mut self, ctx: &RoundCtx<'_>) {
         self.rank = ctx.rank();
         self.network = network(self.rank, ctx.n_peers(), self.options.networks);
         if self.scores.is_empty() {
@@ -197,7 +197,7 @@ impl BestPeer {
         best_rank(&self.scores).map(|place| self.network.start + place)
     }
 
-    fn tell_accuracy(&mut self, ctx: &mut Ctx<'_>, accuracy: f64) {
+    fn tell_accuracy(&mut self, ctx: &mut RoundCtx<'_>, accuracy: f64) {
         self.begin_round(ctx);
         self.scores[self.rank - self.network.start] = Some(accuracy);
         let part = Label { bucket: 0, step: SCORE, segment: 0 }.to_part();
@@ -207,7 +207,7 @@ impl BestPeer {
         self.conclude_if_possible(ctx);
     }
 
-    fn conclude_if_possible(&mut self, ctx: &mut Ctx<'_>) {
+    fn conclude_if_possible(&mut self, ctx: &mut RoundCtx<'_>) {
         let Some(best) = self.best() else { return };
         if best != ctx.rank() {
             return self.finish_if_complete(ctx);
@@ -229,7 +229,7 @@ impl BestPeer {
         self.finish(ctx, weights, best);
     }
 
-    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+    fn finish_if_complete(&mut self, ctx: &mut RoundCtx<'_>) {
         let Some(best) = self.best() else { return };
         if let Some((_, buckets)) =
             self.incoming.as_mut().filter(|(from, buckets)| *from == best && buckets.is_complete())
@@ -242,7 +242,7 @@ impl BestPeer {
         }
     }
 
-    fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, best: usize) {
+    fn finish(&mut self, ctx: &mut RoundCtx<'_>, weights: Vec<Vec<f32>>, best: usize) {
         let Options { max_rounds, networks, .. } = self.options;
         let accuracy = self.scores[best - self.network.start].unwrap_or(0.0);
         // What one of several networks knows, the others do not.
@@ -259,7 +259,7 @@ impl BestPeer {
         self.options.stop_at > 0.0 && accuracy >= self.options.stop_at
     }
 
-    fn end_run(&self, ctx: &mut Ctx<'_>, who: &str, accuracy: f64) {
+    fn end_run(&self, ctx: &mut RoundCtx<'_>, who: &str, accuracy: f64) {
         let n = ctx.held_out().len();
         ctx.end_run(format!(
             "{who} classified {:.2} % of the {n} validation samples correctly, and the threshold was {:.2} %",
@@ -269,7 +269,7 @@ impl BestPeer {
     }
 
     /// The networks are one: it may be good enough.
-    fn judge_if_together(&mut self, ctx: &mut Ctx<'_>) {
+    fn judge_if_together(&mut self, ctx: &mut RoundCtx<'_>) {
         if self.final_sync.is_on() {
             return;
         }
@@ -319,15 +319,26 @@ impl Strategy for BestPeer {
         self.options.validation.min(n_train / 10)
     }
 
+    fn waits_for(&self) -> Vec<usize> {
+        if self.final_sync.is_on() {
+            return self.final_sync.waits_for();
+        }
+        let is_missing = |rank: &usize| self.scores.get(rank - self.network.start).is_some_and(Option::is_none);
+        let missing: Vec<usize> = self.others().filter(is_missing).collect();
+        if missing.is_empty() { self.best().into_iter().collect() } else { missing }
+    }
+}
+
+impl RoundStrategy for BestPeer {
     fn survives_divergence(&self) -> bool {
         true
     }
 
-    fn on_part(&mut self, _: &mut Ctx<'_>, _: usize, numbers: Vec<f32>) {
+    fn on_part(&mut self, _: &mut RoundCtx<'_>, _: usize, numbers: Vec<f32>) {
         self.own.push(numbers);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, trained: &Trained) {
         // Who has trained nothing has nothing to offer.
         if trained.has_diverged || trained.n_samples == 0 || ctx.held_out().is_empty() {
             return self.tell_accuracy(ctx, 0.0);
@@ -335,7 +346,7 @@ impl Strategy for BestPeer {
         ctx.score(ctx.held_out());
     }
 
-    fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
+    fn on_scored(&mut self, ctx: &mut RoundCtx<'_>, score: &Score) {
         if !std::mem::take(&mut self.judges_mean) {
             return self.tell_accuracy(ctx, score.accuracy());
         }
@@ -345,7 +356,7 @@ impl Strategy for BestPeer {
         ctx.synced();
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         if self.final_sync.is_on() {
             self.final_sync.receive(ctx, from, message)?;
             self.judge_if_together(ctx);
@@ -380,28 +391,19 @@ impl Strategy for BestPeer {
         Ok(())
     }
 
-    fn on_view(&mut self, _: &mut Ctx<'_>) {
+    fn on_view(&mut self, _: &mut RoundCtx<'_>) {
         self.forget();
         self.final_sync.break_off();
         self.judges_mean = false;
     }
 
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+    fn sync(&mut self, ctx: &mut RoundCtx<'_>) {
         if self.options.networks == 1 {
             return ctx.synced();
         }
         let values = ctx.values().to_vec();
         self.final_sync.begin(ctx, &values, &[]);
         self.judge_if_together(ctx);
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        if self.final_sync.is_on() {
-            return self.final_sync.waits_for();
-        }
-        let is_missing = |rank: &usize| self.scores.get(rank - self.network.start).is_some_and(Option::is_none);
-        let missing: Vec<usize> = self.others().filter(is_missing).collect();
-        if missing.is_empty() { self.best().into_iter().collect() } else { missing }
     }
 }
 

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
 use crate::strategy::{
-    Cost, CostQuestion, Counted, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
-    OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, default_options,
-    read_options,
+    AnyStrategy, Cost, CostQuestion, Counted, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
+    OptimizerState, OptionDoc, OptionError, Payload, RoundCtx, RoundStrategy, Scale, Spec, Strategy, Trained, Turn,
+    default_options, read_options,
 };
 
 /// How the list knows it.
@@ -102,7 +102,7 @@ impl Outer {
 
 impl Local {
     /// The strategy with these options and this outer step, if they make sense.
-    pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<Box<dyn Strategy>, OptionError> {
+    pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<AnyStrategy, OptionError> {
         let refuse = |problem: String| Err(OptionError::Option { strategy, problem });
         if ![32, 8, 4].contains(&self.bits) {
             return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
@@ -115,7 +115,7 @@ impl Local {
             return refuse(format!("outer_momentum = {}: must be from 0 to below 1", outer.momentum));
         }
         let exchange = Exchange::new(self.collective());
-        Ok(Box::new(Diloco { local: self, outer, exchange, momentum: Vec::new(), trained_in: None }))
+        Ok(AnyStrategy::round(Diloco { local: self, outer, exchange, momentum: Vec::new(), trained_in: None }))
     }
 
     fn codec(self) -> Codec {
@@ -146,7 +146,7 @@ struct Diloco {
 
 impl Diloco {
     /// Hands in how far this peer has come, by its share of the samples that all train in this round.
-    fn hand_in(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut weights: Vec<f32>) {
+    fn hand_in(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, mut weights: Vec<f32>) {
         let n_all: usize = (0..ctx.n_peers()).map(|rank| ctx.n_samples(rank)).sum();
         let share = (ctx.n_samples(ctx.rank()) as f64 / n_all.max(1) as f64) as f32;
         let start = ctx.held_at_start(bucket);
@@ -155,7 +155,7 @@ impl Diloco {
         self.finish_if_complete(ctx);
     }
 
-    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+    fn finish_if_complete(&mut self, ctx: &mut RoundCtx<'_>) {
         let collective = self.exchange.now(ctx);
         if !collective.is_complete() {
             return;
@@ -168,7 +168,7 @@ impl Diloco {
     }
 
     /// Makes the new parameters of a mean difference.
-    fn take_outer_step(&mut self, ctx: &Ctx<'_>, bucket: usize, difference: &mut [f32]) {
+    fn take_outer_step(&mut self, ctx: &RoundCtx<'_>, bucket: usize, difference: &mut [f32]) {
         let (lr, momentum) = (self.outer.rate(ctx.scale().shares_batch()), self.outer.momentum);
         let range = ctx.buckets()[bucket].clone();
         let n_trained = ctx.n_params().clamp(range.start, range.end) - range.start;
@@ -199,36 +199,6 @@ impl Strategy for Diloco {
         self.exchange.cost(question)
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
-        self.hand_in(ctx, bucket, numbers);
-    }
-
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
-        self.trained_in = Some(ctx.round());
-    }
-
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
-        self.exchange.now(ctx).receive(ctx, from, message)?;
-        self.finish_if_complete(ctx);
-        Ok(())
-    }
-
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
-        // A new one owes nobody anything.
-        self.exchange = Exchange::new(self.local.collective());
-        self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
-        if self.trained_in.is_some() {
-            for bucket in 0..ctx.buckets().len() {
-                let held = ctx.held(bucket).into_owned();
-                self.hand_in(ctx, bucket, held);
-            }
-        }
-    }
-
-    fn keeps_turn(&self) -> bool {
-        true
-    }
-
     fn n_state_vectors(&self) -> usize {
         usize::from(self.outer.momentum > 0.0)
     }
@@ -243,5 +213,37 @@ impl Strategy for Diloco {
 
     fn waits_for(&self) -> Vec<usize> {
         self.exchange.waits_for()
+    }
+}
+
+impl RoundStrategy for Diloco {
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
+        self.hand_in(ctx, bucket, numbers);
+    }
+
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, _: &Trained) {
+        self.trained_in = Some(ctx.round());
+    }
+
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        self.exchange.now(ctx).receive(ctx, from, message)?;
+        self.finish_if_complete(ctx);
+        Ok(())
+    }
+
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
+        // A new one owes nobody anything.
+        self.exchange = Exchange::new(self.local.collective());
+        self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
+        if self.trained_in.is_some() {
+            for bucket in 0..ctx.buckets().len() {
+                let held = ctx.held(bucket).into_owned();
+                self.hand_in(ctx, bucket, held);
+            }
+        }
+    }
+
+    fn keeps_turn(&self) -> bool {
+        true
     }
 }

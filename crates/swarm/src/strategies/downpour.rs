@@ -25,8 +25,9 @@ use crate::collective::keeper::{Kept, push_bodies, push_len};
 use crate::collective::own_copy::{OwnCopy, Patience, Shard};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
-    Cost, CostQuestion, Ctx, FinalSync, MOST_STALENESS, Malformed, Message, Mixing, OptimizerState, OptionDoc,
-    OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, add, default_options, read_options,
+    AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, FinalSync, MOST_STALENESS, Malformed, Message, Mixing,
+    OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, add, default_options,
+    read_options,
 };
 
 /// How the list knows it.
@@ -53,7 +54,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |table| {
         let options: Options = read_options(SPEC.name, table)?;
         options.check().map_err(|problem| OptionError::Option { strategy: SPEC.name, problem })?;
-        Ok(Box::new(Downpour::new(options)))
+        Ok(AnyStrategy::asynchronous(Downpour::new(options)))
     },
 };
 
@@ -116,14 +117,14 @@ impl Downpour {
     }
 
     /// Begins a segment when it is new: the shards begin from the parameters that all hold alike.
-    fn enter_segment(&mut self, ctx: &Ctx<'_>) {
+    fn enter_segment(&mut self, ctx: &AsyncCtx<'_>) {
         if self.copy.enter_segment(ctx, self.options.shards) {
             self.kept = self.copy.kept_here().collect();
         }
     }
 
     /// Pushes all that was learnt since the last push.
-    fn push(&mut self, ctx: &mut Ctx<'_>, until: u32) {
+    fn push(&mut self, ctx: &mut AsyncCtx<'_>, until: u32) {
         let change = self.copy.push(until);
         for k in 0..self.copy.shards.len() {
             let Shard { place, keeper, .. } = &self.copy.shards[k];
@@ -139,13 +140,13 @@ impl Downpour {
     }
 
     /// Asks for all shards that are not under way already.
-    fn fetch(&mut self, ctx: &mut Ctx<'_>, clock: u32) {
+    fn fetch(&mut self, ctx: &mut AsyncCtx<'_>, clock: u32) {
         for k in 0..self.copy.shards.len() {
             self.fetch_shard(ctx, k, clock);
         }
     }
 
-    fn fetch_shard(&mut self, ctx: &mut Ctx<'_>, k: usize, clock: u32) {
+    fn fetch_shard(&mut self, ctx: &mut AsyncCtx<'_>, k: usize, clock: u32) {
         if let Some(kept) = self.kept.get_mut(&k) {
             self.copy.take(k, kept.copy_here(ctx.rank()));
         } else if let Some(keeper) = self.copy.fetch(k, clock) {
@@ -154,7 +155,7 @@ impl Downpour {
     }
 
     /// After the final_sync all hold its result, and nothing is unsaid.
-    fn copy_if_together(&mut self, ctx: &mut Ctx<'_>) {
+    fn copy_if_together(&mut self, ctx: &mut AsyncCtx<'_>) {
         if !self.final_sync.is_on() {
             self.copy.start_over(&ctx.values()[..ctx.n_params()]);
             ctx.synced();
@@ -162,12 +163,12 @@ impl Downpour {
     }
 
     /// Sends a shard to a peer that asked for it.
-    fn answer(&mut self, ctx: &mut Ctx<'_>, to: usize, k: usize) {
+    fn answer(&mut self, ctx: &mut AsyncCtx<'_>, to: usize, k: usize) {
         self.kept.get_mut(&k).expect("only its keeper answers").was_asked_by(to);
         self.tell(ctx, to, k, false);
     }
 
-    fn tell(&mut self, ctx: &mut Ctx<'_>, to: usize, k: usize, with_sums: bool) {
+    fn tell(&mut self, ctx: &mut AsyncCtx<'_>, to: usize, k: usize, with_sums: bool) {
         let kept = &self.kept[&k];
         ctx.send(to, part(k, HEAD, 0), kept.head_for(to));
         for (number, body) in kept.bodies(with_sums).enumerate() {
@@ -176,7 +177,7 @@ impl Downpour {
     }
 
     /// When all batches of all are in a shard, everybody gets it.
-    fn tell_all_if_complete(&mut self, ctx: &mut Ctx<'_>, k: usize) {
+    fn tell_all_if_complete(&mut self, ctx: &mut AsyncCtx<'_>, k: usize) {
         if !self.copy.are_all(&self.kept[&k].applied) {
             return;
         }
@@ -186,7 +187,7 @@ impl Downpour {
         self.copy.take(k, self.kept[&k].whole());
     }
 
-    fn on_push(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
+    fn on_push(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
         let k = label.bucket;
         let Some(kept) = self.kept.get_mut(&k) else {
             return Err(Malformed::new("it pushes to a peer that does not keep this shard"));
@@ -199,7 +200,7 @@ impl Downpour {
         Ok(())
     }
 
-    fn on_fetch(&mut self, ctx: &mut Ctx<'_>, from: usize, k: usize, body: &[u8]) -> Result<(), Malformed> {
+    fn on_fetch(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, k: usize, body: &[u8]) -> Result<(), Malformed> {
         if !self.kept.contains_key(&k) || !body.is_empty() {
             return Err(Malformed::new("it asks a peer that does not keep this shard"));
         }
@@ -249,7 +250,33 @@ impl Strategy for Downpour {
         f64::from(staleness + n_fetch.max(n_push) - 1)
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
+    fn n_state_vectors(&self) -> usize {
+        usize::from(self.uses_sums())
+    }
+
+    fn state_vector(&self, _: usize) -> &[f32] {
+        &self.copy.sums
+    }
+
+    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+        self.copy.sums = vectors.into_iter().next().unwrap_or_default();
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        if self.final_sync.is_on() {
+            return self.final_sync.waits_for();
+        }
+        // Who has not pushed all to the shards kept here, and who keeps those that have not come.
+        let n_batches = &self.copy.n_batches;
+        let applied = self.kept.values().flat_map(|kept| kept.applied.iter().zip(n_batches).enumerate());
+        let late = applied.filter(|(_, (applied, n_batches))| applied < n_batches).map(|(rank, _)| rank);
+        let ranks: BTreeSet<usize> = late.chain(self.copy.missing()).filter(|&rank| rank != self.copy.rank).collect();
+        ranks.into_iter().collect()
+    }
+}
+
+impl AsyncStrategy for Downpour {
+    fn on_part(&mut self, ctx: &mut AsyncCtx<'_>, bucket: usize, change: Vec<f32>) {
         self.enter_segment(ctx);
         let place = ctx.buckets()[bucket].clone();
         // The parameters get all at once; running statistics are each peer's own until all come together.
@@ -258,7 +285,7 @@ impl Strategy for Downpour {
         ctx.give_back(change);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
+    fn on_trained(&mut self, ctx: &mut AsyncCtx<'_>, _: &Trained) {
         let clock = ctx.n_applied(ctx.rank()) + 1;
         let is_last = clock >= ctx.n_rounds();
         if is_last || clock.is_multiple_of(self.options.n_push) {
@@ -270,7 +297,7 @@ impl Strategy for Downpour {
         self.copy.refresh(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         if self.final_sync.is_on() {
             self.final_sync.receive(ctx, from, message)?;
             self.copy_if_together(ctx);
@@ -298,12 +325,12 @@ impl Strategy for Downpour {
         Ok(())
     }
 
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    fn on_view(&mut self, ctx: &mut AsyncCtx<'_>) {
         self.final_sync.break_off();
         self.copy.on_view(ctx);
     }
 
-    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
+    fn may_go_on(&mut self, ctx: &AsyncCtx<'_>) -> bool {
         self.enter_segment(ctx);
         let Options { n_fetch, n_push, staleness, .. } = self.options;
         // Not more than that is ever missing between two fetches: whoever waits here waits for one.
@@ -320,19 +347,7 @@ impl Strategy for Downpour {
         self.copy.account()
     }
 
-    fn n_state_vectors(&self) -> usize {
-        usize::from(self.uses_sums())
-    }
-
-    fn state_vector(&self, _: usize) -> &[f32] {
-        &self.copy.sums
-    }
-
-    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
-        self.copy.sums = vectors.into_iter().next().unwrap_or_default();
-    }
-
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+    fn sync(&mut self, ctx: &mut AsyncCtx<'_>) {
         if !ctx.is_last_epoch() {
             return ctx.synced();
         }
@@ -340,18 +355,6 @@ impl Strategy for Downpour {
         common[..self.copy.values.len()].copy_from_slice(&self.copy.values);
         self.final_sync.begin(ctx, &common, &self.copy.accrued);
         self.copy_if_together(ctx);
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        if self.final_sync.is_on() {
-            return self.final_sync.waits_for();
-        }
-        // Who has not pushed all to the shards kept here, and who keeps those that have not come.
-        let n_batches = &self.copy.n_batches;
-        let applied = self.kept.values().flat_map(|kept| kept.applied.iter().zip(n_batches).enumerate());
-        let late = applied.filter(|(_, (applied, n_batches))| applied < n_batches).map(|(rank, _)| rank);
-        let ranks: BTreeSet<usize> = late.chain(self.copy.missing()).filter(|&rank| rank != self.copy.rank).collect();
-        ranks.into_iter().collect()
     }
 }
 

@@ -20,8 +20,8 @@ use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
-    OptimizerState, Payload, Scale, Spec, Turn, default_options, read_options,
+    AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing,
+    OPTIMIZER_STATE, OptimizerState, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -40,7 +40,7 @@ pub(super) const SPEC: Spec = Spec {
         let (payload, scale) = (Payload::Weights, Scale::Plain);
         let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
-        Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+        Ok(AnyStrategy::round(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },
 };
 

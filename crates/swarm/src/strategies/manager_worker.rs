@@ -18,9 +18,9 @@ use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
-    AGGREGATION, Aggregation, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Counted, Ctx, LOCAL_STEPS,
-    LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule,
-    Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    AGGREGATION, Aggregation, AnyStrategy, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Counted, LOCAL_STEPS,
+    LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, RoundCtx,
+    RoundStrategy, Rule, Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -51,7 +51,7 @@ pub(super) const SPEC: Spec = Spec {
         }
         options.rule.check(SPEC.name)?;
         options.check_optimizer_state()?;
-        Ok(Box::new(ManagerWorker { options, ..ManagerWorker::default() }))
+        Ok(AnyStrategy::round(ManagerWorker { options, ..ManagerWorker::default() }))
     },
 };
 
@@ -127,7 +127,7 @@ const OUT_OF_PATIENCE: u32 = 0;
 const MANAGER: usize = 0;
 
 impl Incoming {
-    fn new(ctx: &Ctx<'_>) -> Self {
+    fn new(ctx: &RoundCtx<'_>) -> Self {
         Self { buckets: Buckets::incoming(ctx), counted: None }
     }
 
@@ -163,7 +163,7 @@ impl ManagerWorker {
     }
 
     /// Hands this peer's result in: to itself, or to the manager.
-    fn answer(&mut self, ctx: &mut Ctx<'_>) {
+    fn answer(&mut self, ctx: &mut RoundCtx<'_>) {
         if ctx.rank() == MANAGER {
             return self.aggregate_if_complete(ctx);
         }
@@ -179,7 +179,7 @@ impl ManagerWorker {
         }
     }
 
-    fn aggregate_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+    fn aggregate_if_complete(&mut self, ctx: &mut RoundCtx<'_>) {
         self.missing = (0..ctx.n_peers()).filter(|&rank| ctx.trains(rank) && !self.has_answered(rank)).collect();
         if self.missing.is_empty() {
             self.aggregate(ctx);
@@ -203,7 +203,7 @@ impl ManagerWorker {
     }
 
     /// The new weights from those who have answered; then everybody gets them.
-    fn aggregate(&mut self, ctx: &mut Ctx<'_>) {
+    fn aggregate(&mut self, ctx: &mut RoundCtx<'_>) {
         let mut answers = std::mem::take(&mut self.answers);
         answers.insert(MANAGER, std::mem::take(&mut self.own));
         answers.retain(|_, answer| answer.is_complete());
@@ -219,7 +219,7 @@ impl ManagerWorker {
         self.publish(ctx, result, counted);
     }
 
-    fn publish(&mut self, ctx: &mut Ctx<'_>, mut weights: Vec<Vec<f32>>, counted: Vec<usize>) {
+    fn publish(&mut self, ctx: &mut RoundCtx<'_>, mut weights: Vec<Vec<f32>>, counted: Vec<usize>) {
         let codec = self.options.codec;
         let list = counted_to_bytes(&counted, ctx.n_peers());
         let others: Vec<usize> = (0..ctx.n_peers()).filter(|&rank| rank != MANAGER).collect();
@@ -237,13 +237,13 @@ impl ManagerWorker {
         self.finish(ctx, weights, counted);
     }
 
-    fn finish(&mut self, ctx: &mut Ctx<'_>, weights: Vec<Vec<f32>>, counted: Vec<usize>) {
+    fn finish(&mut self, ctx: &mut RoundCtx<'_>, weights: Vec<Vec<f32>>, counted: Vec<usize>) {
         self.forget_round();
         let everybody = counted.len() == ctx.n_peers();
         ctx.finish_round(weights, if everybody { Counted::All } else { Counted::Ranks(counted) });
     }
 
-    fn on_answer(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
+    fn on_answer(&mut self, ctx: &mut RoundCtx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
         if ctx.rank() != MANAGER || !ctx.trains(from) {
             return Err(Malformed::new("it sends its result to one who did not ask for it"));
         }
@@ -263,7 +263,7 @@ impl ManagerWorker {
         Ok(())
     }
 
-    fn on_result(&mut self, ctx: &mut Ctx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
+    fn on_result(&mut self, ctx: &mut RoundCtx<'_>, from: usize, label: Label, body: Bytes) -> Result<(), Malformed> {
         if from != MANAGER {
             return Err(Malformed::new("only the manager sends new weights"));
         }
@@ -304,7 +304,17 @@ impl Strategy for ManagerWorker {
         Cost { total: up + down, most_sent, most_received, n_steps: if others > 0 { 2 } else { 0 } }
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+    fn counts_all(&self) -> bool {
+        false
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.missing.clone()
+    }
+}
+
+impl RoundStrategy for ManagerWorker {
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
         if bucket == 0 {
             self.own = Answer { report: None, weights: Incoming::new(ctx) };
         }
@@ -313,12 +323,12 @@ impl Strategy for ManagerWorker {
         own.numbers = Some(numbers);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, trained: &Trained) {
         self.own.report = Some(*trained);
         self.answer(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         let label = Label::from_part(message.part);
         match label.step {
             REPORT | WEIGHTS => self.on_answer(ctx, from, label, message.body),
@@ -327,14 +337,14 @@ impl Strategy for ManagerWorker {
         }
     }
 
-    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
+    fn on_timer(&mut self, ctx: &mut RoundCtx<'_>, timer: u32) {
         if timer == OUT_OF_PATIENCE && ctx.rank() == MANAGER {
             // It was set when the first result came, so there is one.
             self.aggregate(ctx);
         }
     }
 
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.forget_others();
         if !ctx.turn_goes_on() {
             self.own = Answer::default();
@@ -345,14 +355,6 @@ impl Strategy for ManagerWorker {
 
     fn keeps_turn(&self) -> bool {
         true
-    }
-
-    fn counts_all(&self) -> bool {
-        false
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        self.missing.clone()
     }
 }
 

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::Shards;
 use crate::strategy::{
-    Aggregation, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, OptionError, PAYLOAD, Rule,
-    Scale, Spec, TRIM, Turn, default_options, read_options,
+    Aggregation, AnyStrategy, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, OptionError,
+    PAYLOAD, Rule, Scale, Spec, TRIM, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -44,11 +44,11 @@ pub(super) const SPEC: Spec = Spec {
         let exchange = Shards::new(codec, shards);
         match aggregation {
             // Peers scale by their share of the samples, so a plain sum is the mean.
-            Aggregation::Samples => Ok(Box::new(Averager::new(turn, exchange))),
+            Aggregation::Samples => Ok(AnyStrategy::round(Averager::new(turn, exchange))),
             Aggregation::Average | Aggregation::Median | Aggregation::TrimmedMean => {
                 let rule = Rule { aggregation, trim, ..Rule::default() }.check(SPEC.name)?;
                 let turn = Turn { scale: Scale::Plain, ..turn };
-                Ok(Box::new(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
+                Ok(AnyStrategy::round(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
             }
             Aggregation::Krum => refuse(
                 "aggregation = \"krum\" compares whole vectors, and keepers see parts of them, one after the other: use \

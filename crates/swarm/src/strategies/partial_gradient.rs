@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::segments::{chunk, segments};
 use crate::strategy::{
-    CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream, Streamer,
-    add, default_options, read_options,
+    AnyStrategy, CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream,
+    Streamer, add, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -46,7 +46,9 @@ pub(super) const SPEC: Spec = Spec {
                 format!("staleness = {staleness}: at most {MOST_STALENESS}")
             }
             Options { most_partitions: 0, .. } => "most_partitions = 0: must be at least 1".to_owned(),
-            Options { staleness, .. } => return Ok(Box::new(Streamer::new(Parts::new(options), staleness))),
+            Options { staleness, .. } => {
+                return Ok(AnyStrategy::asynchronous(Streamer::new(Parts::new(options), staleness)));
+            }
         };
         Err(OptionError::Option { strategy: SPEC.name, problem })
     },

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::collective::{Chain, Extent, Ring, Spread};
 use crate::strategy::{
-    Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, PAYLOAD, Spec, default_options, read_options,
+    AnyStrategy, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, PAYLOAD, Spec, default_options,
+    read_options,
 };
 
 /// How the list knows it.
@@ -29,7 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |table| {
         let Options { averaging, form } = read_options(SPEC.name, table)?;
         let (turn, codec) = averaging.check(SPEC.name)?;
-        Ok(Box::new(match form {
+        Ok(AnyStrategy::round(match form {
             Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::AllReduce)),
             Form::Naive => Averager::new(turn, Chain::new(codec, Spread::Forward)),
         }))

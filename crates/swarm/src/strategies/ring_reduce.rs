@@ -5,7 +5,7 @@
 
 use crate::collective::{Chain, Spread};
 use crate::strategy::{
-    Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, PAYLOAD, Spec, default_options, read_options,
+    AnyStrategy, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, PAYLOAD, Spec, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -19,6 +19,6 @@ pub(super) const SPEC: Spec = Spec {
     defaults: default_options::<Averaging>,
     build: |table| {
         let (turn, codec) = read_options::<Averaging>(SPEC.name, table)?.check(SPEC.name)?;
-        Ok(Box::new(Averager::new(turn, Chain::new(codec, Spread::FanOut))))
+        Ok(AnyStrategy::round(Averager::new(turn, Chain::new(codec, Spread::FanOut))))
     },
 };

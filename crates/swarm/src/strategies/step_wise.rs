@@ -17,8 +17,8 @@ use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segment
 use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
-    OptimizerState, OptionDoc, Payload, Scale, Spec, Turn, default_options, read_options,
+    AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing,
+    OPTIMIZER_STATE, OptimizerState, OptionDoc, Payload, Scale, Spec, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -50,7 +50,7 @@ pub(super) const SPEC: Spec = Spec {
             Form::Fixed => Averager::new(turn, Relay::new(codec, Start::Fixed)),
             Form::Rotating => Averager::new(turn, Relay::new(codec, Start::Rotating)),
         };
-        Ok(Box::new(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+        Ok(AnyStrategy::round(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },
 };
 

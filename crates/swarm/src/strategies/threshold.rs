@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::sparse::{AdaptiveTau, Coding, Deltas, longest_message, round_tau};
 use crate::strategy::{
-    CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream, Streamer, add,
-    default_options, read_options, trained_places,
+    AnyStrategy, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream,
+    Streamer, add, default_options, read_options, trained_places,
 };
 
 /// How the list knows it.
@@ -60,7 +60,7 @@ pub(super) const SPEC: Spec = Spec {
     build: |table| {
         let options: Options = read_options(SPEC.name, table)?;
         options.check().map_err(|problem| OptionError::Option { strategy: SPEC.name, problem })?;
-        Ok(Box::new(Streamer::new(Thresholds::new(options), options.staleness)))
+        Ok(AnyStrategy::asynchronous(Streamer::new(Thresholds::new(options), options.staleness)))
     },
 };
 

@@ -1,9 +1,9 @@
 //! The strategy of all who average by one collective exchange in every round.
 
 use super::cost::{Cost, CostQuestion};
-use super::ctx::Ctx;
-use super::interface::Strategy;
+use super::interface::{RoundStrategy, Strategy};
 use super::outcome::Counted;
+use super::round_ctx::RoundCtx;
 use super::turn::{Message, Turn};
 use crate::collective::{Collective, Exchange};
 use crate::malformed::Malformed;
@@ -42,7 +42,7 @@ impl Averager {
         }
     }
 
-    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+    fn finish_if_complete(&mut self, ctx: &mut RoundCtx<'_>) {
         let is_syncing = self.is_syncing;
         let collective = self.exchange().now(ctx);
         if !collective.is_complete() {
@@ -72,24 +72,33 @@ impl Strategy for Averager {
         !self.counts_alike
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+    fn waits_for(&self) -> Vec<usize> {
+        match &self.sync {
+            Some(sync) if self.is_syncing => sync.waits_for(),
+            _ => self.exchange.waits_for(),
+        }
+    }
+}
+
+impl RoundStrategy for Averager {
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
         self.exchange().now(ctx).put(ctx, bucket, numbers);
         self.finish_if_complete(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         self.exchange().now(ctx).receive(ctx, from, message)?;
         self.finish_if_complete(ctx);
         Ok(())
     }
 
-    fn on_view(&mut self, _: &mut Ctx<'_>) {
+    fn on_view(&mut self, _: &mut RoundCtx<'_>) {
         self.is_syncing = false;
         self.exchange.forget();
         self.sync.iter_mut().for_each(Exchange::forget);
     }
 
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+    fn sync(&mut self, ctx: &mut RoundCtx<'_>) {
         if self.sync.is_none() {
             return ctx.synced();
         }
@@ -98,13 +107,6 @@ impl Strategy for Averager {
         for bucket in 0..ctx.buckets().len() {
             let numbers: Vec<f32> = ctx.held(bucket).iter().map(|number| number * share).collect();
             self.on_part(ctx, bucket, numbers);
-        }
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        match &self.sync {
-            Some(sync) if self.is_syncing => sync.waits_for(),
-            _ => self.exchange.waits_for(),
         }
     }
 }

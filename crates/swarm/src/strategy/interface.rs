@@ -4,20 +4,14 @@ use std::sync::Arc;
 
 use nettorrent_engine::model::Score;
 
+use super::async_ctx::AsyncCtx;
 use super::cost::{Cost, CostQuestion};
-use super::ctx::Ctx;
+use super::round_ctx::RoundCtx;
 use super::turn::{Message, Trained, Turn};
 use crate::malformed::Malformed;
 
-/// The rule by which peers exchange what they learnt.
-///
-/// Training goes in rounds. In each, the peer trains a *turn* by itself and hands the strategy its part, bucket by bucket;
-/// the strategy talks to the other peers and ends the round with [`Ctx::finish_round`]. A new view of who takes part ends the
-/// round without result: what was said in it is void.
-///
-/// Who hands over [`super::Payload::Updates`] trains asynchronously: no round is waited for. After each batch the peer hands its change over
-/// and goes on as soon as [`Strategy::may_go_on`]; the strategy tells with [`Ctx::count_round`] whose batches have gone into this
-/// peer's parameters. When all batches of all peers have, the members are together again.
+/// The rule by which peers exchange what they learnt: what is known of it without a peer. How it exchanges is a
+/// [`RoundStrategy`] or an [`AsyncStrategy`].
 pub trait Strategy: Send {
     /// What a peer trains by itself before each exchange, and what it then hands over.
     fn turn(&self) -> Turn;
@@ -42,68 +36,14 @@ pub trait Strategy: Send {
         true
     }
 
-    /// For those who take steps by themselves: whether a peer whose numbers became infinite or none goes on, with the others'
-    /// parameters. What it trained in the turn is forgotten.
-    fn survives_divergence(&self) -> bool {
-        false
-    }
-
     /// By how many rounds, in the mean, a peer's update reaches the others late, besides what the links take.
     fn delay(&self) -> f64 {
         0.0
     }
 
-    /// A part of this peer's contribution is there; the last layers come first.
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);
-
-    /// The turn is over: all parts were handed over.
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
-        let _ = (ctx, trained);
-    }
-
-    /// Another member of the view said something. Its bytes are hostile until checked.
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
-
-    /// The samples that [`Ctx::score`] named are judged.
-    fn on_scored(&mut self, ctx: &mut Ctx<'_>, score: &Score) {
-        let _ = (ctx, score);
-    }
-
-    /// A timer that was set in this view has run out.
-    fn on_timer(&mut self, ctx: &mut Ctx<'_>, timer: u32) {
-        let _ = (ctx, timer);
-    }
-
-    /// There is a new view: the round that was going on is void. Unless [`Strategy::keeps_turn`], a new turn follows.
-    fn on_view(&mut self, ctx: &mut Ctx<'_>);
-
-    /// Whether what was trained in the present turn stays valid when the view changes: worth it where turns are long. Only
-    /// for those who exchange weights, which are handed over at the end of a turn and not bucket by bucket within it.
-    fn keeps_turn(&self) -> bool {
-        false
-    }
-
     /// Whether everybody's work goes into every round. Who counts only those who answered in time says no.
     fn counts_all(&self) -> bool {
         true
-    }
-
-    /// Asynchronous strategies only: whether the next batch may begin.
-    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
-        let _ = ctx;
-        true
-    }
-
-    /// Asynchronous strategies only: the part of these parameters that the others would have too if they had heard all, so
-    /// without what this peer keeps to itself yet.
-    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
-        values.clone()
-    }
-
-    /// Asynchronous strategies only: what has to be said about these common parameters to who takes them over, besides whose
-    /// batches are in them. Peers that say different things hold different parameters.
-    fn account(&self) -> Vec<u8> {
-        Vec::new()
     }
 
     /// How many vectors, each as long as the parameters, are its state from round to round, alike at all peers.
@@ -122,12 +62,100 @@ pub trait Strategy: Send {
         let _ = vectors;
     }
 
-    /// An epoch ends: brings all replicas together and then says [`Ctx::synced`]. Where they are equal after every round,
-    /// there is nothing to do.
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
-        ctx.synced();
-    }
-
     /// The ranks of those whose message has to come next, if any: the answer to "why is it waiting".
     fn waits_for(&self) -> Vec<usize>;
+}
+
+/// A strategy that exchanges in rounds.
+///
+/// In each round the peer trains a *turn* by itself and hands the strategy its part, bucket by bucket; the strategy talks to the
+/// other peers and ends the round with [`RoundCtx::finish_round`]. A new view of who takes part ends the round without result: what
+/// was said in it is void.
+pub trait RoundStrategy: Strategy {
+    /// For those who take steps by themselves: whether a peer whose numbers became infinite or none goes on, with the others'
+    /// parameters. What it trained in the turn is forgotten.
+    fn survives_divergence(&self) -> bool {
+        false
+    }
+
+    /// A part of this peer's contribution is there; the last layers come first.
+    fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>);
+
+    /// The turn is over: all parts were handed over.
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, trained: &Trained) {
+        let _ = (ctx, trained);
+    }
+
+    /// Another member of the view said something. Its bytes are hostile until checked.
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
+
+    /// The samples that [`RoundCtx::score`] named are judged.
+    fn on_scored(&mut self, ctx: &mut RoundCtx<'_>, score: &Score) {
+        let _ = (ctx, score);
+    }
+
+    /// A timer that was set in this view has run out.
+    fn on_timer(&mut self, ctx: &mut RoundCtx<'_>, timer: u32) {
+        let _ = (ctx, timer);
+    }
+
+    /// There is a new view: the round that was going on is void. Unless [`Self::keeps_turn`], a new turn follows.
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>);
+
+    /// Whether what was trained in the present turn stays valid when the view changes: worth it where turns are long. Only
+    /// for those who exchange weights, which are handed over at the end of a turn and not bucket by bucket within it.
+    fn keeps_turn(&self) -> bool {
+        false
+    }
+
+    /// An epoch ends: brings all replicas together and then says [`Ctx::synced`](super::Ctx::synced). Where they are equal after
+    /// every round, there is nothing to do.
+    fn sync(&mut self, ctx: &mut RoundCtx<'_>) {
+        ctx.synced();
+    }
+}
+
+/// A strategy for which no round is waited: its payload is [`super::Payload::Updates`].
+///
+/// After each batch the peer hands its change over and goes on as soon as [`AsyncStrategy::may_go_on`]; the strategy tells with
+/// [`AsyncCtx::count_round`] whose batches have gone into this peer's parameters. When all batches of all peers have, the members
+/// are together again.
+pub trait AsyncStrategy: Strategy {
+    /// A part of this peer's change is there: what a step of its own optimizer adds to the parameters, times its share.
+    fn on_part(&mut self, ctx: &mut AsyncCtx<'_>, bucket: usize, numbers: Vec<f32>);
+
+    /// All parts of a batch's change were handed over.
+    fn on_trained(&mut self, ctx: &mut AsyncCtx<'_>, trained: &Trained) {
+        let _ = (ctx, trained);
+    }
+
+    /// Another member of the view said something. Its bytes are hostile until checked.
+    fn on_message(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, message: Message) -> Result<(), Malformed>;
+
+    /// There is a new view; [`AsyncCtx::past`] says what has become of this peer's part in the past.
+    fn on_view(&mut self, ctx: &mut AsyncCtx<'_>);
+
+    /// Whether the next batch may begin.
+    fn may_go_on(&mut self, ctx: &AsyncCtx<'_>) -> bool {
+        let _ = ctx;
+        true
+    }
+
+    /// The part of these parameters that the others would have too if they had heard all, so without what this peer keeps to
+    /// itself yet.
+    fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
+        values.clone()
+    }
+
+    /// What has to be said about these common parameters to who takes them over, besides whose batches are in them. Peers that
+    /// say different things hold different parameters.
+    fn account(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// An epoch ends: brings all replicas together and then says [`Ctx::synced`](super::Ctx::synced). Where they are equal after
+    /// every round, there is nothing to do.
+    fn sync(&mut self, ctx: &mut AsyncCtx<'_>) {
+        ctx.synced();
+    }
 }

@@ -9,10 +9,10 @@
 use nettorrent_engine::data::rounds::RoundLength;
 
 use super::cost::{Cost, CostQuestion};
-use super::ctx::Ctx;
-use super::interface::Strategy;
+use super::interface::{RoundStrategy, Strategy};
 use super::optimizer_state::OptimizerState;
 use super::outcome::Counted;
+use super::round_ctx::RoundCtx;
 use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
@@ -34,13 +34,13 @@ pub(crate) struct OnePeer {
 const STATE: usize = 0;
 
 /// Who trains in this round; nobody if the one who did is gone.
-fn trainer(ctx: &Ctx<'_>) -> Option<usize> {
+fn trainer(ctx: &RoundCtx<'_>) -> Option<usize> {
     (0..ctx.n_peers()).find(|&rank| ctx.n_samples(rank) > 0)
 }
 
 impl OnePeer {
     /// The turn is over: whoever trained tells all, and the others wait for that.
-    fn conclude(&mut self, ctx: &mut Ctx<'_>) {
+    fn conclude(&mut self, ctx: &mut RoundCtx<'_>) {
         self.waits_for = trainer(ctx).filter(|&trainer| trainer != ctx.rank());
         if self.waits_for.is_some() {
             return self.finish_if_complete(ctx);
@@ -58,14 +58,14 @@ impl OnePeer {
         self.finish(ctx, own);
     }
 
-    fn finish_if_complete(&mut self, ctx: &mut Ctx<'_>) {
+    fn finish_if_complete(&mut self, ctx: &mut RoundCtx<'_>) {
         if self.trained_in == Some(ctx.round()) && self.incoming.is_complete() {
             let result = self.incoming.take_result();
             self.finish(ctx, result);
         }
     }
 
-    fn finish(&mut self, ctx: &mut Ctx<'_>, result: Vec<Vec<f32>>) {
+    fn finish(&mut self, ctx: &mut RoundCtx<'_>, result: Vec<Vec<f32>>) {
         *self = Self::default();
         ctx.finish_round(result, Counted::All);
     }
@@ -89,17 +89,23 @@ impl Strategy for OnePeer {
         Cost { total: others * vector, most_sent: others * vector, most_received, n_steps: others.min(1) as u32 }
     }
 
-    fn on_part(&mut self, _: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+    fn waits_for(&self) -> Vec<usize> {
+        self.waits_for.into_iter().collect()
+    }
+}
+
+impl RoundStrategy for OnePeer {
+    fn on_part(&mut self, _: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>) {
         self.own.truncate(bucket);
         self.own.push(numbers);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, _: &Trained) {
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, _: &Trained) {
         self.trained_in = Some(ctx.round());
         self.conclude(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         let label = Label::from_part(message.part);
         if from == ctx.rank() || trainer(ctx) != Some(from) || label.step != STATE {
             return Err(Malformed::new("it hands over what it has trained, and was not to train"));
@@ -112,7 +118,7 @@ impl Strategy for OnePeer {
         Ok(())
     }
 
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.incoming = Buckets::default();
         self.waits_for = None;
         self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
@@ -123,9 +129,5 @@ impl Strategy for OnePeer {
 
     fn keeps_turn(&self) -> bool {
         true
-    }
-
-    fn waits_for(&self) -> Vec<usize> {
-        self.waits_for.into_iter().collect()
     }
 }

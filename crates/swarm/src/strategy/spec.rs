@@ -2,7 +2,7 @@
 
 use toml::Table;
 
-use super::interface::Strategy;
+use super::any::AnyStrategy;
 use super::options::{OptionDoc, OptionError};
 
 /// A strategy as the list knows it.
@@ -20,5 +20,5 @@ pub struct Spec {
     /// The defaults as a table.
     pub defaults: fn() -> Table,
     /// Makes one with these options.
-    pub build: fn(&Table) -> Result<Box<dyn Strategy>, OptionError>,
+    pub build: fn(&Table) -> Result<AnyStrategy, OptionError>,
 }

@@ -14,17 +14,18 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::kernel::vectorised;
 
+use super::async_ctx::AsyncCtx;
 use super::cost::{Cost, CostQuestion};
-use super::ctx::Ctx;
 use super::final_sync::FinalSync;
-use super::interface::Strategy;
+use super::interface::{AsyncStrategy, Strategy};
 use super::optimizer_state::OptimizerState;
 use super::options::OptionDoc;
 use super::outcome::Past;
+use super::packing::{LEN_LEN, next_part, pack};
 use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::malformed::Malformed;
 
@@ -131,10 +132,6 @@ impl<P> Said<P> {
 const MOST_FRAMES: usize = 1 << 14;
 /// More bytes than stand before the parts of any message.
 const MOST_EXTRA: usize = 1 << 20;
-/// Parts travel together until they are this long.
-const PACK_LEN: usize = 1 << 16;
-/// Bytes before each part.
-const LEN_LEN: usize = 4;
 
 impl<S: Stream> Streamer<S> {
     /// Streams with this bound.
@@ -153,7 +150,7 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// Begins a segment when it is new: all of the last one was heard by all, or taken back.
-    fn enter_segment(&mut self, ctx: &Ctx<'_>) {
+    fn enter_segment(&mut self, ctx: &AsyncCtx<'_>) {
         if self.segment == Some(ctx.first_round()) {
             return;
         }
@@ -165,7 +162,7 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// Takes what is complete of one peer's into the parameters, in its order.
-    fn take_in(&mut self, ctx: &mut Ctx<'_>, rank: usize) {
+    fn take_in(&mut self, ctx: &mut AsyncCtx<'_>, rank: usize) {
         if ctx.is_computing() {
             return;
         }
@@ -180,7 +177,7 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// Forgets what everybody is known to have heard: whoever has begun its batch c has heard all others up to c − staleness.
-    fn forget_what_is_heard(&mut self, ctx: &Ctx<'_>) {
+    fn forget_what_is_heard(&mut self, ctx: &AsyncCtx<'_>) {
         let others = (0..ctx.n_peers()).filter(|&rank| rank != ctx.rank());
         let known = others.map(|rank| ctx.n_applied(rank).saturating_sub(self.staleness + 1)).min();
         while self.first_said < known.unwrap_or(0) && self.said.pop_front().is_some() {
@@ -189,7 +186,7 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// Whether this peer must hear more of another before its next batch, or if it has none, before the segment is over.
-    fn holds_up(&self, ctx: &Ctx<'_>, rank: usize) -> bool {
+    fn holds_up(&self, ctx: &AsyncCtx<'_>, rank: usize) -> bool {
         let (clock, applied) = (ctx.n_applied(ctx.rank()), ctx.n_applied(rank));
         let is_done = clock >= ctx.n_rounds();
         let is_behind = clock > applied.saturating_add(self.staleness);
@@ -197,7 +194,7 @@ impl<S: Stream> Streamer<S> {
     }
 
     /// After the final_sync everybody has everything.
-    fn forget_if_together(&mut self, ctx: &mut Ctx<'_>) {
+    fn forget_if_together(&mut self, ctx: &mut AsyncCtx<'_>) {
         if !self.final_sync.is_on() {
             self.stream.forget();
             ctx.synced();
@@ -230,7 +227,13 @@ impl<S: Stream> Strategy for Streamer<S> {
         f64::from(self.staleness) + self.stream.delay()
     }
 
-    fn on_part(&mut self, ctx: &mut Ctx<'_>, bucket: usize, change: Vec<f32>) {
+    fn waits_for(&self) -> Vec<usize> {
+        if self.final_sync.is_on() { self.final_sync.waits_for() } else { self.waits_for.iter().copied().collect() }
+    }
+}
+
+impl<S: Stream> AsyncStrategy for Streamer<S> {
+    fn on_part(&mut self, ctx: &mut AsyncCtx<'_>, bucket: usize, change: Vec<f32>) {
         self.enter_segment(ctx);
         let (place, n_params) = (ctx.buckets()[bucket].clone(), ctx.n_params());
         let n_trained = n_params.clamp(place.start, place.end) - place.start;
@@ -242,7 +245,7 @@ impl<S: Stream> Strategy for Streamer<S> {
         ctx.give_back(change);
     }
 
-    fn on_trained(&mut self, ctx: &mut Ctx<'_>, trained: &Trained) {
+    fn on_trained(&mut self, ctx: &mut AsyncCtx<'_>, trained: &Trained) {
         let step = Step {
             round: ctx.round(),
             epochs_done: ctx.epochs_done(),
@@ -263,7 +266,7 @@ impl<S: Stream> Strategy for Streamer<S> {
         self.forget_what_is_heard(ctx);
     }
 
-    fn on_message(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    fn on_message(&mut self, ctx: &mut AsyncCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         if self.final_sync.is_on() {
             self.final_sync.receive(ctx, from, message)?;
             self.forget_if_together(ctx);
@@ -302,7 +305,7 @@ impl<S: Stream> Strategy for Streamer<S> {
         Ok(())
     }
 
-    fn on_view(&mut self, ctx: &mut Ctx<'_>) {
+    fn on_view(&mut self, ctx: &mut AsyncCtx<'_>) {
         self.final_sync.break_off();
         // What was said in the segment before the one that this peer comes from, all have heard.
         self.enter_segment(ctx);
@@ -322,7 +325,7 @@ impl<S: Stream> Strategy for Streamer<S> {
         self.asked = None;
     }
 
-    fn may_go_on(&mut self, ctx: &Ctx<'_>) -> bool {
+    fn may_go_on(&mut self, ctx: &AsyncCtx<'_>) -> bool {
         // While this peer waits, nobody falls behind who was not: who has caught up was taken off when it was heard.
         let now = Some((ctx.first_round(), ctx.n_applied(ctx.rank())));
         if std::mem::replace(&mut self.asked, now) != now {
@@ -340,7 +343,7 @@ impl<S: Stream> Strategy for Streamer<S> {
     }
 
     /// In the end what nobody has said yet counts too.
-    fn sync(&mut self, ctx: &mut Ctx<'_>) {
+    fn sync(&mut self, ctx: &mut AsyncCtx<'_>) {
         if !ctx.is_last_epoch() {
             return ctx.synced();
         }
@@ -349,42 +352,10 @@ impl<S: Stream> Strategy for Streamer<S> {
         self.final_sync.begin(ctx, &common, self.stream.unsaid());
         self.forget_if_together(ctx);
     }
-
-    fn waits_for(&self) -> Vec<usize> {
-        if self.final_sync.is_on() { self.final_sync.waits_for() } else { self.waits_for.iter().copied().collect() }
-    }
-}
-
-/// Parts together in as few bodies as they fit into.
-fn pack(parts: &[Bytes]) -> Vec<Bytes> {
-    let mut frames = Vec::new();
-    let mut frame = BytesMut::new();
-    for part in parts {
-        if !frame.is_empty() && frame.len() + LEN_LEN + part.len() > PACK_LEN {
-            frames.push(frame.split().freeze());
-        }
-        frame.reserve(LEN_LEN + part.len());
-        frame.put_u32_le(part.len() as u32);
-        frame.put_slice(part);
-    }
-    // There is always one, if only to be heard.
-    frames.push(frame.freeze());
-    frames
-}
-
-/// Takes the next part off a body.
-fn next_part(body: &mut Bytes) -> Result<Bytes, Malformed> {
-    let bad = || Malformed::new("what it tells of a batch ends too early");
-    let len = u32::from_le_bytes(*body.first_chunk().ok_or_else(bad)?) as usize;
-    if len > body.len() - LEN_LEN {
-        return Err(bad());
-    }
-    let mut part = body.split_to(LEN_LEN + len);
-    Ok(part.split_off(LEN_LEN))
 }
 
 /// Where the trained numbers of each bucket lie.
-fn places(ctx: &Ctx<'_>) -> Vec<Range<usize>> {
+fn places(ctx: &AsyncCtx<'_>) -> Vec<Range<usize>> {
     trained_places(ctx.buckets(), ctx.n_params())
 }
 
