@@ -22,7 +22,7 @@ pub struct Stage {
 
 /// A block's place in a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Coordinates {
+pub(crate) struct Coordinates {
     /// Which stage.
     pub stage: usize,
     /// Which block of samples.
@@ -155,7 +155,7 @@ impl PipelinePlan {
     ///
     /// # Panics
     /// If there is no such slot.
-    pub fn coordinates(&self, slot: usize) -> Coordinates {
+    pub(crate) fn coordinates(&self, slot: usize) -> Coordinates {
         let mut rest = slot;
         for (stage, Stage { batch_shards, tensor_shards, .. }) in self.stages.iter().enumerate() {
             if rest < batch_shards * tensor_shards {
@@ -167,13 +167,13 @@ impl PipelinePlan {
     }
 
     /// The slot at some coordinates.
-    pub fn slot(&self, at: Coordinates) -> usize {
+    pub(crate) fn slot(&self, at: Coordinates) -> usize {
         let before: usize = self.stages[..at.stage].iter().map(|stage| stage.batch_shards * stage.tensor_shards).sum();
         before + at.batch_shard * self.stages[at.stage].tensor_shards + at.tensor_shard
     }
 
     /// Which part of the network a slot holds.
-    pub fn part(&self, slot: usize) -> PartSpec {
+    pub(crate) fn part(&self, slot: usize) -> PartSpec {
         let Coordinates { stage, tensor_shard, .. } = self.coordinates(slot);
         let Stage { layers, tensor_shards, .. } = &self.stages[stage];
         PartSpec { layers: layers.clone(), column: tensor_shard, columns: *tensor_shards }
