@@ -37,7 +37,7 @@ fn state(history: &History) -> (String, &'static str) {
     match &history.stop {
         Some((_, stop)) => match &stop.reason {
             Reason::Finished if stop.is_guessing => {
-                ("Finished, but the model has not learnt: its accuracy is no better than chance.".to_owned(), "failed")
+                ("Finished, but the model has not learnt: its accuracy is that of guessing.".to_owned(), "failed")
             }
             Reason::Finished => (format!("Finished after {}.", Unit::Seconds.format(history.last_s)), "finished"),
             Reason::Interrupted => (format!("Stopped at step {}; the run can be resumed.", stop.step), ""),

@@ -109,13 +109,11 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
     let (alone_s, best_s, name) = (alone.seconds?, best.seconds?, &best.strategy);
     let n_times = best_s / alone_s.max(1e-12);
     if n_times >= 1.0 {
-        return Some(format!(
-            "a single machine is faster: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}"
-        ));
+        return Some(format!("it is faster: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}"));
     }
     (n_times * WORTHWHILE >= 1.0).then(|| {
         format!(
-            "a single machine is about as fast: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}, which \
+            "it is about as fast: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}, which \
              is not worth several machines"
         )
     })
@@ -217,16 +215,13 @@ mod tests {
         let slower = [reached("often", 1, 30.0), reached("seldom", 50, 20.0)];
         let advice = advise(&reached(ALONE, 1, 10.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, ALONE);
-        assert_eq!(
-            advice.reason,
-            "a single machine is faster: 10.00 s, against 20.00 s with the best strategy, seldom"
-        );
+        assert_eq!(advice.reason, "it is faster: 10.00 s, against 20.00 s with the best strategy, seldom");
         // A tie, and what is hardly sooner, is no reason for several machines.
         for seconds in [20.0, 21.0] {
             assert_eq!(advise(&reached(ALONE, 1, seconds), &slower, "often").unwrap().strategy, ALONE, "{seconds}");
         }
         let advice = advise(&reached(ALONE, 1, 21.0), &slower, "often").unwrap();
-        assert!(advice.reason.starts_with("a single machine is about as fast: 21.00 s, against 20.00 s"), "{advice:?}");
+        assert!(advice.reason.starts_with("it is about as fast: 21.00 s, against 20.00 s"), "{advice:?}");
         assert_eq!(advise(&reached(ALONE, 1, 23.0), &slower, "often").unwrap().strategy, "seldom");
         let advice = advise(&reached(ALONE, 1, 40.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, "seldom");
