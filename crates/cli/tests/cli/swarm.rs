@@ -127,7 +127,7 @@ fn a_killed_peer_is_done_without() {
         // Where the time of those went who were there is told.
         for field in ["elapsed_s", "compute_s", "wait_s", "encode_s", "decode_s", "send_s"] {
             let is_told = |event: &Value| is(event, "times") && event[field].as_f64().is_some_and(|time| time > 0.0);
-            let told: std::collections::BTreeSet<u64> =
+            let told: BTreeSet<u64> =
                 events.iter().filter(|event| is_told(event)).map(|event| seat(&event["peer"])).collect();
             assert!((0..4).all(|peer| peer == victim || told.contains(&peer)), "{field} of {told:?}");
         }
