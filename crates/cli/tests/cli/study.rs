@@ -104,7 +104,7 @@ fn runs_side_by_side_learn_the_same() {
     };
     assert_eq!(accuracies(&["together", "--side-by-side"]), accuracies(&["in-turn"]));
     let report = fs::read_to_string(place.path("together/report.md")).expect("a report");
-    assert!(report.contains("side by side, each on processors of its own"), "{report}");
+    assert!(report.contains("side by side, each on its own cores"), "{report}");
 }
 
 #[test]
