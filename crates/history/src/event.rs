@@ -128,6 +128,8 @@ pub struct Progress {
 pub struct PeerProgress {
     /// The epoch that it is in, counted from 0.
     pub epoch: u64,
+    /// Of how many epochs it knows the test: all that it did in them is told with this.
+    pub n_tested: u64,
     /// Batches that a peer has trained one after the other.
     pub step: u64,
     /// Samples that all peers have trained since the beginning.

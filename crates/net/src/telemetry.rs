@@ -6,7 +6,7 @@ use std::time::Duration;
 use nettorrent_swarm::PeerId;
 
 /// The longest message.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 128 << 10;
 /// So many messages may come at once, and one more for each interval that has passed since.
 const MOST_AT_ONCE: u32 = 4;
 const INTERVAL: Duration = Duration::from_millis(900);

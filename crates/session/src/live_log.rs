@@ -1,6 +1,6 @@
 //! The events of a run that is going on, put together from what its peers tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -46,10 +46,10 @@ pub struct LiveLog {
     went_back: bool,
     /// The one that tells everything, where it is one of many.
     me: Option<PeerId>,
-    /// How many epochs each peer had done when it last told what it did.
+    /// Of how many epochs each peer knew the test when it last told what it did.
     told: BTreeMap<PeerId, u64>,
-    /// An epoch that is known, but not written yet: some have not told what they did in it.
-    tested: Option<Tested>,
+    /// Epochs that are known, but not written yet: some have not told what they did in them.
+    tested: VecDeque<Tested>,
     /// The last checkpoint that was written down.
     kept: Option<PathBuf>,
     speed: Speed,
@@ -122,7 +122,7 @@ impl LiveLog {
             went_back: false,
             me: None,
             told: BTreeMap::new(),
-            tested: None,
+            tested: VecDeque::new(),
             kept: None,
             speed: Speed::default(),
         };
@@ -246,10 +246,10 @@ impl LiveLog {
 
     /// Adds up what a peer did, and notes how far it is.
     fn add_work(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
-        let PeerProgress { epoch, trained_in, n_samples, loss_sum, times, .. } = progress;
+        let PeerProgress { n_tested, trained_in, n_samples, loss_sum, times, .. } = progress;
         self.run_log.add_work(self.elapsed(), trained_in + 1, (*n_samples, *loss_sum), times)?;
         self.run_log.events.show(Event::PeerProgress(progress.clone()));
-        self.told.insert(times.peer, *epoch);
+        self.told.insert(times.peer, *n_tested);
         self.write_epochs(false)
     }
 
@@ -297,33 +297,36 @@ impl LiveLog {
         self.epoch = EpochSoFar { number, score, began, first_sample, n_samples_all, step, lr };
     }
 
-    /// Writes the epoch that is known, when all have told what they did in it, or if it is not to wait any longer.
+    /// Writes the epochs that are known and of which all have told what they did, or which are not to wait any longer.
     fn write_epochs(&mut self, at_once: bool) -> Result<(), HistoryError> {
-        let Some(tested) = &self.tested else { return Ok(()) };
-        let has_told = |peer: &PeerId| self.told.get(peer).is_some_and(|&epochs| epochs >= tested.epoch);
-        let members = &self.run_log.members;
-        // Who is not the first of many hears nobody else.
-        let hears_all = self.topology != Topology::OneOfMany || members.first().copied() == self.me;
-        let mut expected = members.iter().filter(|&&peer| hears_all || Some(peer) == self.me);
-        let is_complete = expected.all(has_told);
-        if !is_complete && !at_once && self.elapsed() < tested.at + LONGEST_WAIT {
-            return Ok(());
+        while let Some(tested) = self.tested.front() {
+            let is_late = at_once || self.elapsed() >= tested.at + LONGEST_WAIT;
+            if !is_late && !self.is_told(tested.epoch) {
+                break;
+            }
+            let Some(Tested { at, record, course, .. }) = self.tested.pop_front() else { break };
+            self.run_log.add_record(at, &record, |_| course)?;
         }
-        let Some(Tested { at, record, course, .. }) = self.tested.take() else { return Ok(()) };
-        self.run_log.add_record(at, &record, |_| course)?;
         Ok(())
     }
 
-    /// Whether an epoch's test is known for the first time; then its line is to be written.
+    /// Whether all that can be heard have told what they did in an epoch. Who is not the first of many hears nobody else.
+    fn is_told(&self, epoch: u64) -> bool {
+        let members = &self.run_log.members;
+        let hears_all = self.topology != Topology::OneOfMany || members.first().copied() == self.me;
+        let mut expected = members.iter().filter(|&&peer| hears_all || Some(peer) == self.me);
+        expected.all(|peer| self.told.get(peer).is_some_and(|&n_tested| n_tested >= epoch))
+    }
+
+    /// Has an epoch's line written in time; whether its test is news.
     fn hold_epoch(&mut self, epoch: u64, record: &Record) -> Result<bool, HistoryError> {
-        if self.tested.as_ref().is_some_and(|tested| tested.epoch >= epoch) || !self.run_log.is_news(record) {
+        if self.tested.back().is_some_and(|tested| tested.epoch >= epoch) || !self.run_log.is_news(record) {
             return Ok(false);
         }
-        self.write_epochs(true)?;
         // Peers may be in the next epoch already when the last one's test is known.
         let pace = self.paces.remove(&epoch).unwrap_or(self.epoch.pace());
         let course = Course { lr: self.epoch.lr, samples_per_s: pace.samples_per_s(), took: pace.took };
-        self.tested = Some(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
+        self.tested.push_back(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
         self.write_epochs(false)?;
         Ok(true)
     }

@@ -10,7 +10,7 @@ use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::membership::{Config, Member, Note, Why};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{self, Command, Report};
-use nettorrent_swarm::record::Event;
+use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Phase};
 use tokio::sync::mpsc;
 
@@ -99,6 +99,7 @@ impl PeerProcess<'_> {
             ahead: Ahead::default(),
             epoch_told: epoch,
             epoch_kept: epoch,
+            n_tested: epoch,
             n_rollbacks,
         };
         let mut problem = None;
@@ -171,6 +172,8 @@ struct Reporter<'a> {
     ahead: Ahead,
     epoch_told: u64,
     epoch_kept: u64,
+    /// Of how many epochs the test is known.
+    n_tested: u64,
     /// How often the swarm has gone back.
     n_rollbacks: u32,
 }
@@ -212,8 +215,15 @@ impl Reporter<'_> {
             self.count(&record.event, waits, peer, tell)?;
             self.keep_epoch(peer);
         }
-        // That an epoch is over is told at once, so that others know how long it took.
-        if self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
+        let is_tested = match report {
+            Report::Record { record: Record { event: Event::Epoch { epoch, .. }, .. }, .. } => {
+                self.n_tested = *epoch;
+                true
+            }
+            _ => false,
+        };
+        // That an epoch is over or tested is told at once: others want to know how long it took, and what was done in it.
+        if is_tested || self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
             self.tell_progress(peer, tell)?;
         }
         match report {
@@ -302,6 +312,7 @@ impl Reporter<'_> {
         let sums = std::mem::replace(&mut self.sums, next);
         let progress = PeerProgress {
             epoch: status.epoch,
+            n_tested: self.n_tested,
             step: peer.place().step,
             n_samples_all: peer.place().standing.n_samples,
             n_ahead: self.n_ahead(peer),
@@ -369,6 +380,7 @@ impl Reporter<'_> {
 fn nothing(peer: PeerId) -> PeerProgress {
     PeerProgress {
         epoch: 0,
+        n_tested: 0,
         step: 0,
         n_samples_all: 0,
         n_ahead: 0,

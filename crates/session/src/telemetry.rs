@@ -12,8 +12,12 @@ use crate::peer_event::PeerEvent;
 
 /// How often it is told.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The most that one message holds of anything; what does not fit is left to the next.
-const MOST_ENTRIES: usize = 16;
+/// The most that one message holds; what does not fit is left to the next.
+const MOST_EPOCHS: usize = 64;
+const MOST_SAMPLES: usize = 16;
+const MOST_REPLICAS: usize = 4;
+/// The most epochs that are kept apart for the messages to come.
+const MOST_PENDING: usize = 1024;
 /// More bytes, or more samples, than any peer has moved in the time that one message is about.
 const MOST_COUNTED: u64 = 1 << 50;
 /// More seconds than any message is about.
@@ -53,11 +57,9 @@ impl Telemetry {
     }
 
     fn add_progress(&mut self, progress: &PeerProgress) {
+        let is_full = self.pending.progress.len() >= MOST_PENDING;
         match self.pending.progress.last_mut() {
-            // What is told when nothing was trained is about no epoch.
-            Some(sums) if progress.n_samples == 0 || sums.n_samples == 0 || sums.trained_in == progress.trained_in => {
-                add(sums, progress);
-            }
+            Some(sums) if is_full || sums.trained_in == progress.trained_in => add(sums, progress),
             _ => self.pending.progress.push(progress.clone()),
         }
     }
@@ -79,26 +81,24 @@ impl Telemetry {
         }
         self.sent = Instant::now();
         let mut message = std::mem::take(&mut self.pending);
-        self.pending.progress = split_off(&mut message.progress);
-        self.pending.resources = split_off(&mut message.resources);
-        self.pending.replicas = split_off(&mut message.replicas);
+        self.pending.progress = split_off(&mut message.progress, MOST_EPOCHS);
+        self.pending.resources = split_off(&mut message.resources, MOST_SAMPLES);
+        self.pending.replicas = split_off(&mut message.replicas, MOST_REPLICAS);
         Some(serde_json::to_vec(&message).expect("telemetry is plain data"))
     }
 }
 
 /// What does not fit into one message.
-fn split_off<T>(entries: &mut Vec<T>) -> Vec<T> {
-    entries.split_off(entries.len().min(MOST_ENTRIES))
+fn split_off<T>(entries: &mut Vec<T>, most: usize) -> Vec<T> {
+    entries.split_off(entries.len().min(most))
 }
 
 /// Adds what came later to what a peer did.
 fn add(sums: &mut PeerProgress, later: &PeerProgress) {
     let mut times = std::mem::replace(&mut sums.times, Times::of(later.times.peer));
     times += &later.times;
-    let trained_in = if later.n_samples > 0 { later.trained_in } else { sums.trained_in };
     let lr = if later.n_samples > 0 { later.lr } else { sums.lr };
     *sums = PeerProgress {
-        trained_in,
         lr,
         n_samples: sums.n_samples + later.n_samples,
         loss_sum: sums.loss_sum + later.loss_sum,
@@ -111,7 +111,7 @@ fn add(sums: &mut PeerProgress, later: &PeerProgress) {
 /// What another peer tells about itself; nothing, if that is not what an honest peer sends.
 pub(crate) fn read(from: PeerId, bytes: &[u8]) -> Option<Vec<PeerEvent>> {
     let Message { progress, resources, replicas } = serde_json::from_slice(bytes).ok()?;
-    let is_short = [progress.len(), resources.len(), replicas.len()].into_iter().all(|n| n <= MOST_ENTRIES);
+    let is_short = progress.len() <= MOST_EPOCHS && resources.len() <= MOST_SAMPLES && replicas.len() <= MOST_REPLICAS;
     let is_sound = progress.iter().all(|progress| progress.times.peer == from && is_possible(progress))
         && resources.iter().all(|resources| resources.peer == from && takes_are_possible(resources))
         && replicas.iter().all(|record| record.peer == from && is_replica(&record.event));
@@ -170,6 +170,7 @@ mod tests {
         let times = Times { elapsed_s: 0.5, compute_s: 0.125, sent_bytes: 100, waits, ..Times::of(ME) };
         PeerProgress {
             epoch: trained_in,
+            n_tested: trained_in,
             step: 3,
             n_samples_all: 60,
             n_ahead: 5,

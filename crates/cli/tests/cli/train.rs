@@ -80,6 +80,7 @@ const FIELDS: [(&str, &[&str]); 5] = [
             "seconds",
             "test_seconds",
             "sent_bytes",
+            "peers",
         ],
     ),
     ("checkpoint", &["path", "epoch", "step"]),
