@@ -125,10 +125,12 @@ def read_runs(file):
 
 def origins(runs):
     """Which binaries made these runs: two in one table would compare what cannot be compared."""
-    counts = {}
+    by_binary = {}
     for run in runs:
-        origin = f"binary {run['binary_sha256'][:12]} (checkout at {run['commit']})"
-        counts[origin] = counts.get(origin, 0) + 1
+        by_binary.setdefault(run["binary_sha256"], []).append(run["commit"])
+    # A binary that was given may have been run from later checkouts, too.
+    counts = {f"binary {binary[:12]} (checkout at {' and '.join(dict.fromkeys(commits))})": len(commits)
+              for binary, commits in by_binary.items()}
     if len(counts) < 2:
         return "".join(f"All {n} runs by {origin}." for origin, n in counts.items())
     return "RUNS OF DIFFERENT BINARIES: " + ", ".join(f"{n} by {origin}" for origin, n in counts.items()) + "."
