@@ -11,6 +11,7 @@ pub mod open;
 mod peer_epochs;
 pub mod peer_event;
 pub mod peer_process;
+pub mod reporter;
 pub mod resources;
 pub mod run_folder;
 pub mod run_log;

@@ -1,40 +1,23 @@
 //! One peer of a swarm: it takes part until the end, tells how it goes, and has checkpoints written.
 
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use nettorrent_history::{PeerProgress, Times, Wait};
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
-use nettorrent_net::membership::{Config, Member, Note, Why};
+use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
-use nettorrent_net::report::{self, Command, Report};
-use nettorrent_swarm::record::{Event, Record};
-use nettorrent_swarm::{Peer, PeerId, Phase};
+use nettorrent_net::report::{self, Command};
+use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
 
-use crate::checkpoint_writer::{CheckpointWriter, Kept, Written};
+use crate::checkpoint_writer::CheckpointWriter;
 use crate::error::SessionError;
 use crate::memory::peak_rss_bytes;
 use crate::monitor::Monitor;
 use crate::peer_event::{Ending, PeerEvent};
+use crate::reporter::{Keep, Reporter, keep_state, written_event};
 use crate::resources::resources;
 use crate::start_state::StartState;
-use crate::telemetry::{self, Telemetry};
 use crate::training::Training;
-
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_millis(200);
-
-/// Whose checkpoints are kept where.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// The peers have one folder: the first of those who are there writes.
-    IfFirst,
-    /// The folder is this peer's own.
-    Always,
-}
 
 /// A process that takes part in a swarm.
 pub struct PeerProcess<'a> {
@@ -68,7 +51,7 @@ impl PeerProcess<'_> {
     ) -> Result<Ending, SessionError> {
         let Self { training, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
-        let (epoch, n_rollbacks) = (start.place().ledger.epoch, start.place().n_rollbacks);
+        let place = start.place().clone();
         let peer = start.into_peer(id, training);
         let deadline = training.job.swarm.deadline();
         let settings = NodeSettings {
@@ -84,24 +67,8 @@ impl PeerProcess<'_> {
         let mut node = Node::new((endpoint, arrivals), training.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
         let (outlet, messages) = mpsc::unbounded_channel();
-        // Where all have one folder, who started them hears each of them.
-        let telemetry = (keep == Keep::Always).then(|| Outlet { telemetry: Telemetry::new(), outlet });
-        let (sums, told) = (nothing(id), Instant::now());
-        let mut reporter = Reporter {
-            id,
-            training,
-            checkpoint_writer: &checkpoint_writer,
-            keep,
-            monitor: monitor.as_ref(),
-            telemetry,
-            sums,
-            told,
-            ahead: Ahead::default(),
-            epoch_told: epoch,
-            epoch_kept: epoch,
-            n_tested: epoch,
-            n_rollbacks,
-        };
+        let writer = (&checkpoint_writer, keep);
+        let mut reporter = Reporter::new(id, training, writer, monitor.as_ref(), outlet, &place);
         let mut problem = None;
         let ending = node
             .run(introducers, commands, messages, |report, peer| {
@@ -139,314 +106,6 @@ impl PeerProcess<'_> {
         tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, step, peak_rss_bytes })?;
         Ok(ending)
     }
-}
-
-/// Has a peer's state written. In a layer network nobody has it whole: there the blocks come one by one.
-fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) {
-    if let Some(state) = peer.state() {
-        checkpoint_writer.keep(state);
-    }
-}
-
-fn written_event(peer: PeerId, written: Written) -> PeerEvent {
-    match written {
-        Written::Kept(Kept { path, epoch, step }) => PeerEvent::Checkpoint { path, epoch, step },
-        Written::SetAside(path) => {
-            let text = format!("a later checkpoint was set aside: {}", path.display());
-            PeerEvent::Note { peer, text, is_routine: false }
-        }
-    }
-}
-
-/// Turns what a node reports into events, and has checkpoints written.
-struct Reporter<'a> {
-    id: PeerId,
-    training: &'a Training,
-    checkpoint_writer: &'a CheckpointWriter,
-    keep: Keep,
-    monitor: Option<&'a Monitor>,
-    /// What others are told.
-    telemetry: Option<Outlet>,
-    sums: PeerProgress,
-    told: Instant,
-    ahead: Ahead,
-    epoch_told: u64,
-    epoch_kept: u64,
-    /// Of how many epochs the test is known.
-    n_tested: u64,
-    /// How often the swarm has gone back.
-    n_rollbacks: u32,
-}
-
-/// Where what others are to know goes.
-struct Outlet {
-    telemetry: Telemetry,
-    outlet: mpsc::UnboundedSender<Bytes>,
-}
-
-impl Outlet {
-    /// Sends a message. If the node is gone, nobody hears it.
-    fn send(&self, message: Vec<u8>) {
-        let _ = self.outlet.send(message.into());
-    }
-}
-
-/// Samples that were trained for a round.
-#[derive(Clone, Copy, Default)]
-struct Ahead {
-    round: u32,
-    n_samples: u64,
-}
-
-impl Reporter<'_> {
-    fn on_report(
-        &mut self,
-        report: &Report<'_>,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
-        for sample in self.monitor.into_iter().flat_map(Monitor::news) {
-            self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
-        }
-        if peer.place().n_rollbacks != self.n_rollbacks {
-            self.go_back(peer);
-        }
-        if let Report::Record { record, waits } = report {
-            self.count(&record.event, waits, peer, tell)?;
-            self.keep_epoch(peer);
-        }
-        let is_tested = match report {
-            Report::Record { record: Record { event: Event::Epoch { epoch, .. }, .. }, .. } => {
-                self.n_tested = *epoch;
-                true
-            }
-            _ => false,
-        };
-        // That an epoch is over or tested is told at once: others want to know how long it took, and what was done in it.
-        if is_tested || self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
-            self.tell_progress(peer, tell)?;
-        }
-        match report {
-            Report::Saved(block) => self.checkpoint_writer.keep_block((*block).clone()),
-            Report::Tick => {}
-            Report::Telemetry { from, bytes } => {
-                let heard = telemetry::read(*from, bytes);
-                heard.map_or(Ok(()), |events| tell(PeerEvent::Heard(events)))?;
-            }
-            Report::Ending => self.tell_rest(peer, tell)?,
-            Report::Record { record, .. } if is_progress(&record.event) => {}
-            Report::Record { record, .. } => self.tell_all(PeerEvent::Record((*record).clone()), tell)?,
-            Report::Note(note) => {
-                let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
-                let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
-                tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine })?;
-            }
-            Report::Folder(news) => {
-                tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning })?;
-            }
-            Report::Refused(text) => {
-                tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
-            }
-        }
-        for written in self.checkpoint_writer.news() {
-            tell(written_event(self.id, written?))?;
-        }
-        if let Some(outlet) = &mut self.telemetry {
-            if peer.view().rank(self.id) == Some(0) {
-                outlet.telemetry.forget();
-            }
-            if let Some(message) = outlet.telemetry.due() {
-                outlet.send(message);
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells what others are to know too.
-    fn tell_all(
-        &mut self,
-        event: PeerEvent,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
-        self.telemetry.iter_mut().for_each(|outlet| outlet.telemetry.add(&event));
-        tell(event)
-    }
-
-    /// Adds a batch or a round up, after telling of those before it if they belong to another epoch.
-    fn count(
-        &mut self,
-        event: &Event,
-        waits: &[(PeerId, Duration)],
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
-        if let Some(epoch) = epoch_of(event) {
-            if self.sums.trained_in != epoch && !is_empty(&self.sums) {
-                self.tell_progress(peer, tell)?;
-            }
-            self.sums.trained_in = epoch;
-        }
-        if let Event::Batch { round, n_samples, .. } = *event {
-            let before = if self.ahead.round == round { self.ahead.n_samples } else { 0 };
-            self.ahead = Ahead { round, n_samples: before + n_samples };
-        }
-        add(&mut self.sums, event, waits);
-        Ok(())
-    }
-
-    /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
-    fn n_ahead(&self, peer: &dyn Peer) -> u64 {
-        let is_open = self.ahead.round == peer.place().standing.round && self.training.job.layers.is_none();
-        if is_open { self.ahead.n_samples } else { 0 }
-    }
-
-    fn tell_progress(
-        &mut self,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
-        let (status, elapsed) = (peer.status(), self.told.elapsed());
-        (self.told, self.epoch_told) = (Instant::now(), status.epoch);
-        // What follows before the next batch belongs to the same epoch.
-        let next = PeerProgress { trained_in: self.sums.trained_in, ..nothing(self.id) };
-        let sums = std::mem::replace(&mut self.sums, next);
-        let progress = PeerProgress {
-            epoch: status.epoch,
-            n_tested: self.n_tested,
-            step: peer.place().step,
-            n_samples_all: peer.place().standing.n_samples,
-            n_ahead: self.n_ahead(peer),
-            times: Times { elapsed_s: elapsed.as_secs_f64(), ..sums.times },
-            phase: status.phase,
-            waits_for: status.waits_for,
-            ..sums
-        };
-        self.tell_all(PeerEvent::Progress(progress), tell)
-    }
-
-    /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them. Others
-    /// hear of all that they have not heard yet.
-    fn tell_rest(
-        &mut self,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
-        if !is_empty(&self.sums) {
-            self.tell_progress(peer, tell)?;
-        }
-        if self.telemetry.is_some() {
-            for sample in self.monitor.map(Monitor::look).unwrap_or_default() {
-                self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
-            }
-        }
-        if let Some(outlet) = &mut self.telemetry {
-            while let Some(message) = outlet.telemetry.rest() {
-                outlet.send(message);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether this peer writes checkpoints.
-    fn writes(&self, peer: &dyn Peer) -> bool {
-        self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)
-    }
-
-    /// The swarm had diverged and goes on from an earlier state: what was kept of later ones is void.
-    fn go_back(&mut self, peer: &dyn Peer) {
-        let place = peer.place();
-        self.n_rollbacks = place.n_rollbacks;
-        self.epoch_kept = self.epoch_kept.min(place.ledger.epoch);
-        if self.writes(peer) {
-            self.checkpoint_writer.set_aside_after(place.step);
-        }
-    }
-
-    /// Has an epoch's end written, if this peer is the one to write it.
-    fn keep_epoch(&mut self, peer: &dyn Peer) {
-        let epoch = peer.place().ledger.epoch;
-        if epoch <= self.epoch_kept {
-            return;
-        }
-        self.epoch_kept = epoch;
-        let every = self.training.job.checkpoint.every;
-        let is_due = every > 0 && epoch.is_multiple_of(every);
-        if is_due && self.writes(peer) && peer.is_healthy() {
-            keep_state(self.checkpoint_writer, peer);
-        }
-    }
-}
-
-fn nothing(peer: PeerId) -> PeerProgress {
-    PeerProgress {
-        epoch: 0,
-        n_tested: 0,
-        step: 0,
-        n_samples_all: 0,
-        n_ahead: 0,
-        trained_in: 0,
-        n_samples: 0,
-        loss_sum: 0.0,
-        n_correct: 0,
-        lr: 0.0,
-        times: Times::of(peer),
-        phase: Phase::Agreeing,
-        waits_for: Vec::new(),
-    }
-}
-
-/// Whether nothing was added up.
-fn is_empty(sums: &PeerProgress) -> bool {
-    let Times { compute_s, wait_s, sent_bytes, received_bytes, .. } = sums.times;
-    (sums.n_samples, sent_bytes, received_bytes) == (0, 0, 0) && compute_s + wait_s == 0.0
-}
-
-fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
-    match *event {
-        Event::Batch { n_samples, loss, n_correct, lr, compute_s, .. } => {
-            sums.n_samples += n_samples;
-            sums.loss_sum += loss * n_samples as f64;
-            sums.n_correct += n_correct;
-            sums.lr = lr;
-            sums.times.compute_s += compute_s;
-        }
-        Event::Round { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. }
-        | Event::Synced { wait_s, encode_s, decode_s, send_s, sent_bytes, received_bytes, .. } => {
-            let waits = waits.iter().map(|&(peer, time)| Wait { peer, seconds: time.as_secs_f64() }).collect();
-            sums.times += &Times {
-                wait_s,
-                encode_s,
-                decode_s,
-                send_s,
-                sent_bytes,
-                received_bytes,
-                waits,
-                ..Times::of(sums.times.peer)
-            };
-        }
-        Event::View { .. }
-        | Event::Epoch { .. }
-        | Event::Evaluation { .. }
-        | Event::Replica { .. }
-        | Event::Ended { .. }
-        | Event::LeftOut { .. }
-        | Event::RolledBack { .. }
-        | Event::Finished { .. } => {}
-    }
-}
-
-/// The epoch that a batch or a round belongs to, counted from 0.
-fn epoch_of(event: &Event) -> Option<u64> {
-    match *event {
-        Event::Batch { epoch, .. } | Event::Round { epoch, .. } => Some(epoch),
-        Event::Synced { epoch, .. } => epoch.checked_sub(1),
-        _ => None,
-    }
-}
-
-/// Whether it is only added up and told now and then.
-fn is_progress(event: &Event) -> bool {
-    matches!(event, Event::Batch { .. } | Event::Round { .. } | Event::Synced { .. })
 }
 
 /// What this machine is called.

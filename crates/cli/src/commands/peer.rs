@@ -22,7 +22,8 @@ use nettorrent_session::StartState;
 use nettorrent_session::Training;
 use nettorrent_session::checkpoint_writer::CheckpointWriter;
 use nettorrent_session::peer_event::{Ending, PeerEvent};
-use nettorrent_session::peer_process::{Keep, PeerProcess};
+use nettorrent_session::peer_process::PeerProcess;
+use nettorrent_session::reporter::Keep;
 use nettorrent_session::run_folder::RunFolder;
 
 /// Runs `peer`.
