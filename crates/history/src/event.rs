@@ -1,12 +1,13 @@
 //! The events of a run: plain data, one line of JSON each.
 
 use std::net::SocketAddr;
-use std::ops::AddAssign;
 use std::path::PathBuf;
 
+use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::number_or_none;
-use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Serialize};
+
+use crate::peer_work::{PeerEpoch, PeerProgress, Resources, Times};
 
 /// One thing that happened, and when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,37 +124,6 @@ pub struct Progress {
     pub seconds: f64,
 }
 
-/// What a peer did since it last told.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeerProgress {
-    /// The epoch that it is in, counted from 0.
-    pub epoch: u64,
-    /// Of how many epochs it knows the test: all that it did in them is told with this.
-    pub n_tested: u64,
-    /// Batches that a peer has trained one after the other.
-    pub step: u64,
-    /// Samples that all peers have trained since the beginning.
-    pub n_samples_all: u64,
-    /// This peer's samples of the local phase that goes on, which are not among those yet.
-    pub n_ahead: u64,
-    /// The epoch that the following is about, counted from 0.
-    pub trained_in: u64,
-    /// This peer's samples.
-    pub n_samples: u64,
-    /// Their losses, added up.
-    pub loss_sum: f64,
-    /// How many of them were classified correctly.
-    pub n_correct: u64,
-    /// The learning rate.
-    pub lr: f32,
-    /// Who, and where its time went.
-    pub times: Times,
-    /// What it does now.
-    pub phase: Phase,
-    /// For whom it waits now.
-    pub waits_for: Vec<PeerId>,
-}
-
 /// An epoch is done and was tested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
@@ -185,46 +155,6 @@ pub struct Epoch {
     pub peers: Vec<PeerEpoch>,
 }
 
-/// What one peer did in an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PeerEpoch {
-    /// Who.
-    pub peer: PeerId,
-    /// Its training samples.
-    pub n_samples: u64,
-    /// Their mean loss, each when it was trained.
-    pub loss: f64,
-    /// How long it computed gradients.
-    pub compute_s: f64,
-    /// How long it worked on what it had computed itself.
-    pub encode_s: f64,
-    /// How long it worked on what others had sent.
-    pub decode_s: f64,
-    /// How long it waited for others.
-    pub wait_s: f64,
-    /// Bytes of bodies that it sent.
-    pub sent_bytes: u64,
-    /// Bytes of bodies that it received.
-    pub received_bytes: u64,
-}
-
-impl PeerEpoch {
-    /// Nothing yet.
-    pub fn of(peer: PeerId) -> Self {
-        Self {
-            peer,
-            n_samples: 0,
-            loss: 0.0,
-            compute_s: 0.0,
-            encode_s: 0.0,
-            decode_s: 0.0,
-            wait_s: 0.0,
-            sent_bytes: 0,
-            received_bytes: 0,
-        }
-    }
-}
-
 /// A test within an epoch. When it was known is the time of its line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
@@ -241,67 +171,6 @@ pub struct Evaluation {
     pub test_seconds: f64,
     /// Bytes of bodies that all peers who tell have sent since training began, or went on.
     pub sent_bytes: u64,
-}
-
-/// Where a peer's time went since it was told last: of `elapsed_s` it computed, worked on what it had computed and on what
-/// others had sent, and waited for them; meanwhile its links wrote.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Times {
-    /// Who.
-    pub peer: PeerId,
-    /// The time that this is about.
-    pub elapsed_s: f64,
-    /// How long it computed gradients.
-    pub compute_s: f64,
-    /// How long it waited for others.
-    pub wait_s: f64,
-    /// How long it worked on what it had computed itself.
-    pub encode_s: f64,
-    /// How long it worked on what others had sent.
-    pub decode_s: f64,
-    /// How long its links wrote, added up over all of them.
-    pub send_s: f64,
-    /// Bytes of bodies that it sent.
-    pub sent_bytes: u64,
-    /// Bytes of bodies that it received.
-    pub received_bytes: u64,
-    /// For whom it waited, as far as is known: a part of `wait_s`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits: Vec<Wait>,
-}
-
-/// How long a peer was waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Wait {
-    /// The peer that others waited for.
-    pub peer: PeerId,
-    /// How long.
-    pub seconds: f64,
-}
-
-/// What a peer's process took of its machine since it was told last.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Resources {
-    /// Who.
-    pub peer: PeerId,
-    /// The time that this is about.
-    pub elapsed_s: f64,
-    /// Of one processor, in percent: two that are busy all the time are 200.
-    pub cpu_percent: f64,
-    /// Resident memory now.
-    pub rss_bytes: u64,
-    /// What came from its sockets: with framing and encryption.
-    pub net_received_bytes: u64,
-    /// What went to its sockets.
-    pub net_sent_bytes: u64,
-    /// Of `net_received_bytes`, what strategies had to say.
-    pub payload_received_bytes: u64,
-    /// Of `net_sent_bytes`, what strategies had to say.
-    pub payload_sent_bytes: u64,
-    /// What was read from disks.
-    pub disk_read_bytes: u64,
-    /// What was written to disks.
-    pub disk_written_bytes: u64,
 }
 
 /// How far replicas were apart at the end of an epoch, before they were brought together.
@@ -450,42 +319,5 @@ impl From<&Epoch> for Evaluation {
     fn from(epoch: &Epoch) -> Self {
         let Epoch { step, test_loss, test_accuracy, test_seconds, sent_bytes, .. } = *epoch;
         Self { epoch: epoch.epoch as f64, step, test_loss, test_accuracy, test_seconds, sent_bytes }
-    }
-}
-
-impl Times {
-    /// Nothing yet, of this peer.
-    pub fn of(peer: PeerId) -> Self {
-        Self {
-            peer,
-            elapsed_s: 0.0,
-            compute_s: 0.0,
-            wait_s: 0.0,
-            encode_s: 0.0,
-            decode_s: 0.0,
-            send_s: 0.0,
-            sent_bytes: 0,
-            received_bytes: 0,
-            waits: Vec::new(),
-        }
-    }
-}
-
-impl AddAssign<&Self> for Times {
-    fn add_assign(&mut self, other: &Self) {
-        self.elapsed_s += other.elapsed_s;
-        self.compute_s += other.compute_s;
-        self.wait_s += other.wait_s;
-        self.encode_s += other.encode_s;
-        self.decode_s += other.decode_s;
-        self.send_s += other.send_s;
-        self.sent_bytes += other.sent_bytes;
-        self.received_bytes += other.received_bytes;
-        for wait in &other.waits {
-            match self.waits.iter_mut().find(|known| known.peer == wait.peer) {
-                Some(known) => known.seconds += wait.seconds,
-                None => self.waits.push(*wait),
-            }
-        }
     }
 }

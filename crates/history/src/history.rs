@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Resources,
-    Rollback, Start, Stop, Times, ViewChange,
+    Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Rollback,
+    Start, Stop, ViewChange,
 };
 use crate::log::HistoryError;
+use crate::peer_work::{Resources, Times};
 
 /// What happened in a run. All times are seconds of training since the very beginning: the time between a stop and a
 /// resumption does not count.
@@ -184,9 +185,10 @@ mod tests {
     use nettorrent_swarm::PeerId;
 
     use crate::event::{
-        BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop, Times,
+        BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop,
     };
     use crate::log::{EventLog, HistoryError};
+    use crate::peer_work::Times;
 
     fn start(epoch: u64) -> Event {
         Event::Start(Start {

@@ -19,13 +19,15 @@
 mod event;
 mod history;
 mod log;
+mod peer_work;
 mod tensorboard;
 mod words;
 
 pub use event::{
-    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, PeerEpoch,
-    PeerProgress, Progress, Reason, Replicas, Resources, Rollback, Start, Stop, Times, ViewChange, Wait,
+    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason,
+    Replicas, Rollback, Start, Stop, ViewChange,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};
+pub use peer_work::{PeerEpoch, PeerProgress, Resources, Times, Wait};
 pub use tensorboard::TensorBoard;

@@ -11,8 +11,9 @@ use std::time::SystemTime;
 
 use nettorrent_files::WriteError;
 
-use crate::event::{Epoch, Event, Progress, Resources, Times};
+use crate::event::{Epoch, Event, Progress};
 use crate::log::HistoryError;
+use crate::peer_work::{Resources, Times};
 
 /// Writes what happens in a run for TensorBoard.
 ///
@@ -210,7 +211,8 @@ mod tests {
     use nettorrent_swarm::PeerId;
 
     use super::{TensorBoard, crc32c};
-    use crate::event::{Epoch, Evaluation, Event, Progress, Start, Times};
+    use crate::event::{Epoch, Evaluation, Event, Progress, Start};
+    use crate::peer_work::Times;
 
     #[derive(Debug, PartialEq)]
     enum Field<'a> {

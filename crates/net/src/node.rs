@@ -178,7 +178,7 @@ impl Node {
     }
 
     fn on_telemetry(&mut self, from: PeerId, bytes: &Bytes, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
-        if self.telemetry.admits(self.now(), from, bytes.len()) && self.peer.view().rank(from).is_some() {
+        if self.peer.view().rank(from).is_some() && self.telemetry.admits(self.now(), from, bytes.len()) {
             report(Report::Telemetry { from, bytes }, &*self.peer);
         }
     }

@@ -16,15 +16,11 @@ impl PeerEpochs {
     /// Adds what a peer did in an epoch: samples, their losses added up, and where its time went.
     pub(crate) fn add(&mut self, epoch: u64, n_samples: u64, loss_sum: f64, times: &Times) {
         let peers = self.epochs.entry(epoch).or_default();
-        let sums = peers.entry(times.peer).or_insert_with(|| PeerEpoch::of(times.peer));
+        let nothing = || PeerEpoch { n_samples: 0, loss: 0.0, times: Times::of(times.peer) };
+        let sums = peers.entry(times.peer).or_insert_with(nothing);
         sums.n_samples += n_samples;
         sums.loss += loss_sum;
-        sums.compute_s += times.compute_s;
-        sums.encode_s += times.encode_s;
-        sums.decode_s += times.decode_s;
-        sums.wait_s += times.wait_s;
-        sums.sent_bytes += times.sent_bytes;
-        sums.received_bytes += times.received_bytes;
+        sums.times += times;
     }
 
     /// What all did in an epoch, with their mean losses. What comes too late for it is forgotten with the next.
@@ -57,9 +53,12 @@ mod tests {
         }
         epochs.add(1, 30, 0.0, &times(5));
         let first = epochs.take(1);
-        assert_eq!(first.iter().map(|peer| (peer.peer.0, peer.n_samples)).collect::<Vec<_>>(), [(3, 10), (5, 50)]);
+        assert_eq!(
+            first.iter().map(|peer| (peer.times.peer.0, peer.n_samples)).collect::<Vec<_>>(),
+            [(3, 10), (5, 50)]
+        );
         assert_eq!((first[0].loss, first[1].loss), (2.0, 0.8));
-        assert_eq!((first[1].compute_s, first[1].wait_s, first[1].sent_bytes), (1.5, 0.75, 30));
+        assert_eq!((first[1].times.compute_s, first[1].times.wait_s, first[1].times.sent_bytes), (1.5, 0.75, 30));
         epochs.add(1, 10, 20.0, &times(5));
         assert_eq!(epochs.take(2).len(), 1);
         assert_eq!(epochs.take(3), []);

@@ -21,7 +21,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_engine::trainer::{StepReport, Trainer};
-use nettorrent_history::{self as history, Checkpoint, Epoch, Event, PeerEpoch, Reason, Start, Stop};
+use nettorrent_history::{self as history, Checkpoint, Epoch, Event, PeerEpoch, Reason, Start, Stop, Times};
 use nettorrent_swarm::PeerId;
 
 use crate::explain;
@@ -380,8 +380,7 @@ impl<'a> Session<'a> {
             peers: vec![PeerEpoch {
                 n_samples: train.n as u64,
                 loss: train.loss(),
-                compute_s: seconds,
-                ..PeerEpoch::of(PeerId(0))
+                times: Times { elapsed_s: seconds, compute_s: seconds, ..Times::of(PeerId(0)) },
             }],
         };
         self.display.say(&epoch_text(&epoch, self.job.epochs));

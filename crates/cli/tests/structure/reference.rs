@@ -191,7 +191,8 @@ fn the_reference_of_layers_has_every_layer() {
 
 #[test]
 fn the_reference_of_events_has_every_event() {
-    let file = source("history/src/event.rs");
+    let mut file = source("history/src/event.rs");
+    file.items.extend(source("history/src/peer_work.rs").items);
     let mut page = format!(
         "# Events\n\n{MADE}\nA run's `events.jsonl` has one JSON object a line, with `at_s` (seconds since training began; simulated \
          ones where the run is simulated), `event` (the name below) and the event's own fields. `--json` prints the same lines. \
