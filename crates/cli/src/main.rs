@@ -3,12 +3,11 @@
 mod advice_text;
 mod columns;
 mod commands;
-mod incidents;
 mod interrupt;
 mod job_arguments;
 mod link_survey;
 mod measuring;
-mod pace;
+mod notice;
 mod plan_picture;
 mod plan_text;
 mod planned;

@@ -1,13 +1,9 @@
 //! What of a run is measured besides its learning, and where that is written.
 
 use clap::Args;
-use nettorrent_history::{Event, HistoryError};
-use nettorrent_swarm::PeerId;
 
 use crate::watching::WatchingArguments;
 use nettorrent_session::event_log::EventLog;
-use nettorrent_session::monitor::{Monitor, Sample};
-use nettorrent_session::resources::resources;
 use nettorrent_session::run_folder::RunFolder;
 
 /// What to measure and write.
@@ -45,21 +41,4 @@ impl MeasuringArguments {
     pub(crate) fn watch(&self, run: &RunFolder) -> anyhow::Result<()> {
         Ok(self.watching.start(run)?)
     }
-
-    /// What looks at this process, if it is to train alone.
-    pub(crate) fn start_alone(&self) -> std::io::Result<Option<Monitor>> {
-        self.is_on().then(|| Monitor::start(None)).transpose()
-    }
-}
-
-/// Writes down what a process took that trains alone, at the times when it was seen.
-pub(crate) fn write_samples(
-    events: &mut EventLog,
-    samples: impl IntoIterator<Item = Sample>,
-) -> Result<(), HistoryError> {
-    for sample in samples {
-        let at = events.elapsed().saturating_sub(sample.at.elapsed());
-        events.write_at(at, Event::Resources(resources(PeerId(0), &sample)))?;
-    }
-    Ok(())
 }

@@ -10,9 +10,9 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Stop, Times, Wait};
 use nettorrent_sim::{Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
-use nettorrent_swarm::{Peer, PeerId, Place, Waiting};
+use nettorrent_swarm::{Peer, PeerId, Waiting};
 
-use nettorrent_session::Training;
+use nettorrent_session::{StartPoint, Training};
 use nettorrent_session::event_log::EventLog;
 use nettorrent_session::memory::peak_rss_bytes;
 use nettorrent_session::run_folder::RunFolder;
@@ -49,7 +49,7 @@ impl Recorder {
         let run = RunFolder::create(Some(path), &training.job, training.spec())?;
         let mut events = EventLog::append(&run.events(), None)?;
         let link = Some(scenario.link.to_string());
-        let start = training.start_event(run.path(), Some(n_peers), link, &Place::default());
+        let start = training.start_event(run.path(), Some(n_peers), link, &StartPoint::default());
         events.write_at(Duration::ZERO, Event::Start(start))?;
         let mut run_log = RunLog::new(events, training.setup.clone());
         run_log.share_out(Duration::ZERO, n_peers)?;

@@ -27,6 +27,10 @@ impl Task for Learning {
         self.test_labels().len()
     }
 
+    fn origin(&self, sample: usize) -> Option<String> {
+        self.train_origin(sample)
+    }
+
     fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError> {
         Ok(Box::new(CpuWorker::new(self, n_threads)?))
     }

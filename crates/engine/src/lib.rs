@@ -23,4 +23,3 @@ pub mod stateless;
 pub mod task;
 pub mod team;
 pub mod train_error;
-pub mod trainer;

@@ -20,6 +20,11 @@ pub trait Task: Send + Sync {
     /// Number of test samples.
     fn n_test(&self) -> usize;
 
+    /// Where a training sample comes from, for people, if that is known.
+    fn origin(&self, _sample: usize) -> Option<String> {
+        None
+    }
+
     /// A worker that computes with so many threads.
     fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError>;
 

@@ -65,8 +65,19 @@ impl Identity {
 
     /// A fresh identity for this seat.
     pub fn new(secret: &Secret, seat: u32) -> Result<Self, IdentityError> {
-        let own_key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let (authority, certificate) = certificates(secret, &own_key)?;
+        Self::with_key(secret, seat, &KeyPair::generate_for(&PKCS_ED25519)?)
+    }
+
+    /// The identity of a peer whose swarm is all in this process, where nobody else can be: the same one every time, so that a run is the
+    /// same every time. Its name comes from no key, so it cannot be used where links are encrypted.
+    pub fn within_process(seat: u32) -> Result<Self, IdentityError> {
+        let secret = Secret::from_bytes([0; 32]);
+        let identity = Self::with_key(&secret, seat, &derived_key(&secret, "peer within a process")?)?;
+        Ok(Self { peer: PeerId::new(seat, 0), ..identity })
+    }
+
+    fn with_key(secret: &Secret, seat: u32, own_key: &KeyPair) -> Result<Self, IdentityError> {
+        let (authority, certificate) = certificates(secret, own_key)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
         let chain = vec![certificate];
@@ -115,19 +126,22 @@ fn fingerprint_of_key(subject_public_key_info: &[u8]) -> u64 {
     u64::from_be_bytes(*low) & ((1 << PeerId::FINGERPRINT_BITS) - 1)
 }
 
+/// The key for one purpose that all who have the secret derive alike.
+fn derived_key(secret: &Secret, purpose: &str) -> Result<KeyPair, IdentityError> {
+    let seed: [u8; 32] = secret.derive(purpose);
+    let document = Ed25519KeyPair::from_seed_unchecked(&seed)
+        .ok()
+        .and_then(|key| key.to_pkcs8().ok())
+        .ok_or(IdentityError::Key)?;
+    Ok(KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(document.as_ref()), &PKCS_ED25519)?)
+}
+
 /// The authority that all of the swarm derive alike, and what it says about our own key.
 fn certificates(
     secret: &Secret,
     own_key: &KeyPair,
 ) -> Result<(CertificateDer<'static>, CertificateDer<'static>), IdentityError> {
-    let seed: [u8; 32] = secret.derive("certificate authority");
-    let document = Ed25519KeyPair::from_seed_unchecked(&seed)
-        .ok()
-        .and_then(|key| key.to_pkcs8().ok())
-        .ok_or(IdentityError::Key)?;
-    let authority_key =
-        KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(document.as_ref()), &PKCS_ED25519)?;
-
+    let authority_key = derived_key(secret, "certificate authority")?;
     let mut authority = CertificateParams::default();
     authority.distinguished_name.push(DnType::CommonName, format!("NetTorrent swarm {}", secret.swarm_id().to_hex()));
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

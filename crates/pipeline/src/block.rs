@@ -273,7 +273,7 @@ impl Block {
             };
             self.give(now, Done::Bucket { id, bucket, numbers }, compute, out);
         }
-        self.give(now, Done::Trained { id, score, left_out: Vec::new() }, compute, out);
+        self.give(now, Done::Trained { id, score, left_out: Vec::new(), size: 0.0 }, compute, out);
     }
 
     fn give(&mut self, now: Duration, done: Done, took: Duration, out: &mut BlockOutbox) {

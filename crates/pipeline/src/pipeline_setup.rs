@@ -183,7 +183,7 @@ impl PipelineSetup {
         assert!(optimizer.restore(n_steps, share), "both optimizers are the job's");
         let values = Arc::new(part.take(&whole.values));
         let strategy_state = whole.strategy_state.iter().map(|vector| part.take(vector)).collect();
-        State { values, optimizer, place: whole.place.clone(), strategy_state }
+        State::new(values, optimizer, whole.place.clone(), strategy_state)
     }
 }
 

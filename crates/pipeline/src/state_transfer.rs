@@ -27,7 +27,7 @@ pub(crate) fn to_messages(label: Label, round: u32, first: usize, state: &State)
 
 /// One piece of a state; none behind the last.
 fn piece_of(state: &State, piece: usize) -> Option<Bytes> {
-    let State { values, optimizer, place, strategy_state } = state;
+    let State { values, optimizer, place, strategy_state, .. } = state;
     let (optimizer_steps, of_optimizer) = optimizer.state();
     let Some(mut piece) = piece.checked_sub(1) else {
         let n_state_vectors = strategy_state.len() as u32;
@@ -97,7 +97,7 @@ impl IncomingState {
         if !optimizer.restore(title.optimizer_steps, |_| vectors.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
         }
-        Ok(Some(State { values, optimizer, place: title.place, strategy_state }))
+        Ok(Some(State::new(values, optimizer, title.place, strategy_state)))
     }
 }
 

@@ -36,6 +36,8 @@ enum Order {
         /// Which.
         step: u64,
     },
+    /// Nothing: somebody waits until what was ordered before is done.
+    Wait(Sender<()>),
 }
 
 /// What was done.
@@ -78,6 +80,10 @@ impl CheckpointWriter {
                         }
                         continue;
                     }
+                    Order::Wait(done) => {
+                        let _ = done.send(());
+                        continue;
+                    }
                     Order::State(state) => Some(write(run, layout, seed, &state, keep)),
                     Order::Block(block) => {
                         let kept = pieces.put(&block).transpose();
@@ -116,6 +122,13 @@ impl CheckpointWriter {
         let _ = self.orders.send(Order::SetAside { step });
     }
 
+    /// Waits until what was ordered is done.
+    pub fn wait(&self) {
+        let (done, written) = channel();
+        // If the thread is gone, `finish` tells of that.
+        let _ = self.orders.send(Order::Wait(done)).map(|()| written.recv());
+    }
+
     /// What was done since the last call.
     pub fn news(&self) -> impl Iterator<Item = Result<Written, SessionError>> {
         self.news.try_iter()
@@ -151,7 +164,7 @@ impl Pieces<'_> {
         let SavedBlock { part, state, is_first, is_last } = block;
         let (epoch, step) = (state.place.ledger.epoch, state.place.step);
         if *is_first {
-            let progress = progress(self.seed, &state.place, Vec::new())?;
+            let progress = progress(self.seed, state, Vec::new())?;
             let path = self.run.checkpoint_path(step);
             self.writer = None;
             if !path.exists() {
@@ -172,16 +185,19 @@ impl Pieces<'_> {
     }
 }
 
-fn progress(seed: u64, place: &Place, swarm_memories: Vec<Vec<f32>>) -> Result<Progress, SessionError> {
-    let (epoch, step) = (place.ledger.epoch, place.step);
-    let swarm = Some(serde_json::to_value(place)?);
-    Ok(Progress { seed, step, epoch, swarm, swarm_memories, ..Progress::default() })
+fn progress(seed: u64, state: &State, swarm_memories: Vec<Vec<f32>>) -> Result<Progress, SessionError> {
+    let State { place, epoch_score, left_out, .. } = state;
+    let mut progress = Progress { seed, step: place.step, epoch: place.ledger.epoch, ..Progress::default() };
+    progress.set_epoch_score(*epoch_score);
+    let place = Place { ledger: place.ledger.clone().without_names(), ..place.clone() };
+    let (left_out, swarm) = (left_out.iter().copied().collect(), Some(serde_json::to_value(place)?));
+    Ok(Progress { left_out, swarm, swarm_memories, ..progress })
 }
 
 fn write(run: &RunFolder, layout: &Layout, seed: u64, state: &State, keep: usize) -> Result<Kept, SessionError> {
-    let State { values, optimizer, place, strategy_state } = state;
+    let State { values, optimizer, place, strategy_state, .. } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let progress = progress(seed, place, strategy_state.clone())?;
+    let progress = progress(seed, state, strategy_state.clone())?;
     let path = run.save(layout, values, optimizer, &progress, keep)?;
     Ok(Kept { path, epoch, step })
 }

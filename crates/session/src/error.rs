@@ -109,6 +109,9 @@ pub enum SessionError {
     /// A thread cannot be started, or the process cannot be measured.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    /// All epochs are trained, and the result is not on the disk.
+    #[error("all epochs are trained, but the last checkpoint was not written: whoever was to write it is gone")]
+    NotKept,
     /// A thread has panicked.
     #[error("the thread that writes checkpoints has failed")]
     CheckpointThread,

@@ -8,12 +8,13 @@ use nettorrent_engine::model::Score;
 use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
-use nettorrent_swarm::{PeerId, Place};
+use nettorrent_swarm::PeerId;
 
 use crate::event_log::EventLog;
 use crate::memory::peak_rss_bytes;
 use crate::peer_event::PeerEvent;
 use crate::run_log::{Course, RunLog};
+use crate::start_point::StartPoint;
 use crate::training::Training;
 
 /// How often the whole is written to the file.
@@ -24,8 +25,10 @@ const LONGEST_WAIT: Duration = Duration::from_millis(1500);
 /// Who trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// So many processes of this machine, all of which tell.
-    Processes(usize),
+    /// This process by itself.
+    Alone,
+    /// So many peers on this machine, all of which tell.
+    Local(usize),
     /// This peer, with others on other machines, who tell the first of them about themselves.
     OneOfMany,
 }
@@ -100,9 +103,10 @@ impl LiveLog {
         training: &Training,
         run: &Path,
         topology: Topology,
-        place: &Place,
+        start: &StartPoint,
         link: Option<String>,
     ) -> Result<Self, HistoryError> {
+        let place = &start.place;
         let mut log = Self {
             run_log: RunLog::new(events, training.setup.clone()),
             topology,
@@ -127,10 +131,10 @@ impl LiveLog {
             speed: Speed::default(),
         };
         let n_peers = match topology {
-            Topology::Processes(n_peers) => Some(n_peers),
-            Topology::OneOfMany => None,
+            Topology::Local(n_peers) => Some(n_peers),
+            Topology::Alone | Topology::OneOfMany => None,
         };
-        log.write(Event::Start(training.start_event(run, n_peers, link, place)))?;
+        log.write(Event::Start(training.start_event(run, n_peers, link, start)))?;
         if let Some(n_peers) = n_peers {
             log.run_log.share_out(log.elapsed(), n_peers)?;
         }
@@ -271,7 +275,7 @@ impl LiveLog {
         let n_samples_all = self.epoch.n_samples_all;
         let ahead = || self.phases.values().filter(|(since, _)| *since == n_samples_all).map(|(_, n_ahead)| n_ahead);
         let ahead_of_all = match self.topology {
-            Topology::Processes(_) => ahead().sum(),
+            Topology::Alone | Topology::Local(_) => ahead().sum(),
             Topology::OneOfMany => {
                 self.run_log.members.len().max(1) as u64 * ahead().sum::<u64>() / ahead().count().max(1) as u64
             }

@@ -1,5 +1,8 @@
 //! One peer of a swarm: it takes part until the end, tells how it goes, and has checkpoints written.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
@@ -19,10 +22,13 @@ use crate::resources::resources;
 use crate::start_state::StartState;
 use crate::training::Training;
 
+/// When a silent peer is given up, where there is none: then nobody needs to wait for anybody at the beginning.
+const ALONE: Duration = Duration::from_millis(400);
+
 /// A process that takes part in a swarm.
-pub struct PeerProcess<'a> {
+pub struct PeerProcess {
     /// What it trains.
-    pub training: &'a Training,
+    pub training: Arc<Training>,
     /// What it begins with.
     pub start: StartState,
     /// What writes its checkpoints.
@@ -41,19 +47,20 @@ pub struct PeerProcess<'a> {
     pub speed: Option<EmulatedSpeed>,
 }
 
-impl PeerProcess<'_> {
+impl PeerProcess {
     /// Trains with the others until all is done or somebody says `leave`.
     pub async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
-        commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
     ) -> Result<Ending, SessionError> {
         let Self { training, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
         let place = start.place().clone();
+        let training = &*training;
         let peer = start.into_peer(id, training);
-        let deadline = training.job.swarm.deadline();
+        let deadline = if training.is_alone() { ALONE } else { training.job.swarm.deadline() };
         let settings = NodeSettings {
             package: training.package.clone(),
             membership: Config { deadline, wait_for },
@@ -70,12 +77,24 @@ impl PeerProcess<'_> {
         let writer = (&checkpoint_writer, keep);
         let mut reporter = Reporter::new(id, training, writer, monitor.as_ref(), outlet, &place);
         let mut problem = None;
+        let (stop, stopped) = mpsc::channel(2);
+        let passed_on = stop.clone();
+        let passing_on = tokio::spawn(async move {
+            while let Some(command) = commands.recv().await {
+                // If the node does not listen any more, it has ended.
+                let _ = passed_on.send(command).await;
+            }
+        });
         let ending = node
-            .run(introducers, commands, messages, |report, peer| {
-                let result = reporter.on_report(&report, peer, tell);
-                problem = problem.take().or(result.err());
+            .run(introducers, stopped, messages, |report, peer| {
+                if let Err(error) = reporter.on_report(&report, peer, tell) {
+                    problem.get_or_insert(error);
+                    // What cannot be kept or told is not worth training.
+                    let _ = stop.try_send(Command::Leave);
+                }
             })
             .await;
+        passing_on.abort();
         if let Some(problem) = problem {
             return Err(problem);
         }

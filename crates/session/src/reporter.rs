@@ -294,6 +294,10 @@ impl<'a> Reporter<'a> {
         let is_due = every > 0 && epoch.is_multiple_of(every);
         if is_due && self.writes(peer) && peer.is_healthy() {
             keep_state(self.checkpoint_writer, peer);
+            if self.training.is_alone() {
+                // Nobody else is to be answered meanwhile, and what is told of the epoch next is on the disk.
+                self.checkpoint_writer.wait();
+            }
         }
     }
 }

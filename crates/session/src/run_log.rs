@@ -212,7 +212,7 @@ impl RunLog {
                 let fresh: Vec<usize> =
                     samples.iter().copied().filter(|&sample| self.left_out.insert(sample)).collect();
                 if !fresh.is_empty() {
-                    self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step)))?;
+                    self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step, &self.setup)))?;
                     return Ok(true);
                 }
             }
@@ -255,12 +255,12 @@ pub fn dropped(setup: &Setup, n_peers: usize) -> Option<Dropped> {
 }
 
 /// What people are told of what a peer records when something went wrong, or the run ends early.
-pub fn incident_text(event: &RecordEvent) -> Option<String> {
+pub fn incident_text(event: &RecordEvent, setup: &Setup) -> Option<String> {
     match event {
         RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
             Some(rollback(why, [*from_step, *epoch, *step], *lr_factor).to_string())
         }
-        RecordEvent::LeftOut { samples, step } => Some(left_out(samples, *step).to_string()),
+        RecordEvent::LeftOut { samples, step } => Some(left_out(samples, *step, setup).to_string()),
         RecordEvent::Ended { reason } => Some(format!("The run ends here: {reason}.")),
         _ => None,
     }
@@ -270,6 +270,7 @@ fn rollback(why: &str, [from_step, epoch, step]: [u64; 3], lr_factor: f32) -> Ro
     Rollback { why: why.to_owned(), from_step, epoch, step, is_rate_halved: true, lr_factor }
 }
 
-fn left_out(samples: &[usize], step: u64) -> LeftOut {
-    LeftOut { samples: samples.iter().map(|&index| BadSample { index, origin: None }).collect(), step }
+fn left_out(samples: &[usize], step: u64, setup: &Setup) -> LeftOut {
+    let task = &setup.training().task;
+    LeftOut { samples: samples.iter().map(|&index| BadSample { index, origin: task.origin(index) }).collect(), step }
 }

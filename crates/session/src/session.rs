@@ -1,32 +1,31 @@
-//! A peer that trains with others: started here, or joined to a swarm that is there.
+//! Peers of this process that train: one that started a swarm or joined one, or all of a swarm.
 
 use std::cell::RefCell;
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use nettorrent_history::{Line, Reason};
 use nettorrent_net::address::Address;
-use nettorrent_net::ask::{ask_any, find_addresses};
-use nettorrent_net::emulated_speed::EmulatedSpeed;
-use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
-use nettorrent_net::handshake::{Encryption, Terms};
+use nettorrent_net::endpoint::{Arrival, Endpoint};
+use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::in_process::InProcess;
 use nettorrent_net::report::Command;
-use nettorrent_net::service::{Answer, Invitation, JobPackage, Question};
-use nettorrent_net::shared_folder::SharedFolder;
-use nettorrent_net::tcp::Tcp;
+use nettorrent_net::service::Invitation;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{discovery, fingerprint};
-use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::{PeerId, Place};
 use tokio::sync::mpsc;
+use tokio::task::{JoinSet, LocalSet};
 
 use crate::checkpoint_writer::CheckpointWriter;
 use crate::error::SessionError;
 use crate::event_log::{EventLog, Fate};
+use crate::invited::Invited;
 use crate::live_log::{End, LiveLog, Topology};
+use crate::options::Options;
 use crate::peer_event::{Ending, PeerEvent};
 use crate::peer_process::PeerProcess;
 use crate::reporter::Keep;
@@ -34,134 +33,45 @@ use crate::run_folder::RunFolder;
 use crate::start_state::StartState;
 use crate::training::Training;
 
-/// How a peer takes part.
-#[derive(Clone)]
-pub struct Options {
-    /// Training begins when so many peers are there, this one counted.
-    pub wait_for: usize,
-    /// Where to listen; by default at all addresses, at any free port.
-    pub listen: Address,
-    /// The address at which others reach this machine, if it is not one of its own.
-    pub address: Option<Address>,
-    /// Whether peers of the same local network find this one, and it them, by mDNS.
-    pub discover: bool,
-    /// Whether links are encrypted; all peers of a swarm have to say the same.
-    pub encryption: Encryption,
-    /// How slow the link is to be, for experiments.
-    pub link: Option<LinkSpec>,
-    /// How slow the machine is to be, for experiments.
-    pub speed: Option<EmulatedSpeed>,
-    /// A directory for large payloads to peers that have the same one.
-    pub shared_dir: Option<PathBuf>,
-    /// Whether to measure what this process takes of its machine and for whom it waits.
-    pub measures: bool,
-    /// Whether to write files for TensorBoard.
-    pub tensorboard: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            wait_for: 1,
-            listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
-            address: None,
-            discover: false,
-            encryption: Encryption::On,
-            link: None,
-            speed: None,
-            shared_dir: None,
-            measures: true,
-            tensorboard: false,
-        }
-    }
-}
-
-impl Options {
-    /// Opens the directory for large payloads, if there is to be one.
-    pub fn open_folder(&self) -> Result<Option<Arc<SharedFolder>>, SessionError> {
-        Ok(self.shared_dir.as_deref().map(SharedFolder::open).transpose()?)
-    }
-
-    /// Listens for peers of a training.
-    async fn bind(
-        &self,
-        identity: Identity,
-        training: &Training,
-    ) -> Result<(Endpoint, mpsc::Receiver<Arrival>), SessionError> {
-        let job = fingerprint::of_job(&training.package);
-        let settings = Settings {
-            listen: self.listen.clone(),
-            encryption: self.encryption,
-            shape: self.link,
-            limits: training.limits(),
-            folder: self.open_folder()?,
-            ..Settings::new(identity, Purpose::Peer { generation: 0, job })
-        };
-        Ok(Endpoint::bind(settings).await?)
-    }
-
-    /// Where others reach a peer, best first.
-    fn addresses(&self, endpoint: &Endpoint) -> Vec<Address> {
-        self.address.clone().map_or_else(|| endpoint.addresses().to_vec(), |address| vec![address])
-    }
-}
-
-/// Who is there, as one of them tells who wants to join.
-pub struct Invited {
-    invitation: Invitation,
-    identity: Identity,
-    /// Where the one who was asked sees this machine.
-    seen: Address,
-}
-
-impl Invited {
-    /// Asks the swarm of a ticket for what it trains.
-    pub async fn ask(ticket: &Ticket, options: &Options) -> Result<Self, SessionError> {
-        let identity = Identity::newcomer(&ticket.secret)?;
-        let addresses = find_addresses(ticket, options.discover).await?;
-        let terms =
-            Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Newcomer { job: None }) };
-        match ask_any(&Tcp, &terms, &addresses, &Question::Join).await? {
-            (Answer::Join(invitation), seen) => Ok(Self { invitation, identity, seen }),
-            _ => Err(SessionError::OtherVersion),
-        }
-    }
-
-    /// What the swarm trains.
-    pub fn package(&self) -> &JobPackage {
-        &self.invitation.package
-    }
-
-    /// Number of peers that are there.
-    pub fn n_members(&self) -> usize {
-        self.invitation.members.len()
-    }
-}
-
-/// A peer that is ready to train.
+/// Peers that are ready to train.
 pub struct Session {
     training: Arc<Training>,
     start: StartState,
     run: RunFolder,
     events: EventLog,
     options: Options,
+    topology: Topology,
+    seats: Vec<Seat>,
+    /// Members elsewhere.
+    members: Vec<(PeerId, Address)>,
+}
+
+/// A peer's place on the network.
+struct Seat {
     endpoint: Endpoint,
     arrivals: mpsc::Receiver<Arrival>,
+    /// Where others reach it.
     address: Address,
-    members: Vec<(PeerId, Address)>,
     leave: mpsc::Sender<Command>,
     commands: mpsc::Receiver<Command>,
 }
 
+impl Seat {
+    fn new((endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>), address: Address) -> Self {
+        let (leave, commands) = mpsc::channel(1);
+        Self { endpoint, arrivals, address, leave, commands }
+    }
+}
+
 /// Ends a session from anywhere: another task, a signal handler.
 #[derive(Clone)]
-pub struct Leave(mpsc::Sender<Command>);
+pub struct Leave(Arc<[mpsc::Sender<Command>]>);
 
 impl Leave {
-    /// Has the peer leave the others cleanly and end, with a checkpoint of what it has.
+    /// Has the peers leave the others cleanly and end, with a checkpoint of what they have.
     pub fn leave(&self) {
-        // If it does not listen any more, it is ending anyway.
-        let _ = self.0.try_send(Command::Leave);
+        // Who does not listen any more is ending anyway.
+        self.0.iter().for_each(|peer| _ = peer.try_send(Command::Leave));
     }
 }
 
@@ -194,7 +104,8 @@ impl Session {
         let bound = options.bind(Identity::new(&secret, 0)?, &training).await?;
         let ticket = Ticket { secret, addresses: options.addresses(&bound.0) };
         let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
-        Ok((Self::new(training, start, run, options, bound, address, Vec::new())?, ticket))
+        let seats = vec![Seat::new(bound, address)];
+        Ok((Self::new(training, start, run, options, Topology::OneOfMany, seats)?, ticket))
     }
 
     /// Takes part in a swarm to which this peer was invited.
@@ -211,7 +122,30 @@ impl Session {
         endpoint.introduce_as(seat, Purpose::Peer { generation: 0, job });
         let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
-        Self::new(training, start, run, options, bound, address, members)
+        let seats = vec![Seat::new(bound, address)];
+        Ok(Self { members, ..Self::new(training, start, run, options, Topology::OneOfMany, seats)? })
+    }
+
+    /// Trains with so many peers in this process. They reach each other through memory, and nobody else reaches them.
+    pub async fn local(
+        training: Arc<Training>,
+        start: StartState,
+        run: RunFolder,
+        options: Options,
+        n_peers: usize,
+    ) -> Result<Self, SessionError> {
+        training.check(n_peers)?;
+        let (transport, listen) = (Arc::new(InProcess::default()), Address::InProcess(0));
+        let encryption = Encryption::Off;
+        let options = Options { wait_for: n_peers, transport, listen, encryption, discover: false, ..options };
+        let mut seats = Vec::new();
+        for seat in 0..n_peers {
+            let bound = options.bind(Identity::within_process(seat as u32)?, &training).await?;
+            let address = bound.0.local_address().clone();
+            seats.push(Seat::new(bound, address));
+        }
+        let topology = if training.is_alone() { Topology::Alone } else { Topology::Local(n_peers) };
+        Self::new(training, start, run, options, topology, seats)
     }
 
     fn new(
@@ -219,14 +153,12 @@ impl Session {
         start: StartState,
         run: RunFolder,
         options: Options,
-        (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
-        address: Address,
-        members: Vec<(PeerId, Address)>,
+        topology: Topology,
+        seats: Vec<Seat>,
     ) -> Result<Self, SessionError> {
         let tensorboard = options.tensorboard.then(|| run.path().join("tensorboard"));
         let events = EventLog::append(&run.events(), tensorboard)?;
-        let (leave, commands) = mpsc::channel(1);
-        Ok(Self { training, start, run, events, options, endpoint, arrivals, address, members, leave, commands })
+        Ok(Self { training, start, run, events, options, topology, seats, members: Vec::new() })
     }
 
     /// What it trains.
@@ -235,23 +167,28 @@ impl Session {
     }
 
     /// Where its checkpoints and events are.
-    pub fn run_folder(&self) -> &Path {
-        self.run.path()
+    pub fn run_folder(&self) -> &RunFolder {
+        &self.run
     }
 
-    /// Where it begins.
-    pub fn place(&self) -> &Place {
-        self.start.place()
+    /// What it begins with.
+    pub fn start_state(&self) -> &StartState {
+        &self.start
     }
 
-    /// Where others reach it.
+    /// Where others reach its first peer.
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.seats[0].address
+    }
+
+    /// Who trains.
+    pub fn topology(&self) -> Topology {
+        self.topology
     }
 
     /// What ends it early.
     pub fn leave(&self) -> Leave {
-        Leave(self.leave.clone())
+        Leave(self.seats.iter().map(|seat| seat.leave.clone()).collect())
     }
 
     /// Has every event shown to somebody as it happens. One can follow: the last who asked.
@@ -267,53 +204,108 @@ impl Session {
         events
     }
 
-    /// Trains with the others until all epochs are done, or somebody says [`leave`](Leave::leave).
+    /// Trains until all epochs are done, or somebody says [`leave`](Leave::leave).
     pub async fn run(self) -> Result<Outcome, SessionError> {
-        let Self { training, start, run, events, options, endpoint, arrivals, address, members, commands, .. } = self;
+        let Self { training, start, run, events, options, topology, seats, members } = self;
+        let endpoint = &seats[0].endpoint;
         let announced = endpoint.local_address().tcp().filter(|_| options.discover);
         let _announcement =
             announced.map(|address| discovery::announce(endpoint.identity().swarm(), address.port())).transpose()?;
-        let place = start.place();
-        let mut reached = (place.ledger.epoch, place.step);
-        let log = LiveLog::start(events, &training, run.path(), Topology::OneOfMany, place, None)?;
-        let log = RefCell::new(log);
-        let process = PeerProcess {
-            training: &training,
-            start,
-            checkpoint_writer: CheckpointWriter::start(run, &training)?,
-            keep: Keep::Always,
-            wait_for: options.wait_for,
-            address,
-            introducers: members,
-            measures: options.measures,
-            speed: options.speed,
-        };
-        let (mut peak_rss_bytes, mut checkpoint) = (None, None);
-        let result = process
-            .run((endpoint, arrivals), commands, &mut |event| {
-                match &event {
-                    PeerEvent::Ended { epoch, step, peak_rss_bytes: peak, .. } => {
-                        (reached, peak_rss_bytes) = ((*epoch, *step), *peak);
-                    }
-                    PeerEvent::Checkpoint { path, .. } => checkpoint = Some(path.clone()),
-                    _ => {}
-                }
-                Ok(log.borrow_mut().on_event(&event)?)
-            })
-            .await;
-        let mut log = log.into_inner();
+        let link = options.link.map(|link| link.to_string()).filter(|_| topology != Topology::OneOfMany);
+        let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link)?;
+        let log = Rc::new(RefCell::new(Log { log, reached: Reached::at(start.place()) }));
+        let here: Vec<_> = seats.iter().map(|seat| (seat.endpoint.identity().peer, seat.address.clone())).collect();
+        let keep = if topology == Topology::OneOfMany { Keep::Always } else { Keep::IfFirst };
+        let (tasks, mut peers) = (LocalSet::new(), JoinSet::new());
+        for (k, Seat { endpoint, arrivals, address, commands, leave: _ }) in seats.into_iter().enumerate() {
+            let me = here[k].0;
+            let introducers = here.iter().filter(|(peer, _)| *peer != me).chain(&members).cloned().collect();
+            let process = PeerProcess {
+                training: training.clone(),
+                start: start.clone(),
+                checkpoint_writer: CheckpointWriter::start(run.clone(), &training)?,
+                keep,
+                wait_for: options.wait_for,
+                address,
+                introducers,
+                // What the process takes is told once.
+                measures: options.measures && k == 0,
+                speed: options.speed.clone(),
+            };
+            let log = log.clone();
+            let peer = async move {
+                process.run((endpoint, arrivals), commands, &mut |event| log.borrow_mut().on_event(&event)).await
+            };
+            peers.spawn_local_on(peer, &tasks);
+        }
+        drop(start);
+        let ended = tasks.run_until(peers.join_all()).await;
+        let result = ended_together(ended).and_then(|ending| log.borrow().check_kept(ending, topology, &run));
+        let Log { log, reached } = &mut *log.borrow_mut();
         let reason = match &result {
             Ok(Ending::Finished) => Reason::Finished,
             Ok(Ending::Left) => Reason::Interrupted,
             Ok(Ending::Failed(problem)) => Reason::Failed(problem.clone()),
             Err(error) => Reason::Failed(error.to_string()),
         };
-        let (epoch, step) = reached;
+        let Reached { epoch, step, peak_rss_bytes, .. } = *reached;
         let told = log.stop(End { reason, epoch, step, peak_rss_bytes });
         // If the end cannot be written either, the error to tell is the one that came first.
         let ending = result?;
         told?;
         let is_guessing = ending == Ending::Finished && log.is_guessing();
+        let checkpoint = reached.checkpoint.take();
         Ok(Outcome { ending, epoch, step, was_alone: log.is_alone(), is_guessing, checkpoint })
+    }
+}
+
+/// How peers of one process ended: as the best of them did.
+fn ended_together(ended: Vec<Result<Ending, SessionError>>) -> Result<Ending, SessionError> {
+    let rank = |ended: &Result<Ending, SessionError>| match ended {
+        Ok(Ending::Finished) => 0,
+        Ok(Ending::Left) => 1,
+        Ok(Ending::Failed(_)) => 2,
+        Err(_) => 3,
+    };
+    ended.into_iter().min_by_key(rank).expect("a session has a peer")
+}
+
+/// What its peers tell, and how far that is.
+struct Log {
+    log: LiveLog,
+    reached: Reached,
+}
+
+struct Reached {
+    epoch: u64,
+    step: u64,
+    peak_rss_bytes: Option<u64>,
+    checkpoint: Option<PathBuf>,
+}
+
+impl Reached {
+    fn at(place: &Place) -> Self {
+        Self { epoch: place.ledger.epoch, step: place.step, peak_rss_bytes: None, checkpoint: None }
+    }
+}
+
+impl Log {
+    fn on_event(&mut self, event: &PeerEvent) -> Result<(), SessionError> {
+        let reached = &mut self.reached;
+        match event {
+            PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } => {
+                (reached.epoch, reached.step) = (reached.epoch, reached.step).max((*epoch, *step));
+                reached.peak_rss_bytes = reached.peak_rss_bytes.max(*peak_rss_bytes);
+            }
+            PeerEvent::Checkpoint { path, .. } => reached.checkpoint = Some(path.clone()),
+            _ => {}
+        }
+        Ok(self.log.on_event(event)?)
+    }
+
+    /// A run is finished when what it has learnt is on the disk.
+    fn check_kept(&self, ending: Ending, topology: Topology, run: &RunFolder) -> Result<Ending, SessionError> {
+        let is_kept = || topology == Topology::OneOfMany || run.checkpoint_path(self.reached.step).exists();
+        if ending != Ending::Finished || is_kept() { Ok(ending) } else { Err(SessionError::NotKept) }
     }
 }

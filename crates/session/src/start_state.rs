@@ -13,9 +13,11 @@ use nettorrent_swarm::{Peer, PeerId, Place, State};
 
 use crate::error::SessionError;
 use crate::run_folder::RunFolder;
+use crate::start_point::StartPoint;
 use crate::training::Training;
 
 /// What a peer begins with.
+#[derive(Clone)]
 pub enum StartState {
     /// The whole network.
     Whole(State),
@@ -70,6 +72,25 @@ impl StartState {
         }
     }
 
+    /// Where a run begins with it.
+    pub fn point(&self) -> StartPoint {
+        let n_left_out = if let Self::Whole(state) = self { state.left_out.len() } else { 0 };
+        StartPoint { place: self.place().clone(), n_left_out }
+    }
+
+    /// Some fields of the job are set anew: a learning rate that is given is used as it is, and samples of other data are not those that
+    /// were left out.
+    pub fn forget_what_is_set_anew(&mut self, settings: &[String]) {
+        let Self::Whole(state) = self else { return };
+        let is_set = |name: &str| settings.iter().any(|setting| setting.starts_with(name));
+        if is_set("optimizer") {
+            state.place.forget_rollbacks();
+        }
+        if is_set("data") {
+            state.left_out = Arc::default();
+        }
+    }
+
     /// A peer that begins with it.
     ///
     /// # Panics
@@ -92,8 +113,7 @@ fn read_block(checkpoint: &Path, task: &dyn Task, job: &Job, part: &Part) -> Res
         checkpoint::load_part(checkpoint, task.layout(), part, &mut optimizer).map_err(|source| {
             SessionError::Unreadable { hint: format!("cannot go on from {}", checkpoint.display()), source }
         })?;
-    let place = place_of(&progress, task.labels().len() as u64)?;
-    Ok(State { values: Arc::new(values), optimizer, place, strategy_state: progress.swarm_memories })
+    state(values, optimizer, progress, task.labels().len())
 }
 
 /// Reads a state back from a checkpoint.
@@ -101,15 +121,30 @@ fn load(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<State
     let Training { job, task, .. } = training;
     let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
     let (values, progress) = run.load(checkpoint, task.layout(), &mut optimizer)?;
-    let place = place_of(&progress, task.labels().len() as u64)?;
-    Ok(State { values: Arc::new(values), optimizer, place, strategy_state: progress.swarm_memories })
+    let state = state(values, optimizer, progress, task.labels().len())?;
+    if let Some((n_done, n_batches)) = training.setup.training().sampler.overrun(&state.place.ledger) {
+        return Err(SessionError::Run(format!(
+            "the run stopped after {n_done} batches of an epoch, and an epoch now has {n_batches}; the data or the batch size are \
+             not those it began with: bring them back, or go on from a checkpoint at the end of an epoch"
+        )));
+    }
+    Ok(state)
+}
+
+fn state(values: Vec<f32>, optimizer: Optimizer, progress: Progress, n_samples: usize) -> Result<State, SessionError> {
+    let (epoch_score, left_out) = (progress.epoch_score(), Arc::new(progress.left_out.iter().copied().collect()));
+    let place = place_of(&progress, n_samples)?;
+    let strategy_state = progress.swarm_memories;
+    Ok(State { values: Arc::new(values), optimizer, place, strategy_state, epoch_score, left_out })
 }
 
 /// How far a checkpoint is.
-fn place_of(progress: &Progress, n_samples: u64) -> Result<Place, SessionError> {
-    match &progress.swarm {
-        Some(place) => Ok(serde_json::from_value(place.clone())?),
-        // It was one machine's: a swarm goes on from the beginning of the epoch that it was in.
-        None => Ok(Place::at_epoch(progress.epoch, progress.step, progress.epoch * n_samples)),
+fn place_of(progress: &Progress, n_samples: usize) -> Result<Place, SessionError> {
+    if let Some(place) = &progress.swarm {
+        return Ok(serde_json::from_value(place.clone())?);
     }
+    // It is of a version in which one machine trained in a way of its own.
+    let Progress { epoch, batch, step, epoch_n, n_rollbacks, .. } = *progress;
+    let n_trained = epoch * n_samples as u64 + epoch_n as u64;
+    Ok(Place { n_rollbacks, ..Place::after_batches(epoch, batch as u32, step, n_trained) })
 }

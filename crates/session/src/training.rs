@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nettorrent_engine::data::Part;
-use nettorrent_engine::job::{Groups, Job, LayersSpec, build_network, read_toml};
+use nettorrent_engine::job::{Groups, Job, LayersSpec, SwarmSpec, build_network, read_toml};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::task::Task;
@@ -13,11 +13,12 @@ use nettorrent_net::fingerprint;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
 use nettorrent_pipeline::{PipelineSetup, planner};
-use nettorrent_swarm::{Place, Setup};
+use nettorrent_swarm::Setup;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, n_threads, open_data};
 use crate::run_folder::as_toml;
+use crate::start_point::StartPoint;
 
 /// What is trained, and how.
 pub struct Training {
@@ -33,36 +34,51 @@ pub struct Training {
     pub package: JobPackage,
     /// The network, where it is one of ours.
     network: Option<(ModelSpec, Arc<Learning>)>,
+    is_alone: bool,
 }
 
 impl Training {
     /// What a job names, for so many peers.
     pub fn from_job(job: Job, n_peers: usize) -> Result<Self, SessionError> {
-        Self::open(job, None, n_peers)
+        Self::open(job, None, Some(n_peers))
     }
 
     /// The same with a model that was described before.
     pub fn with_model(job: Job, spec: ModelSpec, n_peers: usize) -> Result<Self, SessionError> {
-        Self::open(job, Some(spec), n_peers)
+        Self::open(job, Some(spec), Some(n_peers))
     }
 
-    fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: usize) -> Result<Self, SessionError> {
+    /// What a job names, for a process that trains by itself; with a model that was described before, if there is one. What the job says
+    /// about peers is for others.
+    pub fn alone(job: Job, spec: Option<ModelSpec>) -> Result<Self, SessionError> {
+        Self::open(job, spec, None)
+    }
+
+    fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: Option<usize>) -> Result<Self, SessionError> {
         let train_set = open_data(&job, Part::Train)?;
         let test_set = open_data(&job, Part::Test)?;
         let spec = match spec {
             Some(spec) => spec,
             None => job.model_spec(train_set.shape(), train_set.classes().len())?,
         };
-        if let Some(LayersSpec { groups: Groups::Auto(_), .. }) = job.layers {
+        if let (Some(LayersSpec { groups: Groups::Auto(_), .. }), Some(n_peers)) = (&job.layers, n_peers) {
             planner::resolve(&mut job, &spec, n_peers)?;
         }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
         let network = build_network(&job.model, &spec)?;
         let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
-        let (setup, pipelines) = nettorrent_pipeline::setup(&job, learning.clone(), &spec)?;
+        let is_alone = n_peers.is_none();
+        let (setup, pipelines) = if is_alone {
+            // Whatever the strategy, with one peer there is nothing to exchange; the usual one takes a step with every batch.
+            let job = Job { swarm: SwarmSpec::default(), layers: None, ..job.clone() };
+            nettorrent_pipeline::setup(&job, learning.clone(), &spec)?
+        } else {
+            nettorrent_pipeline::setup(&job, learning.clone(), &spec)?
+        };
         let setup = Arc::new(setup);
         let package = JobPackage { job: as_it_travels(&job), model: as_toml(&spec), data };
-        Ok(Self { job, task: learning.clone(), setup, pipelines, package, network: Some((spec, learning)) })
+        let network = Some((spec, learning.clone()));
+        Ok(Self { job, task: learning, setup, pipelines, package, network, is_alone })
     }
 
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
@@ -72,7 +88,7 @@ impl Training {
         let (model, data) = (job.model.clone(), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
-        Ok(Self { job, task, setup, pipelines: None, package, network: None })
+        Ok(Self { job, task, setup, pipelines: None, package, network: None, is_alone: false })
     }
 
     /// The same with the job of a swarm that is there, by its package.
@@ -116,6 +132,11 @@ impl Training {
         Ok(Self { package: package.clone(), ..training })
     }
 
+    /// Whether it is for a process that trains by itself.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     /// Whether so many peers can do the job.
     pub fn check(&self, n_peers: usize) -> Result<(), SessionError> {
         self.setup.training().sampler.check(self.setup.n_replicas(n_peers))?;
@@ -132,18 +153,24 @@ impl Training {
         self.network.as_ref().map(|(_, learning)| learning)
     }
 
-    /// The event with which a run in this folder begins, from a place on.
-    pub fn start_event(&self, run: &Path, n_peers: Option<usize>, link: Option<String>, place: &Place) -> Start {
+    /// The event with which a run in this folder begins.
+    pub fn start_event(
+        &self,
+        run: &Path,
+        n_peers: Option<usize>,
+        link: Option<String>,
+        StartPoint { place, n_left_out }: &StartPoint,
+    ) -> Start {
         let Self { job, task, .. } = self;
         Start {
             run: run.to_owned(),
             model: job.model.clone(),
             n_params: task.n_params(),
-            n_train: task.labels().len(),
+            n_train: task.labels().len() - n_left_out,
             n_test: task.n_test(),
             threads: job.threads,
             seed: job.seed,
-            strategy: Some(job.swarm.strategy.clone()),
+            strategy: (!self.is_alone).then(|| job.swarm.strategy.clone()),
             n_peers,
             link,
             epochs: job.epochs,

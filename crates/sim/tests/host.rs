@@ -161,7 +161,7 @@ fn who_cannot_go_on_says_why_and_goes() {
     let outcome = Simulation::new(setup, 3, Scenario::lan()).unwrap().run().unwrap();
     assert!(outcome.peers.iter().all(|peer| peer.fate == Fate::Failed && !peer.is_finished));
     assert_eq!(outcome.failures.len(), 3);
-    assert!(outcome.failures[0].problem.contains("lower optimizer.lr"), "{}", outcome.failures[0].problem);
+    assert!(outcome.failures[0].problem.contains("Lower optimizer.lr"), "{}", outcome.failures[0].problem);
 }
 
 #[test]

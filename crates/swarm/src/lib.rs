@@ -10,6 +10,7 @@ mod effects;
 mod held;
 pub mod link_spec;
 mod malformed;
+mod outliers;
 mod peer;
 mod place;
 pub mod record;

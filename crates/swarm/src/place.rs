@@ -1,8 +1,10 @@
 //! How far a peer is: enough to go on from there, on the same machine or on another.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use nettorrent_engine::data::ledger::Ledger;
+use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
@@ -30,10 +32,17 @@ pub struct Place {
 }
 
 impl Place {
-    /// The beginning of an epoch, for who goes on from what one machine has trained alone.
-    pub fn at_epoch(epoch: u64, step: u64, n_samples: u64) -> Self {
+    /// The place after so many batches of an epoch, for who goes on from what one machine has trained alone.
+    pub fn after_batches(epoch: u64, batch: u32, step: u64, n_samples: u64) -> Self {
         let standing = Standing { n_samples, round: 0, history: mix(step) };
-        Self { standing, step, ledger: Ledger { epoch, ..Ledger::default() }, ..Self::default() }
+        let ledger = Ledger { epoch, start: batch, segments: Vec::new() };
+        Self { standing, step, ledger, ..Self::default() }
+    }
+
+    /// Forgets that training has gone back: it goes on with the job's whole learning rate.
+    pub fn forget_rollbacks(&mut self) {
+        self.standing.round = self.n_rounds();
+        (self.n_rollbacks, self.first_round) = (0, 0);
     }
 }
 
@@ -90,9 +99,19 @@ pub struct State {
     pub place: Place,
     /// The strategy's state: vectors as long as the parameters.
     pub strategy_state: Vec<Vec<f32>>,
+    /// How samples of the present epoch were classified while training, as far as the one whose state it is knows.
+    pub epoch_score: Score,
+    /// Training samples that it leaves out because they have no finite loss or gradient, or an enormous one.
+    pub left_out: Arc<BTreeSet<usize>>,
 }
 
 impl State {
+    /// A state in which no sample of the present epoch counts yet.
+    pub fn new(values: Arc<Vec<f32>>, optimizer: Optimizer, place: Place, strategy_state: Vec<Vec<f32>>) -> Self {
+        let (epoch_score, left_out) = (Score::default(), Arc::default());
+        Self { values, optimizer, place, strategy_state, epoch_score, left_out }
+    }
+
     /// The beginning, as the job's seed gives it.
     pub fn fresh(training: &TrainPlan) -> Self {
         Self::from_values(training, training.task.init(training.seed))
@@ -107,11 +126,6 @@ impl State {
         let history = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
         let standing = Standing { history, ..Standing::default() };
         let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
-        Self {
-            values: Arc::new(values),
-            optimizer,
-            place: Place { standing, ..Place::default() },
-            strategy_state: Vec::new(),
-        }
+        Self::new(Arc::new(values), optimizer, Place { standing, ..Place::default() }, Vec::new())
     }
 }

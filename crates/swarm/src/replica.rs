@@ -116,7 +116,7 @@ impl Peer for Replica {
     }
 
     fn is_healthy(&self) -> bool {
-        self.training.recovery.is_healthy()
+        self.training.recovery.is_healthy() && self.core().is_finite()
     }
 
     fn good_step(&self) -> Option<u64> {

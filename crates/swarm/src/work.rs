@@ -8,12 +8,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::bad_samples::find_bad_samples;
 use nettorrent_engine::data::plan::Plan;
-use nettorrent_engine::kernel::{is_finite, vectorised};
+use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::Score;
-use nettorrent_engine::task::{GradientSink, Worker};
+use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
+
+use crate::outliers::{BatchPlace, Computed, Outliers};
 
 /// Something to compute.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ pub enum What {
         seed: u64,
         /// By what the gradient is multiplied.
         scale: f32,
+        /// What is known of samples that would spoil it.
+        outliers: Outliers,
         /// Vectors to be used again.
         spare: Vec<Vec<f32>>,
     },
@@ -90,8 +93,10 @@ pub enum Done {
         id: u64,
         /// How the batch was classified.
         score: Score,
-        /// Samples that were left out because they have no finite loss or gradient.
+        /// Samples that were left out for the first time: they have no finite loss or gradient, or an enormous one.
         left_out: Vec<usize>,
+        /// How large a number of the gradient's first bucket is; 0 if there is nothing to compare it with.
+        size: f64,
     },
     /// Training samples are classified.
     Scored {
@@ -119,41 +124,6 @@ pub enum Done {
         /// Why not.
         problem: String,
     },
-}
-
-/// What an ordinary sample's loss is when training begins, about: far beyond it, parameters are to blame and not samples.
-const USUAL_LOSS: f64 = 3.0;
-
-/// Computes the gradient of a batch, and hands its buckets over as they come. If the very first is not finite, the samples that
-/// are to blame are looked for, and the rest is trained without them; they are returned.
-fn train(
-    worker: &mut dyn Worker,
-    values: &[f32],
-    samples: &[usize],
-    seed: u64,
-    give: &mut GradientSink<'_>,
-) -> Result<(Score, Vec<usize>), TrainError> {
-    let mut is_spoilt = false;
-    let mut n_given = 0;
-    let mut give_unless_spoilt = |bucket: usize, numbers: &[f32]| {
-        is_spoilt |= n_given == 0 && !is_finite(numbers);
-        if !is_spoilt {
-            n_given += 1;
-            give(bucket, numbers);
-        }
-    };
-    let score = worker.gradient(values, samples, seed, &mut give_unless_spoilt)?;
-    if !is_spoilt {
-        return Ok((score, Vec::new()));
-    }
-    let mut bad = find_bad_samples(worker, values, samples, USUAL_LOSS)?;
-    let mut rest: Vec<usize> = samples.iter().copied().filter(|sample| !bad.contains(sample)).collect();
-    if rest.is_empty() {
-        (rest, bad) = (samples.to_vec(), Vec::new());
-    }
-    // If no sample is to blame, who gets this knows what to make of it.
-    let score = worker.gradient(values, &rest, seed, give)?;
-    Ok((score, bad))
 }
 
 impl Work {
@@ -194,12 +164,13 @@ impl Work {
                 let score = worker.test(&values, samples);
                 score.map(|score| Done::Tested { id, score })
             }
-            What::Gradient { plan, seat, batch, seed, scale, mut spare, .. } => {
+            What::Gradient { plan, seat, batch, seed, scale, outliers, mut spare, .. } => {
                 let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });
                 };
-                let trained = train(worker, &values, plan.batch(seat, batch), seed, &mut give);
-                trained.map(|(score, left_out)| Done::Trained { id, score, left_out })
+                let place = BatchPlace { plan: &plan, seat, batch };
+                let computed = outliers.gradient(worker, &values, place, seed, &mut give);
+                computed.map(|Computed { score, left_out, size }| Done::Trained { id, score, left_out, size })
             }
         };
         // The peer changes its parameters when it hears of the end; if they were still held here, it would have to copy them.

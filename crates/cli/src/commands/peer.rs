@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use nettorrent_net::address::Address;
@@ -48,7 +49,7 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
         let _ = commands.blocking_send(Command::Leave);
     })?;
     let run = RunFolder::open(&orders.run)?;
-    let training = Training::with_model(run.job(&[])?, run.model_spec()?, orders.n_peers)?;
+    let training = Arc::new(Training::with_model(run.job(&[])?, run.model_spec()?, orders.n_peers)?);
     let load = Load { n_processes: orders.n_peers, n_bytes: training.n_bytes() };
     block_on(load, take_part(&orders, run, &training, (heard, members)))?
 }
@@ -56,7 +57,7 @@ pub(crate) fn peer() -> anyhow::Result<ExitCode> {
 async fn take_part(
     orders: &Orders,
     run: RunFolder,
-    training: &Training,
+    training: &Arc<Training>,
     (commands, members): (mpsc::Receiver<Command>, oneshot::Receiver<Vec<(nettorrent_swarm::PeerId, Address)>>),
 ) -> anyhow::Result<ExitCode> {
     let start = match &orders.checkpoint {
@@ -86,7 +87,7 @@ async fn take_part(
     // Without members the orders have ended before the beginning.
     let Ok(members) = members.await else { return Ok(ExitCode::SUCCESS) };
     let process = PeerProcess {
-        training,
+        training: training.clone(),
         start,
         checkpoint_writer: CheckpointWriter::start(run, training)?,
         keep: Keep::IfFirst,

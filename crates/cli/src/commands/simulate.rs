@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -13,7 +14,7 @@ use nettorrent_history::{Event as Happened, HistoryError, Line};
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::{Event, Record};
-use nettorrent_swarm::{Peer, PeerId};
+use nettorrent_swarm::{Peer, PeerId, Setup};
 use serde_json::json;
 
 use crate::job_arguments::JobArguments;
@@ -70,7 +71,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     if let Some(dropped) = dropped(setup, n_peers) {
         if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
     }
-    let viewer = Viewer::new(arguments.json, job.epochs * task.labels().len() as u64);
+    let viewer = Viewer::new(arguments.json, job.epochs * task.labels().len() as u64, setup.clone());
     let recorder = |path: &Path| Recorder::start(path, &training, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
     let mut audience = Audience { viewer, run, problem: None };
@@ -151,14 +152,15 @@ struct Viewer {
     /// Of the last test at an epoch's end.
     accuracy: Option<f64>,
     told: BTreeSet<String>,
+    setup: Arc<Setup>,
 }
 
 impl Viewer {
-    fn new(json: bool, n_samples: u64) -> Self {
+    fn new(json: bool, n_samples: u64, setup: Arc<Setup>) -> Self {
         let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
         let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
         bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, accuracy: None, told: BTreeSet::new() }
+        Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, accuracy: None, told: BTreeSet::new(), setup }
     }
 
     /// Tells people something even when another program reads standard output.
@@ -205,7 +207,8 @@ impl Viewer {
                     self.evaluated = self.evaluated.min(*epoch as f64);
                 }
                 // Several peers may tell the same.
-                if let Some(text) = incident_text(event).filter(|text| self.told.insert(text.clone())) {
+                let text = incident_text(event, &self.setup).filter(|text| self.told.insert(text.clone()));
+                if let Some(text) = text {
                     self.bar.suspend(|| println!("{text}"));
                 }
             }

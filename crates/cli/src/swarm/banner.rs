@@ -4,9 +4,8 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use nettorrent_engine::job::{GroupSpec, Groups, LayersSpec};
-use nettorrent_session::Training;
+use nettorrent_session::{StartPoint, Training};
 use nettorrent_session::live_log::Topology;
-use nettorrent_swarm::Place;
 
 use super::progress_view::ProgressView;
 
@@ -24,22 +23,24 @@ fn layers_text(groups: &[GroupSpec]) -> String {
 }
 
 /// Tells people what is trained, by whom and from where on.
-pub(crate) fn announce(training: &Training, run: &Path, place: &Place, view: &ProgressView) {
+pub(crate) fn announce(training: &Training, run: &Path, start: &StartPoint, view: &ProgressView) {
     let Training { job, task, .. } = training;
     let (s, strategy) = (if job.threads == 1 { "" } else { "s" }, &job.swarm.strategy);
     let peers = match view.topology() {
-        Topology::Processes(1) => format!("1 peer by {strategy}, {} thread{s}", job.threads),
-        Topology::Processes(n_peers) => format!("{n_peers} peers by {strategy}, {} thread{s} each", job.threads),
+        Topology::Alone => format!("{} thread{s}", job.threads),
+        Topology::Local(1) => format!("1 peer by {strategy}, {} thread{s}", job.threads),
+        Topology::Local(n_peers) => format!("{n_peers} peers by {strategy}, {} thread{s} each", job.threads),
         Topology::OneOfMany => format!("with others by {strategy}, {} thread{s} here", job.threads),
     };
     view.say(&format!(
         "{} with {} parameters on {} samples, {peers}; the run is in {}",
         job.model,
         HumanCount(task.n_params() as u64),
-        HumanCount(task.labels().len() as u64),
+        HumanCount((task.labels().len() - start.n_left_out) as u64),
         run.display()
     ));
-    if let Some(LayersSpec { groups: Groups::Given(groups), in_flight, .. }) = &job.layers {
+    let layers = job.layers.as_ref().filter(|_| !training.is_alone());
+    if let Some(LayersSpec { groups: Groups::Given(groups), in_flight, .. }) = layers {
         let in_flight = match in_flight {
             _ if groups.len() == 1 => String::new(),
             1 => "; 1 batch in flight".to_owned(),
@@ -47,8 +48,8 @@ pub(crate) fn announce(training: &Training, run: &Path, place: &Place, view: &Pr
         };
         view.say(&format!("{}{in_flight}.", layers_text(groups)));
     }
-    if place.step > 0 {
-        view.say(&format!("Going on after step {}.", place.step));
+    if start.place.step > 0 {
+        view.say(&format!("Going on after step {}.", start.place.step));
     }
 }
 

@@ -12,13 +12,14 @@ use anyhow::{Context, bail};
 use nettorrent_history::{Event, PeerAddress, Reason};
 use nettorrent_net::address::Address;
 use nettorrent_net::ticket::{Secret, Ticket};
-use nettorrent_swarm::{PeerId, Place};
+use nettorrent_swarm::PeerId;
 use serde::Serialize;
 
 use super::orders::{Order, Orders};
 use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
 use crate::progress::{GUESSING, finished_text};
+use nettorrent_session::StartPoint;
 use nettorrent_session::live_log::{End, LiveLog};
 use nettorrent_session::peer_event::{Ending, PeerEvent};
 use nettorrent_session::run_folder::RunFolder;
@@ -28,8 +29,8 @@ pub(crate) struct LocalSettings {
     pub n_peers: usize,
     /// What to go on from.
     pub checkpoint: Option<PathBuf>,
-    /// How far that is.
-    pub place: Place,
+    /// Where that is.
+    pub start: StartPoint,
     pub encryption: bool,
     pub link: Option<String>,
     pub shared_dir: Option<PathBuf>,
@@ -117,7 +118,7 @@ impl LocalSwarm {
         let mut swarm = Self {
             processes: Vec::new(),
             heard,
-            place: (settings.place.ledger.epoch, settings.place.step),
+            place: (settings.start.place.ledger.epoch, settings.start.place.step),
             peak_rss_bytes: None,
             has_begun: false,
             is_stopping: false,

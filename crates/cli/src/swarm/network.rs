@@ -1,4 +1,4 @@
-//! A peer that trains with others on other machines, with one terminal of its own.
+//! A peer that trains, alone or with others on other machines, with one terminal of its own.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -66,30 +66,38 @@ impl NetworkArguments {
             shared_dir: self.shared_dir.clone(),
             measures: measuring.is_on(),
             tensorboard: measuring.wants_tensorboard(),
+            ..Options::default()
         }
     }
 }
 
-/// Trains with the others until all is done, or until Ctrl-C, which leaves them.
+/// Trains until all is done, or until Ctrl-C, which leaves the others if there are any.
 pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<ExitCode> {
     let leave = session.leave();
     Interrupt::listen_and(move || leave.leave())?;
-    let view = Rc::new(RefCell::new(ProgressView::new(session.training(), Topology::OneOfMany, json)));
-    announce(session.training(), session.run_folder(), session.place(), &view.borrow());
-    let (shown, path, began) = (view.clone(), session.run_folder().to_owned(), Instant::now());
+    let (topology, epochs) = (session.topology(), session.training().job.epochs);
+    let view = Rc::new(RefCell::new(ProgressView::new(session.training(), topology, json)));
+    announce(session.training(), session.run_folder().path(), &session.start_state().point(), &view.borrow());
+    let (shown, path, began) = (view.clone(), session.run_folder().path().to_owned(), Instant::now());
     session.follow(move |line, fate| shown.borrow_mut().show(line, fate));
     let result = session.run().await;
     let mut view = view.borrow_mut();
     view.finish();
-    let Outcome { ending, step, was_alone, is_guessing, .. } = result?;
+    let Outcome { ending, epoch, step, was_alone, is_guessing, .. } = result?;
     match ending {
         Ending::Failed(problem) => anyhow::bail!("{problem}"),
         Ending::Left => {
             let (path, others) = (path.display(), if was_alone { "" } else { "; the others go on" });
-            view.tell(&format!(
-                "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent start \
-                 --resume {path}"
-            ));
+            view.tell(&match topology {
+                Topology::OneOfMany => format!(
+                    "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent \
+                     start --resume {path}"
+                ),
+                _ if epoch >= epochs => {
+                    format!("Training is done, its last test is not. Test it with: nettorrent eval {path}")
+                }
+                _ => format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"),
+            });
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         Ending::Finished => {

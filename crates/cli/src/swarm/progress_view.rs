@@ -83,7 +83,15 @@ impl ProgressView {
     pub(crate) fn show(&mut self, line: &Line, fate: Fate) {
         match self.output {
             Output::Words => self.show_event(&line.event),
-            Output::Json if fate == Fate::Written => self.print(line),
+            Output::Json if fate == Fate::Written => {
+                self.print(line);
+                // People need to know these even when another program reads standard output.
+                match &line.event {
+                    Event::LeftOut(left_out) => self.tell(&left_out.to_string()),
+                    Event::Rollback(rollback) => self.tell(&rollback.to_string()),
+                    _ => {}
+                }
+            }
             Output::Json | Output::Closed => {}
         }
     }
@@ -97,7 +105,11 @@ impl ProgressView {
 
     fn show_event(&mut self, event: &Event) {
         match event {
-            Event::PeerProgress(progress) if progress.times.elapsed_s >= LEAST_INTERVAL_S => self.show_peer(progress),
+            Event::PeerProgress(progress)
+                if self.topology != Topology::Alone && progress.times.elapsed_s >= LEAST_INTERVAL_S =>
+            {
+                self.show_peer(progress);
+            }
             Event::Progress(progress) => self.show_whole(progress),
             Event::Epoch(epoch) => {
                 let Epoch { epoch: number, .. } = *epoch;

@@ -9,19 +9,18 @@ use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
 use nettorrent_net::shared_folder::SharedFolder;
-use nettorrent_swarm::Place;
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use super::banner::announce;
 use super::local::{self, LocalSettings};
 use super::progress_view::ProgressView;
 use crate::measuring::MeasuringArguments;
-use crate::progress::Display;
+use crate::notice::Notice;
 use nettorrent_session::checkpoint_writer::save_values;
 use nettorrent_session::event_log::EventLog;
 use nettorrent_session::live_log::{LiveLog, Topology};
 use nettorrent_session::run_folder::RunFolder;
-use nettorrent_session::{StartState, Training};
+use nettorrent_session::{StartPoint, StartState, Training};
 
 /// What the processes speak over.
 #[derive(Args)]
@@ -87,7 +86,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
         Some(values) => Some(save_values(&run, &training, &values)?.path),
         None => None,
     };
-    let settings = links.settings(&training.job, checkpoint, Place::default());
+    let settings = links.settings(&training.job, checkpoint, StartPoint::default());
     let settings = LocalSettings { measures: fresh.measuring.is_on(), ..settings };
     go(&run, events, &training, &settings, fresh.json)
 }
@@ -98,13 +97,14 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
     let Stopped { run, events, checkpoint, is_changed, measures, json } = stopped;
     let n_peers = job.swarm.peers;
     let training = Training::with_model(job, run.model_spec()?, n_peers)?;
-    let place = match &checkpoint {
-        Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training)?.place().clone(),
-        None => Place::default(),
+    let start = match &checkpoint {
+        Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training)?.point(),
+        None => StartPoint::default(),
     };
-    let display = Display::new(json);
+    let place = &start.place;
+    let notice = Notice { json };
     if place.ledger.epoch >= training.job.epochs {
-        display.tell(&run.is_done_text(place.ledger.epoch));
+        notice.tell(&run.is_done_text(place.ledger.epoch));
         return Ok(ExitCode::SUCCESS);
     }
     if is_changed {
@@ -112,10 +112,10 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
     }
     if let Some(checkpoint) = &checkpoint {
         for path in run.set_aside_after(checkpoint, place.step)? {
-            display.say(&format!("A later checkpoint was set aside: {}", path.display()));
+            notice.say(&format!("A later checkpoint was set aside: {}", path.display()));
         }
     }
-    let settings = links.settings(&training.job, checkpoint, place);
+    let settings = links.settings(&training.job, checkpoint, start);
     go(&run, events, &training, &LocalSettings { measures, ..settings }, json)
 }
 
@@ -126,12 +126,12 @@ fn go(
     settings: &LocalSettings,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let topology = Topology::Processes(settings.n_peers);
+    let topology = Topology::Local(settings.n_peers);
     let view = Rc::new(RefCell::new(ProgressView::new(training, topology, json)));
-    announce(training, run.path(), &settings.place, &view.borrow());
+    announce(training, run.path(), &settings.start, &view.borrow());
     let shown = view.clone();
     events.follow(move |line, fate| shown.borrow_mut().show(line, fate));
-    let log = LiveLog::start(events, training, run.path(), topology, &settings.place, settings.link.clone())?;
+    let log = LiveLog::start(events, training, run.path(), topology, &settings.start, settings.link.clone())?;
     local::train(run, settings, log, &view)
 }
 
@@ -142,11 +142,11 @@ impl LinkArguments {
         Ok(())
     }
 
-    fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, place: Place) -> LocalSettings {
+    fn settings(&self, job: &Job, checkpoint: Option<PathBuf>, start: StartPoint) -> LocalSettings {
         LocalSettings {
             n_peers: job.swarm.peers,
             checkpoint,
-            place,
+            start,
             encryption: !self.plain,
             link: self.link.map(|link| link.to_string()),
             shared_dir: self.shared_dir.clone(),

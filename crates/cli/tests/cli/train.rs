@@ -61,7 +61,7 @@ fn predicts_a_drawing(place: &Place, run: &Path) {
 }
 
 /// What each event has, beside its kind.
-const FIELDS: [(&str, &[&str]); 5] = [
+const FIELDS: [(&str, &[&str]); 7] = [
     (
         "start",
         &["run", "model", "n_params", "n_train", "n_test", "threads", "seed", "epochs", "epoch", "step", "version"],
@@ -84,6 +84,21 @@ const FIELDS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("checkpoint", &["path", "epoch", "step"]),
+    ("view", &["peer", "view", "members", "donor", "was_behind", "round"]),
+    (
+        "times",
+        &[
+            "peer",
+            "elapsed_s",
+            "compute_s",
+            "wait_s",
+            "encode_s",
+            "decode_s",
+            "send_s",
+            "sent_bytes",
+            "received_bytes",
+        ],
+    ),
     (
         "resources",
         &[
@@ -125,9 +140,10 @@ fn json_goes_to_standard_output_and_arguments_to_the_job() {
     let printed = outcome.json();
     let kinds: Vec<&str> = printed.iter().map(|event| event["event"].as_str().unwrap()).collect();
     // How often that is told depends on the time.
-    let (resources, kinds): (Vec<&str>, Vec<&str>) = kinds.into_iter().partition(|kind| *kind == "resources");
-    assert!(!resources.is_empty());
-    assert_eq!(kinds, ["start", "checkpoint", "epoch", "checkpoint", "epoch", "stop"]);
+    let (regular, kinds): (Vec<&str>, Vec<&str>) =
+        kinds.into_iter().partition(|kind| ["resources", "times"].contains(kind));
+    assert!(["resources", "times"].iter().all(|kind| regular.contains(kind)));
+    assert_eq!(kinds, ["start", "view", "checkpoint", "epoch", "checkpoint", "epoch", "stop"]);
     let kept = json_lines(&fs::read_to_string(place.path("mine/events.jsonl")).unwrap());
     assert_eq!(kept, printed, "the run keeps what was printed");
     for event in &printed {

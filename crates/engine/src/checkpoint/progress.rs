@@ -65,14 +65,8 @@ impl Progress {
         }
     }
 
-    /// Takes the samples that are left out away from batches, whose number stays.
-    pub(crate) fn strike_out(&self, batches: &mut [Vec<usize>]) {
-        if !self.left_out.is_empty() {
-            batches.iter_mut().for_each(|batch| batch.retain(|index| self.left_out.binary_search(index).is_err()));
-        }
-    }
-
-    pub(crate) fn set_epoch_score(&mut self, score: Score) {
+    /// Takes down how the present epoch went so far.
+    pub fn set_epoch_score(&mut self, score: Score) {
         self.epoch_loss_sum = score.loss_sum;
         self.epoch_n_correct = score.n_correct;
         self.epoch_n = score.n;

@@ -35,8 +35,9 @@ pub enum SamplerError {
     Batches(#[from] BatchError),
     /// A peer would have nothing to do.
     #[error(
-        "peer {rank} of {n_peers} would have no batch, because its {n_samples} samples do not fill one of {batch_size}; \
-         use smaller batches, last = \"keep\" or fewer peers"
+        "{who} would have no batch, because {n_samples} samples do not fill one of {batch_size}; use a smaller batch size, \
+         last = \"keep\"{}", if *n_peers > 1 { " or fewer peers" } else { "" },
+        who = if *n_peers > 1 { format!("peer {rank} of {n_peers}") } else { "an epoch".to_owned() }
     )]
     NoBatch {
         /// Its place among them, counted from 0.
@@ -157,6 +158,18 @@ impl Sampler {
     /// How many batches an epoch has, as one machine counts.
     pub fn n_batches(&self, epoch: u64) -> usize {
         self.order(epoch, &mut self.memory()).len()
+    }
+
+    /// Whether more of an epoch is done than it has batches, so that the ledger is of other samples or another batch size: how many batches
+    /// are done at least, and how many there are.
+    pub fn overrun(&self, ledger: &Ledger) -> Option<(usize, usize)> {
+        let n_rounds = |segment: &Segment| segment.done.iter().copied().max().unwrap_or(0) as usize;
+        let n_done = ledger.start as usize + ledger.segments.iter().map(n_rounds).sum::<usize>();
+        if n_done == 0 || !self.rules.has_common_order(ledger.epoch) {
+            return None;
+        }
+        let n_batches = self.n_batches(ledger.epoch);
+        (n_done > n_batches).then_some((n_done, n_batches))
     }
 
     /// Whether a run can start with this many peers: whether the rules can be applied, and everybody has something to do.

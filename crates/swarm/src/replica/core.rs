@@ -11,6 +11,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale;
 
 use crate::effects::{Outbox, Phase, TimerToken};
+use crate::outliers::Outliers;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::strategy::{Counted, Mixing, Past, Payload, Turn};
@@ -59,6 +60,10 @@ pub(crate) struct Core {
     pub turn_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
     pub epoch_score: Score,
+    /// How those were that had been trained when this peer began; the first member tells of them.
+    pub earlier_score: Score,
+    /// What is known of samples that would spoil a batch.
+    pub outliers: Outliers,
     /// Where the present segment began.
     pub segment_start: SegmentStart,
     /// By how many rounds this peer's updates reach the others late.
@@ -85,7 +90,7 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, turn: Turn, state: State) -> Self {
-        let State { values, optimizer, place, strategy_state: _ } = state;
+        let State { values, optimizer, place, strategy_state: _, epoch_score, left_out } = state;
         Self {
             me,
             buckets: exchanged(&training, turn),
@@ -104,6 +109,8 @@ impl Core {
             request: None,
             turn_goes_on: false,
             epoch_score: Score::default(),
+            earlier_score: epoch_score,
+            outliers: Outliers::new(left_out),
             segment_start: SegmentStart::default(),
             delay: 0.0,
             speeds: Vec::new(),
@@ -146,7 +153,10 @@ impl Core {
             Some((values, optimizer)) => (values.clone(), optimizer.clone()),
             None => (self.values.clone(), self.optimizer.clone()),
         };
-        State { values, optimizer, place: self.place.clone(), strategy_state }
+        let mut epoch_score = self.earlier_score;
+        epoch_score += self.epoch_score;
+        let (place, left_out) = (self.place.clone(), self.outliers.known().clone());
+        State { values, optimizer, place, strategy_state, epoch_score, left_out }
     }
 
     /// Takes back the steps of a round that is void.

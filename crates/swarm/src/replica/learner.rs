@@ -68,10 +68,11 @@ impl Learner {
 
     /// Goes on from a state of before.
     pub(super) fn go_back_to(&mut self, state: State) {
-        let State { values, optimizer, place, strategy_state } = state;
+        let State { values, optimizer, place, strategy_state, epoch_score, left_out: _ } = state;
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         (core.values, core.optimizer, core.place) = (values, optimizer, place);
+        core.earlier_score = epoch_score;
         (core.past, core.account) = (Past::Stranger, Vec::new());
         self.strategy.restore(strategy_state);
         core.reopen();
@@ -97,6 +98,7 @@ impl Learner {
         self.strategy.restore(strategy);
         core.values = Arc::new(values);
         core.round_start = None;
+        core.earlier_score = Default::default();
         core.place = place;
         core.reopen();
         Ok(endings)

@@ -101,7 +101,7 @@ impl Recovery {
         let core = &learner.core;
         if core.rank >= N_KEEPERS {
             watch.good = None;
-        } else if core.training.collapse().is_worth_keeping(&watch.guard, core.params()) {
+        } else if core.is_finite() && core.training.collapse().is_worth_keeping(&watch.guard, core.params()) {
             watch.good = Some(learner.state());
         }
     }
@@ -144,11 +144,11 @@ impl Recovery {
         self.has_diverged = true;
         let back = match core.place.n_rollbacks {
             0 => String::new(),
-            n => format!(", although the swarm had gone back {n} times and halved the learning rate each time"),
+            n => format!(", although training had gone back {n} times and halved the learning rate each time"),
         };
         out.failure = Some(format!(
-            "training diverged: {why} at step {} (learning rate {lr:?}){back}; lower optimizer.lr, or add schedule.warmup, and \
-             go on from the last good checkpoint",
+            "training diverged: {why} at step {} (learning rate {lr:?}){back}. Lower optimizer.lr (a tenth is a good try), add \
+             schedule.warmup, or look for broken samples, and go on from the last good checkpoint",
             core.place.step
         ));
     }

@@ -211,7 +211,11 @@ impl Rounds {
         }));
         // What was waited for until now is told; the next turn's waiting begins here.
         core.phase_began = core.now;
-        (next, std::mem::take(&mut core.epoch_score))
+        let (mut score, earlier) = (std::mem::take(&mut core.epoch_score), std::mem::take(&mut core.earlier_score));
+        if core.rank == 0 {
+            score += earlier;
+        }
+        (next, score)
     }
 }
 

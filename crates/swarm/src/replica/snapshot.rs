@@ -118,7 +118,7 @@ impl Outgoing<'_> {
         if to.is_empty() {
             return;
         }
-        let Self { state: State { values, optimizer, place, strategy_state: strategy }, endings, account } = self;
+        let Self { state: State { values, optimizer, place, strategy_state: strategy, .. }, endings, account } = self;
         let (optimizer_steps, of_optimizer) = optimizer.state();
         let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
         let vectors: Vec<&[f32]> = vectors.chain(of_optimizer.map(|(_, vector)| vector)).collect();

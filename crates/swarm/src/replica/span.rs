@@ -74,8 +74,9 @@ impl Core {
             return Ledger::of_segment(ledger.epoch + 1, sampler.segment(ledger.epoch + 1, members, speeds));
         }
         if ledger.segments.is_empty() {
-            // Nothing of this epoch is trained yet.
-            return Ledger::of_segment(ledger.epoch, sampler.segment(ledger.epoch, members, speeds));
+            // None of these peers has trained anything of this epoch yet.
+            let segment = sampler.segment(ledger.epoch, members, speeds);
+            return Ledger { start: ledger.start, ..Ledger::of_segment(ledger.epoch, segment) };
         }
         sampler.next_segment(ledger, members, speeds)
     }

@@ -175,7 +175,8 @@ impl Training {
             Done::Bucket { id, bucket, numbers } if self.rounds.wait_for(id) => {
                 self.rounds.on_bucket(&mut self.learner, bucket, numbers, out);
             }
-            Done::Trained { id, score, left_out } if self.rounds.wait_for(id) => {
+            Done::Trained { id, score, left_out, size } if self.rounds.wait_for(id) => {
+                core.outliers.learn(&left_out, size);
                 if !left_out.is_empty() {
                     let step = core.place.step;
                     out.records.push(core.record(Event::LeftOut { samples: left_out, step }));

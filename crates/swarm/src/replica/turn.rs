@@ -94,6 +94,7 @@ impl TurnState {
             step,
             seed: core.training.batch_seed(seat, step),
             scale,
+            outliers: core.outliers.clone(),
             spare: std::mem::take(&mut core.spare),
         };
         out.work.push(Work { id: self.work, values: core.values.clone(), what });

@@ -1,0 +1,44 @@
+//! Who wants to join a swarm asks one of its members for what it trains.
+
+use nettorrent_net::address::Address;
+use nettorrent_net::ask::{ask_any, find_addresses};
+use nettorrent_net::handshake::Terms;
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::service::{Answer, Invitation, JobPackage, Question};
+use nettorrent_net::ticket::Ticket;
+
+use crate::error::SessionError;
+use crate::options::Options;
+
+/// Who is there, as one of them tells who wants to join.
+pub struct Invited {
+    pub(crate) invitation: Invitation,
+    pub(crate) identity: Identity,
+    /// Where the one who was asked sees this machine.
+    pub(crate) seen: Address,
+}
+
+impl Invited {
+    /// Asks the swarm of a ticket for what it trains.
+    pub async fn ask(ticket: &Ticket, options: &Options) -> Result<Self, SessionError> {
+        let identity = Identity::newcomer(&ticket.secret)?;
+        let addresses = find_addresses(ticket, options.discover).await?;
+        let terms =
+            Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Newcomer { job: None }) };
+        match ask_any(&*options.transport, &terms, &addresses, &Question::Join).await? {
+            (Answer::Join(invitation), seen) => Ok(Self { invitation, identity, seen }),
+            _ => Err(SessionError::OtherVersion),
+        }
+    }
+
+    /// What the swarm trains.
+    pub fn package(&self) -> &JobPackage {
+        &self.invitation.package
+    }
+
+    /// Number of peers that are there.
+    pub fn n_members(&self) -> usize {
+        self.invitation.members.len()
+    }
+}
