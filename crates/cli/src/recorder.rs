@@ -12,11 +12,11 @@ use nettorrent_sim::{Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{Peer, PeerId, Waiting};
 
-use nettorrent_session::{StartPoint, Training};
 use nettorrent_session::event_log::EventLog;
 use nettorrent_session::memory::peak_rss_bytes;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::run_log::{Course, RunLog};
+use nettorrent_session::{StartPoint, Training};
 
 /// Among more peers than this nobody writes down for whom it waits: that grows with the square of their number, and there is
 /// no figure that could show it.

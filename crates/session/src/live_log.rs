@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nettorrent_engine::model::Score;
 use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop};
 use nettorrent_net::speed::Speed;
-use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::{Event as RecordEvent, Record};
 
 use crate::event_log::EventLog;
 use crate::memory::peak_rss_bytes;

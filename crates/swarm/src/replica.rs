@@ -76,6 +76,7 @@ impl Peer for Replica {
         self.apply_requests(out);
         self.go_on_asynchronously(out);
         self.keep_pace(out);
+        self.go_on_alone(out);
         Ok(())
     }
 
@@ -351,6 +352,14 @@ impl Replica {
             if before == position(self.core()) {
                 return;
             }
+        }
+    }
+
+    /// Who is alone goes on when its test is over.
+    fn go_on_alone(&mut self, out: &mut Outbox) {
+        while self.agreement.is_reached() && self.training.take_held() {
+            self.proceed(out);
+            self.apply_requests(out);
         }
     }
 

@@ -97,8 +97,7 @@ async fn resume_alone(
     is_changed: bool,
 ) -> anyhow::Result<ExitCode> {
     // From here on no other process trains this run.
-    let session =
-        Session::local(Arc::new(training), start, run.clone(), options(&arguments.measuring), 1).await?;
+    let session = Session::local(Arc::new(training), start, run.clone(), options(&arguments.measuring), 1).await?;
     let (place, job) = (session.start_state().place(), &session.training().job);
     let notice = Notice { json: arguments.json };
     if place.ledger.epoch >= job.epochs {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use indicatif::HumanCount;
 use nettorrent_engine::job::{GroupSpec, Groups, LayersSpec};
-use nettorrent_session::{StartPoint, Training};
 use nettorrent_session::live_log::Topology;
+use nettorrent_session::{StartPoint, Training};
 
 use super::progress_view::ProgressView;
 

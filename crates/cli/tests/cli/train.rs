@@ -87,17 +87,7 @@ const FIELDS: [(&str, &[&str]); 7] = [
     ("view", &["peer", "view", "members", "donor", "was_behind", "round"]),
     (
         "times",
-        &[
-            "peer",
-            "elapsed_s",
-            "compute_s",
-            "wait_s",
-            "encode_s",
-            "decode_s",
-            "send_s",
-            "sent_bytes",
-            "received_bytes",
-        ],
+        &["peer", "elapsed_s", "compute_s", "wait_s", "encode_s", "decode_s", "send_s", "sent_bytes", "received_bytes"],
     ),
     (
         "resources",

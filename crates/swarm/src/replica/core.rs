@@ -175,6 +175,11 @@ impl Core {
         (self.phase, self.phase_began) = (phase, self.now);
     }
 
+    /// Whether nobody else is there, and a batch's gradient is all that the strategy would exchange: then there is nothing to exchange.
+    pub(super) fn is_alone(&self) -> bool {
+        self.view.len() == 1 && self.turn.payload == Payload::Gradients
+    }
+
     /// Whether it does not wait for rounds.
     pub(super) fn is_asynchronous(&self) -> bool {
         self.turn.payload == Payload::Updates

@@ -70,6 +70,11 @@ impl EpochEvaluation {
         *self = Self { concluded, last, ..Self::default() };
     }
 
+    /// Whether this peer's own part is being computed.
+    pub(super) fn is_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     /// The members have changed, and with them who would go back.
     pub(super) fn on_view(&mut self) {
         self.is_spoilt = false;

@@ -73,6 +73,11 @@ impl Evaluations {
         *self = Self { since, lead, ..Self::default() };
     }
 
+    /// Whether this peer's own part of one is being computed.
+    pub(super) fn is_running(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     fn look_further_ahead(&mut self) {
         (self.named, self.next, self.since) = (None, None, Some(Duration::ZERO));
         self.lead = (2 * self.lead).min(MOST_LEAD);
@@ -98,6 +103,7 @@ impl Evaluations {
             return;
         }
         self.since.get_or_insert(core.now);
+        self.name_batch_if_due(round, core, out);
         let due = match self.next.filter(|&next| next <= done) {
             Some(next) => Some(next),
             None => core.training.evaluate.last_due(before, done),
@@ -106,7 +112,6 @@ impl Evaluations {
             self.next = None;
             self.evaluate(batch, round, core, out);
         }
-        self.name_batch_if_due(round, core, out);
     }
 
     fn evaluate(&mut self, batch: u64, round: usize, core: &mut Core, out: &mut Outbox) {
@@ -134,7 +139,7 @@ impl Evaluations {
         self.lead = self.lead.max(LEAD);
         let (done, next) = (core.batches_done(round), core.batches_done(round + 1));
         // Who is alone need not be told.
-        let n_rounds = if core.view.len() == 1 { 1 } else { self.lead };
+        let n_rounds = if core.view.len() == 1 { 0 } else { self.lead };
         let batch = done + n_rounds * (next - done).max(1);
         (self.named, self.next) = (Some(batch), Some(batch));
         core.tell_others(Kind::Tested, NAMED, &encoded(&batch), out);

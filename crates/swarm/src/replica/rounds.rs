@@ -24,8 +24,19 @@ pub(super) struct Rounds {
     pub pace: Pace,
     pub evaluations: Evaluations,
     pub last_ending: LastEnding,
+    /// What a peer that is alone waits for before it trains on.
+    pub held: Option<Held>,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
     idle_since: Duration,
+}
+
+/// What a peer waits for that is alone: what speaks for its parameters, or against them, is to be known before they change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// A test within an epoch.
+    Evaluation,
+    /// The test after an epoch.
+    EpochEvaluation,
 }
 
 /// What follows on a batch.
@@ -165,6 +176,10 @@ impl Rounds {
             }
             if !core.segment_is_over() {
                 self.evaluations.evaluate_if_due(core, out);
+                if core.is_alone() && self.evaluations.is_running() {
+                    self.held = Some(Held::Evaluation);
+                    return AfterRound::GoesOn;
+                }
                 match core.is_asynchronous() {
                     true => self.begin_turn_if_allowed(learner, out),
                     false => self.begin_turn(learner, out),

@@ -9,7 +9,7 @@ use super::core::Request;
 use super::epoch_evaluation::{EpochEvaluation, Report};
 use super::learner::Learner;
 use super::recovery::{Reaction, Recovery};
-use super::rounds::{AfterBatch, AfterRound, Rounds};
+use super::rounds::{AfterBatch, AfterRound, Held, Rounds};
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::State;
@@ -93,6 +93,7 @@ impl Training {
         self.rounds.pace.on_view();
         self.epoch_evaluation.on_view();
         self.rounds.evaluations.forget();
+        self.rounds.held = None;
         if !strategy.keeps_turn() {
             // What is still being computed for it is not wanted any more.
             self.rounds.turn = None;
@@ -138,7 +139,7 @@ impl Training {
 
     /// What is being computed and waited for is not wanted any more.
     pub(super) fn abandon(&mut self) {
-        self.rounds.turn = None;
+        (self.rounds.turn, self.rounds.held) = (None, None);
         let core = &mut self.learner.core;
         (core.request, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
         self.rounds.pace.on_view();
@@ -279,7 +280,23 @@ impl Training {
     pub(super) fn begin_epoch(&mut self, next: Ledger) {
         self.learner.choose_strategy(next.epoch);
         self.learner.core.open(next);
-        self.recovery.keep_if_good(&self.learner);
+        if self.learner.core.is_alone() && self.epoch_evaluation.is_running() {
+            self.rounds.held = Some(Held::EpochEvaluation);
+        } else {
+            self.recovery.keep_if_good(&self.learner);
+        }
+    }
+
+    /// Whether a peer that is alone has waited for a test and has its result; then it can proceed.
+    pub(super) fn take_held(&mut self) -> bool {
+        if self.epoch_evaluation.is_running() || self.rounds.evaluations.is_running() {
+            return false;
+        }
+        let held = self.rounds.held.take();
+        if held == Some(Held::EpochEvaluation) {
+            self.recovery.keep_if_good(&self.learner);
+        }
+        held.is_some()
     }
 
     /// Hands over what was trained in a turn.
@@ -302,6 +319,9 @@ impl Training {
 
     /// Goes on where the place says.
     pub(super) fn proceed(&mut self, out: &mut Outbox) {
+        if self.rounds.held.is_some() {
+            return;
+        }
         if self.rounds.proceed(&mut self.learner, out) == AfterRound::GoesOn {
             return;
         }
@@ -314,6 +334,7 @@ impl Training {
 
     /// Training has diverged, and this is why.
     pub(super) fn on_divergence(&mut self, why: &str, out: &mut Outbox) -> Reaction {
+        self.rounds.held = None;
         let core = &self.learner.core;
         self.recovery.on_divergence(why, self.rounds.lr(core), core, out)
     }
