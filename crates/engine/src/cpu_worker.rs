@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::kernel::is_finite;
 use crate::learning::Learning;
+use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use crate::model::{Layout, Score, Workspace};
 use crate::optimizer::Optimizer;
 use crate::rng::Rng;
@@ -83,6 +85,10 @@ impl CpuWorker {
 }
 
 impl Worker for CpuWorker {
+    fn layout(&self) -> &Layout {
+        self.learning.layout()
+    }
+
     fn gradient(
         &mut self,
         values: &[f32],
@@ -91,6 +97,24 @@ impl Worker for CpuWorker {
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
         self.learning.gradient_in_buckets(values, samples, seed, &mut self.gradient, &mut self.workspace, sink)
+    }
+
+    fn local_steps(
+        &mut self,
+        values: &mut [f32],
+        optimizer: &mut Optimizer,
+        phase: &mut dyn LocalPhase,
+    ) -> Result<PhaseEnd, TrainError> {
+        // As without it, but nothing is copied, and all threads take the steps.
+        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
+            let score = self.whole_gradient(values, samples, seed)?;
+            if !(score.loss() <= phase.most_loss()) || !is_finite(&self.gradient) {
+                return Ok(PhaseEnd::Spoilt);
+            }
+            self.step(optimizer, phase.lr(), values);
+            phase.on_step(score);
+        }
+        Ok(PhaseEnd::Over)
     }
 
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
@@ -103,5 +127,115 @@ impl Worker for CpuWorker {
 
     fn workspace(&mut self) -> Option<&mut Workspace> {
         Some(&mut self.workspace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+    use std::sync::Arc;
+
+    use super::CpuWorker;
+    use crate::data::in_memory::{InMemory, Samples};
+    use crate::job::{Job, build_network};
+    use crate::learning::Learning;
+    use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
+    use crate::model::{Layout, Score};
+    use crate::optimizer::Optimizer;
+    use crate::task::{GradientSink, Task, Worker};
+    use crate::train_error::TrainError;
+
+    /// A worker that has nothing but gradients.
+    struct Plain(CpuWorker);
+
+    impl Worker for Plain {
+        fn layout(&self) -> &Layout {
+            self.0.layout()
+        }
+
+        fn gradient(
+            &mut self,
+            values: &[f32],
+            samples: &[usize],
+            seed: u64,
+            sink: &mut GradientSink<'_>,
+        ) -> Result<Score, TrainError> {
+            self.0.gradient(values, samples, seed, sink)
+        }
+
+        fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
+            self.0.score(values, samples)
+        }
+
+        fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+            self.0.test(values, samples)
+        }
+    }
+
+    /// Some batches, and what was told of them.
+    struct Steps {
+        batches: Vec<Vec<usize>>,
+        next: usize,
+        scores: Vec<Score>,
+    }
+
+    impl LocalPhase for Steps {
+        fn next_batch(&mut self) -> Option<LocalBatch<'_>> {
+            self.next += 1;
+            let samples = self.batches.get(self.next - 1)?;
+            Some(LocalBatch { samples, seed: self.next as u64 })
+        }
+
+        fn lr(&self) -> f32 {
+            0.05 / self.next as f32
+        }
+
+        fn on_step(&mut self, score: Score) {
+            self.scores.push(score);
+        }
+    }
+
+    fn learning(bad: Option<usize>) -> Arc<Learning> {
+        let job = Job::parse("the test's job", "model = \"mlp:8\"", &[]).unwrap();
+        let set = || {
+            let mut values: Vec<f32> = (0..3 * 30).map(|k| (k % 7) as f32 / 7.0).collect();
+            bad.iter().for_each(|&index| values[3 * index] = f32::NAN);
+            let labels = (0..30).map(|k| k % 2).collect();
+            Box::new(InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values)).unwrap())
+        };
+        let network = build_network("mlp:8", &job.model_spec(&[3], 2).unwrap()).unwrap();
+        Arc::new(Learning::new(&job, network, set(), set()).unwrap())
+    }
+
+    fn train(worker: &mut dyn Worker, learning: &Learning) -> (PhaseEnd, Vec<Score>, Vec<f32>, Optimizer) {
+        let mut spec = Job::default().optimizer;
+        spec.momentum = 0.9;
+        let (mut values, mut optimizer) = (learning.init(1), Optimizer::new(spec, learning.n_params()));
+        let batches = (0..3).map(|k| (10 * k..10 * (k + 1)).collect()).collect();
+        let mut steps = Steps { batches, next: 0, scores: Vec::new() };
+        let end = worker.local_steps(&mut values, &mut optimizer, &mut steps).unwrap();
+        (end, steps.scores, values, optimizer)
+    }
+
+    #[test]
+    fn local_steps_are_those_of_gradients_and_an_optimizer() {
+        let learning = learning(None);
+        let worker = || CpuWorker::new(learning.clone(), 2).unwrap();
+        let (own, plain) = (train(&mut worker(), &learning), train(&mut Plain(worker()), &learning));
+        assert_eq!(own, plain);
+        assert_eq!((own.0, own.1.len()), (PhaseEnd::Over, 3));
+        assert_ne!(own.2, learning.init(1));
+    }
+
+    #[test]
+    fn no_step_is_taken_with_what_is_not_finite() {
+        let (spoilt, whole) = (learning(Some(15)), learning(None));
+        let worker = |learning: &Arc<Learning>| CpuWorker::new(learning.clone(), 1).unwrap();
+        let own = train(&mut worker(&spoilt), &spoilt);
+        assert_eq!(own, train(&mut Plain(worker(&spoilt)), &spoilt));
+        assert_eq!((own.0, own.1.len()), (PhaseEnd::Spoilt, 1));
+        let first = train(&mut worker(&whole), &whole).1[0];
+        assert_eq!(own.1[0], first);
+        assert!(own.2.iter().all(|value| value.is_finite()), "the second batch has changed nothing");
     }
 }

@@ -141,11 +141,8 @@ mod tests {
     use crate::data::source::{DataSpec, open};
     use crate::job::{Job, build_network};
     use crate::model::{Score, Workspace};
-    use crate::optimizer::Optimizer;
-    use crate::rng::mix;
     use crate::task::{Task, Worker};
     use crate::train_error::TrainError;
-    use crate::trainer::Trainer;
 
     fn job(settings: &[&str]) -> Job {
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
@@ -170,28 +167,6 @@ mod tests {
         let mut gradient = vec![f32::NAN; learning.n_values()];
         let score = learning.whole_gradient(&values, indices, seed, &mut gradient, &mut room(1)).unwrap();
         (score, gradient)
-    }
-
-    #[test]
-    fn a_trainer_takes_the_steps_that_the_task_describes() {
-        let job = job(&["augment={crop-flip={padding=1,flip=true}}", "optimizer.momentum=0.9"]);
-        let task = Arc::new(learning(&job));
-        let mut trainer = Trainer::new(&job, &task).unwrap();
-        let mut workers = [(); 2].map(|()| CpuWorker::new(task.clone(), 2).unwrap());
-        let (mut values, mut gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
-        let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
-        let all: Vec<usize> = (0..task.labels().len()).collect();
-        let batches = job.batch_rule().epoch_batches(&all, task.labels(), job.seed, 0).unwrap();
-        for (step, indices) in batches.iter().take(3).enumerate() {
-            let seed = mix(job.seed ^ mix(step as u64));
-            let mut put = |bucket: usize, numbers: &[f32]| {
-                gradient[task.layout().buckets()[bucket].clone()].copy_from_slice(numbers);
-            };
-            let score = workers[0].gradient(&values, indices, seed, &mut put).unwrap();
-            optimizer.step_alone(job.optimizer.lr, &mut values, &gradient);
-            assert_eq!(trainer.step(&mut workers[1]).unwrap().score, score);
-            assert_eq!(trainer.values(), values);
-        }
     }
 
     #[test]

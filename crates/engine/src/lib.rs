@@ -12,6 +12,7 @@ pub mod guessing;
 pub mod job;
 pub mod kernel;
 pub mod learning;
+pub mod local_phase;
 pub mod model;
 pub mod nearest;
 pub mod optimizer;

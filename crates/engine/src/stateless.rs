@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::model::Score;
-use crate::task::{GradientSink, Worker};
+use crate::model::{Layout, Score};
+use crate::task::{GradientSink, Task, Worker};
 use crate::train_error::TrainError;
 
 /// A task that computes by itself. See [`Worker`] for what its functions do.
-pub trait Stateless: Send + Sync + 'static {
+pub trait Stateless: Task + 'static {
     /// See [`Worker::gradient`].
     fn gradient(
         &self,
@@ -29,6 +29,10 @@ pub trait Stateless: Send + Sync + 'static {
 pub struct StatelessWorker<T>(pub Arc<T>);
 
 impl<T: Stateless> Worker for StatelessWorker<T> {
+    fn layout(&self) -> &Layout {
+        self.0.layout()
+    }
+
     fn gradient(
         &mut self,
         values: &[f32],

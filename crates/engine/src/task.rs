@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::kernel::is_finite;
+use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use crate::model::{Layout, Score, Workspace};
+use crate::optimizer::Optimizer;
 use crate::train_error::TrainError;
 
 /// A model with its data. It is immutable and shared by all peers of a process.
@@ -48,11 +51,28 @@ pub trait Task: Send + Sync {
 /// still computed. It should not panic, for other threads may be waiting for the one that calls it.
 pub type GradientSink<'a> = dyn FnMut(usize, &[f32]) + Send + 'a;
 
-/// Computes a task's gradients and losses. It owns the threads, buffers or device that it needs, and whatever it remembers from call
-/// to call changes no result.
+/// Computes a task's gradients and losses, and takes the steps of local phases. It owns the threads, buffers, device or process that it
+/// needs, and whatever it remembers from call to call changes no result.
 ///
 /// All its functions panic if `values` has another length than the task's [`Layout`] says.
+///
+/// What a backend with a device of its own, such as a process that runs PyTorch, has to do:
+///
+/// - Parameters lie in the flat vector as the layout says, and so does a gradient: trained numbers first, then running statistics, for
+///   which the gradient holds what a step takes off them.
+/// - `gradient` brings a gradient to the host bucket by bucket, as soon as each is final. Strategies that exchange gradients need no more
+///   than that and the scores.
+/// - `local_steps` is where a device pays: values and the optimizer's state go to it once, all batches of the phase are trained there, and
+///   both come back once. In between only scores leave it, one a batch: they are what people see, what finds divergence and what peers'
+///   speeds are measured by. Optimizers are PyTorch's in formulas, names and state ([`Optimizer::state`], [`Optimizer::restore`]).
+/// - A phase may be given up at any time: [`LocalPhase::next_batch`] is asked before each batch. Whoever sends batches ahead to a process
+///   asks while it waits for scores, and tells the process to stop.
+/// - Samples are named by their index in the task's training set. Whoever computes elsewhere has the data there.
+/// - One call at a time; a worker that is dropped gives back all that it had.
 pub trait Worker: Send {
+    /// What the flat vector of parameters holds: the task's.
+    fn layout(&self) -> &Layout;
+
     /// The gradient of the mean loss of these training samples, and how well the model did on them.
     ///
     /// `seed` decides what dropout drops and how samples are augmented; it should be a new one for every step.
@@ -63,6 +83,30 @@ pub trait Worker: Send {
         seed: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError>;
+
+    /// Trains a local phase: a step of the optimizer with the gradient of each batch, until there is no further one.
+    ///
+    /// Values and optimizer may live elsewhere while it lasts; when this returns, they are as after the last step that was taken. After an
+    /// error they are of no use.
+    fn local_steps(
+        &mut self,
+        values: &mut [f32],
+        optimizer: &mut Optimizer,
+        phase: &mut dyn LocalPhase,
+    ) -> Result<PhaseEnd, TrainError> {
+        let buckets = self.layout().buckets().to_vec();
+        let mut gradient = vec![0.0; self.layout().n_values()];
+        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
+            let mut put = |bucket: usize, numbers: &[f32]| gradient[buckets[bucket].clone()].copy_from_slice(numbers);
+            let score = self.gradient(values, samples, seed, &mut put)?;
+            if !(score.loss() <= phase.most_loss()) || !is_finite(&gradient) {
+                return Ok(PhaseEnd::Spoilt);
+            }
+            optimizer.step_alone(phase.lr(), values, &gradient);
+            phase.on_step(score);
+        }
+        Ok(PhaseEnd::Over)
+    }
 
     /// How well the model does on some of the training samples, without dropout or augmentation.
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError>;

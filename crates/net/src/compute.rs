@@ -31,23 +31,14 @@ impl Compute {
         thread::Builder::new().name("compute".into()).spawn(move || {
             let mut first = None;
             for work in orders {
-                let began = Instant::now();
-                let since_first = began - *first.get_or_insert(began);
-                let lasts = speed.as_ref().map(|speed| speed.duration(work.worth(), since_first));
-                // If nobody listens any more, the peer is gone, and so are we in a moment.
-                let tell = |done| drop(findings.send((done, began.elapsed())));
-                let computed = panic::catch_unwind(AssertUnwindSafe(|| match lasts {
-                    None => work.run(worker.as_mut(), &mut |done| tell(done)),
-                    Some(lasts) => {
-                        let mut found = Vec::new();
-                        work.run(worker.as_mut(), &mut |done| found.push(done));
-                        thread::sleep(lasts.saturating_sub(began.elapsed()));
-                        found.into_iter().for_each(tell);
-                    }
+                let first = *first.get_or_insert_with(Instant::now);
+                let mut pieces = Pieces::new(first, &work, speed.as_ref(), &findings);
+                let computed = panic::catch_unwind(AssertUnwindSafe(|| {
+                    work.run(worker.as_mut(), &mut |done| pieces.add(done));
                 }));
                 if let Err(payload) = computed {
-                    tell(Done::Failed { problem: format!("computing panicked: {}", panic_text(payload.as_ref())) });
-                    return;
+                    let problem = format!("computing panicked: {}", panic_text(payload.as_ref()));
+                    return pieces.tell(Done::Failed { problem });
                 }
             }
         })?;
@@ -58,6 +49,52 @@ impl Compute {
     pub(crate) fn order(&self, work: Work) {
         // The thread ends only by a panic, and has told of it.
         let _ = self.work.send(work);
+    }
+}
+
+/// What comes of a work, on its way to the peer.
+struct Pieces<'a> {
+    /// When the first work of all began, and the present one; of a local phase, its batch.
+    first: Instant,
+    began: Instant,
+    /// How many samples the work is worth.
+    worth: f64,
+    speed: Option<&'a EmulatedSpeed>,
+    findings: &'a UnboundedSender<Finding>,
+    /// Where a slower machine is emulated: what that would not have found yet.
+    found: Vec<Done>,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(
+        first: Instant,
+        work: &Work,
+        speed: Option<&'a EmulatedSpeed>,
+        findings: &'a UnboundedSender<Finding>,
+    ) -> Self {
+        Self { first, began: Instant::now(), worth: work.worth(), speed, findings, found: Vec::new() }
+    }
+
+    fn add(&mut self, done: Done) {
+        if self.speed.is_some() && matches!(done, Done::Bucket { .. }) {
+            return self.found.push(done);
+        }
+        let step = if let Done::Stepped { stepped, .. } = &done { Some(stepped.n_samples()) } else { None };
+        if let Some(speed) = self.speed {
+            let worth = step.map_or(self.worth, |n_samples| n_samples as f64);
+            let lasts = speed.duration(worth, self.began - self.first);
+            thread::sleep(lasts.saturating_sub(self.began.elapsed()));
+            std::mem::take(&mut self.found).into_iter().for_each(|done| self.tell(done));
+        }
+        self.tell(done);
+        if step.is_some() {
+            self.began = Instant::now();
+        }
+    }
+
+    fn tell(&self, done: Done) {
+        // If nobody listens any more, the peer is gone, and so are we in a moment.
+        let _ = self.findings.send((done, self.began.elapsed()));
     }
 }
 

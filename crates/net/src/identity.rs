@@ -73,7 +73,7 @@ impl Identity {
     pub fn within_process(seat: u32) -> Result<Self, IdentityError> {
         let secret = Secret::from_bytes([0; 32]);
         let identity = Self::with_key(&secret, seat, &derived_key(&secret, "peer within a process")?)?;
-        Ok(Self { peer: PeerId::new(seat, 0), ..identity })
+        Ok(Self { peer: PeerId::new(seat, u64::from(seat)), ..identity })
     }
 
     fn with_key(secret: &Secret, seat: u32, own_key: &KeyPair) -> Result<Self, IdentityError> {

@@ -126,6 +126,7 @@ impl Node {
         mut report: impl FnMut(Report<'_>, &dyn Peer),
     ) -> Ending {
         self.on_members(membership::Input::Join(introducers), &mut report);
+        let mut is_leaving = false;
         let ending = loop {
             if let Some(failure) = self.failure.take() {
                 break Ending::Failed(failure);
@@ -133,11 +134,17 @@ impl Node {
             if self.peer.is_finished() {
                 break Ending::Finished;
             }
+            if is_leaving && self.peer.is_settled() {
+                break Ending::Left;
+            }
             let wake_at = self.next_wake();
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
-                    Command::Leave => break Ending::Left,
+                    Command::Leave => {
+                        is_leaving = true;
+                        self.on_input(Input::Stop, &mut report);
+                    }
                 },
                 Some((done, took)) = self.findings.recv() => {
                     self.on_input(Input::Done { done, took }, &mut report);

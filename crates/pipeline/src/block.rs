@@ -1,13 +1,16 @@
 //! A block: a part of the network at one peer. Its replica says what is to be trained; its passes train it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::Mode;
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::wire::HEAD_LEN;
-use nettorrent_swarm::{Done, Input, Malformed, Outbox, Peer, PeerId, Replica, State, View, What, Work};
+use nettorrent_swarm::{
+    BatchPlace, Done, Input, Malformed, Outbox, Peer, PeerId, PhaseWork, Replica, State, View, What, Work,
+};
 
 use crate::evaluation::{Evaluation, batches};
 use crate::message::{Message, Purpose};
@@ -25,8 +28,10 @@ pub(crate) struct Block {
     passes: BTreeMap<Key, Pass>,
     /// By purpose, the first serial number that has not begun.
     n_begun: [u32; 3],
-    /// The gradient that the replica waits for.
+    /// The gradient that is waited for.
     wanted: Option<Wanted>,
+    /// The local phase that it is for, if it is for one, and how the replica names that.
+    phase: Option<(u64, Box<PhaseWork>)>,
     /// How many gradients the replica has been given.
     n_given: u32,
     evaluations: VecDeque<Evaluation>,
@@ -37,13 +42,20 @@ pub(crate) struct Block {
     told: Told,
 }
 
-/// A gradient that the replica waits for.
+/// A gradient that is waited for.
 struct Wanted {
-    id: u64,
     serial: u32,
     step: u64,
-    scale: f32,
     since: Duration,
+    whose: Whose,
+}
+
+/// Whose gradient it is.
+enum Whose {
+    /// The replica's, times this.
+    Replica { id: u64, scale: f32 },
+    /// Its local phase's.
+    Phase,
 }
 
 /// What a pipeline adds to the record of a round.
@@ -81,6 +93,7 @@ impl Block {
             passes: BTreeMap::new(),
             n_begun: [0; 3],
             wanted: None,
+            phase: None,
             n_given: 0,
             evaluations: VecDeque::new(),
             early: VecDeque::new(),
@@ -118,41 +131,44 @@ impl Block {
 
     /// The replica wants something computed.
     fn on_work(&mut self, now: Duration, work: Work) {
-        let Work { id, values, what } = work;
+        let Work { id, what } = work;
         let n_batch = self.position.setup.learning.batch();
-        let mut begin_evaluation = |purpose: Purpose, batches: Vec<Samples>| {
+        let mut begin_evaluation = |purpose: Purpose, values: Arc<Vec<f32>>, batches: Vec<Samples>| {
             let before = self.evaluations.iter().rev().find(|evaluation| evaluation.purpose == purpose);
             let first = before.map_or(self.n_begun[purpose as usize], |evaluation| evaluation.serials().end);
-            self.evaluations.push_back(Evaluation::new(purpose, id, values.clone(), batches, first));
+            self.evaluations.push_back(Evaluation::new(purpose, id, values, batches, first));
         };
         match what {
-            What::Test { samples } => {
+            What::Test { values, samples } => {
                 let part = |range: std::ops::Range<usize>| {
                     Samples::Test(samples.start + range.start..samples.start + range.end)
                 };
-                begin_evaluation(Purpose::Test, batches(samples.len(), n_batch, part));
+                begin_evaluation(Purpose::Test, values, batches(samples.len(), n_batch, part));
             }
-            What::Score { samples } => {
+            What::Score { values, samples } => {
                 let part = |range| Samples::Train(samples.clone(), range);
-                begin_evaluation(Purpose::Judge, batches(samples.len(), n_batch, part));
+                begin_evaluation(Purpose::Judge, values, batches(samples.len(), n_batch, part));
             }
-            What::Gradient { plan, seat, batch, step, scale, .. } => {
-                let serial = self.n_given;
-                self.wanted = Some(Wanted { id, serial, step, scale, since: now });
-                // Those that follow are begun before they are asked for.
-                let n_left = (plan.n_batches(seat) - batch).min(self.position.setup.in_flight as usize) as u32;
-                for ahead in (self.n_begun[Purpose::Train as usize] - serial)..n_left {
-                    let batch = batch + ahead as usize;
-                    let seed = self.replica.training().batch_seed(seat, step + u64::from(ahead));
-                    let samples = Samples::Batch { plan: plan.clone(), seat, batch };
-                    self.begin_pass(
-                        Key { purpose: Purpose::Train, serial: serial + ahead },
-                        samples,
-                        Mode::Train { seed },
-                    );
-                }
+            What::Gradient { place, scale, .. } => self.want(now, place, Whose::Replica { id, scale }),
+            What::Local(phase) => {
+                self.want(now, phase.place().clone(), Whose::Phase);
+                self.phase = Some((id, phase));
             }
-            What::Other(_) => unreachable!("replicas want nothing else computed"),
+            What::Other { .. } => unreachable!("replicas want nothing else computed"),
+        }
+    }
+
+    /// Has the gradient of a batch computed by the pipeline. Those that follow are begun before they are asked for.
+    fn want(&mut self, now: Duration, place: BatchPlace, whose: Whose) {
+        let BatchPlace { plan, seat, batch, step } = place;
+        let serial = self.n_given;
+        self.wanted = Some(Wanted { serial, step, since: now, whose });
+        let n_left = (plan.n_batches(seat) - batch).min(self.position.setup.in_flight as usize) as u32;
+        for ahead in (self.n_begun[Purpose::Train as usize] - serial)..n_left {
+            let batch = batch + ahead as usize;
+            let seed = self.replica.training().batch_seed(seat, step + u64::from(ahead));
+            let samples = Samples::Batch { plan: plan.clone(), seat, batch };
+            self.begin_pass(Key { purpose: Purpose::Train, serial: serial + ahead }, samples, Mode::Train { seed });
         }
     }
 
@@ -259,11 +275,36 @@ impl Block {
         self.n_given += 1;
         self.told.staleness = self.told.staleness.max((wanted.step - step) as u32);
         self.told.waited += now.saturating_sub(wanted.since).saturating_sub(compute);
+        match wanted.whose {
+            Whose::Replica { id, scale } => {
+                vectorised(|| gradient.iter_mut().for_each(|number| *number *= scale));
+                self.hand_over_gradient(now, id, gradient, compute, out);
+                self.give(now, Done::Trained { id, score, left_out: Vec::new(), size: 0.0 }, compute, out);
+            }
+            Whose::Phase => {
+                let Some((id, mut phase)) = self.phase.take() else { return };
+                phase.put(gradient, score);
+                let (stepped, rest) = phase.end_batch();
+                if let Some(rest) = rest.filter(PhaseWork::goes_on) {
+                    self.want(now, rest.place().clone(), Whose::Phase);
+                    self.phase = Some((id, Box::new(rest)));
+                }
+                self.give(now, Done::Stepped { id, stepped }, compute, out);
+            }
+        }
+    }
+
+    /// Buckets come from the end of the trained numbers to their beginning, and then the statistics: nothing is copied that can be cut
+    /// off.
+    fn hand_over_gradient(
+        &mut self,
+        now: Duration,
+        id: u64,
+        mut gradient: Vec<f32>,
+        took: Duration,
+        out: &mut BlockOutbox,
+    ) {
         let task = self.replica.training().task.clone();
-        let id = wanted.id;
-        vectorised(|| gradient.iter_mut().for_each(|number| *number *= wanted.scale));
-        // Buckets come from the end of the trained numbers to their beginning, and then the statistics: nothing is copied that
-        // can be cut off.
         let mut statistics = gradient.split_off(task.n_params());
         for (bucket, range) in task.buckets().iter().enumerate() {
             let numbers = match range.start {
@@ -271,9 +312,13 @@ impl Block {
                 start if start < task.n_params() => gradient.split_off(start),
                 _ => std::mem::take(&mut statistics),
             };
-            self.give(now, Done::Bucket { id, bucket, numbers }, compute, out);
+            self.give(now, Done::Bucket { id, bucket, numbers }, took, out);
         }
-        self.give(now, Done::Trained { id, score, left_out: Vec::new(), size: 0.0 }, compute, out);
+    }
+
+    /// The parameters as they are now.
+    fn values(&self) -> Arc<Vec<f32>> {
+        self.phase.as_ref().map_or_else(|| self.replica.values(), |(_, phase)| phase.values().clone())
     }
 
     fn give(&mut self, now: Duration, done: Done, took: Duration, out: &mut BlockOutbox) {
@@ -296,12 +341,12 @@ impl Block {
     }
 
     /// Begins to compute with a pass.
-    pub(crate) fn begin(&mut self, key: Key) -> (PartWork, std::sync::Arc<Vec<f32>>) {
+    pub(crate) fn begin(&mut self, key: Key) -> (PartWork, Arc<Vec<f32>>) {
         let evaluation = self
             .evaluations
             .iter()
             .find(|evaluation| evaluation.purpose == key.purpose && evaluation.serials().contains(&key.serial));
-        let values = evaluation.map_or_else(|| self.replica.values(), |evaluation| evaluation.values.clone());
+        let values = evaluation.map_or_else(|| self.values(), |evaluation| evaluation.values.clone());
         let step = self.wanted.as_ref().map_or(self.replica.place().step, |wanted| wanted.step);
         let pass = self.passes.get_mut(&key).expect("it was just found");
         pass.begin(&self.position, &values, step)

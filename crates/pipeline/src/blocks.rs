@@ -199,7 +199,7 @@ impl Blocks {
         let id = self.n_works;
         let (work, values) = self.blocks.get_mut(&address).expect("it was just found").begin(key);
         self.running = Some((id, address, key));
-        out.work.push(Work { id, values, what: What::Other(Box::new(work)) });
+        out.work.push(Work { id, what: What::Other { values, work: Box::new(work) } });
     }
 
     /// Sends what a block wants sent, and tells what there is to tell.

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use nettorrent_swarm::Work;
+use nettorrent_swarm::{Done, Input, What, Work};
 
-use crate::compute::Compute;
+use crate::compute::{Compute, Piece};
 use crate::observer::Observer;
+use crate::outcome::Fate;
 use crate::queue::{Event, Nanos, nanos};
 use crate::scenario::Scenario;
 use crate::simulation::Simulation;
@@ -26,6 +27,40 @@ impl Simulation {
         compute.begin(peer, began, lasts as Nanos, work, &mut self.queue);
     }
 
+    /// Work of a peer is done, or a part of it.
+    pub(crate) fn on_done(&mut self, work: u32, compute: &mut Compute, observer: &mut impl Observer) {
+        let Some(peer) = compute.peer(work) else { return };
+        if self.hosts[peer].fate != Fate::Live {
+            return compute.forget(work);
+        }
+        let Some((piece, took)) = compute.next_piece(self.now, work, &mut self.queue) else { return };
+        let (id, phase) = match piece {
+            Piece::Done(done) => return self.handle(peer, Input::Done { done, took }, compute, observer),
+            Piece::Batch(id, phase) => (id, phase),
+        };
+        let began = observer.clock();
+        let (stepped, rest) = phase.end_batch();
+        self.think_since(began, peer, compute, observer);
+        let done = Done::Stepped { id, stepped };
+        self.handle(peer, Input::Done { done, took }, compute, observer);
+        // The next batch begins when its peer has heard of this one, unless nobody wants it.
+        if let Some(rest) = rest.filter(|rest| rest.goes_on() && self.hosts[peer].fate == Fate::Live) {
+            self.begin_work(peer, Work { id, what: What::Local(Box::new(rest)) }, compute);
+        }
+    }
+
+    /// A peer is busy for as long as it took since then, by the observer's clock if there is one.
+    pub(crate) fn think_since(
+        &mut self,
+        began: Option<Duration>,
+        peer: usize,
+        compute: &mut Compute,
+        observer: &mut impl Observer,
+    ) {
+        let thought = observer.clock().zip(began).map_or(Duration::ZERO, |(ended, began)| ended.saturating_sub(began));
+        self.occupy(peer, nanos(thought) as f64, compute);
+    }
+
     /// How many times longer than others a peer takes for whatever it does, at a time.
     fn slowness(&self, peer: usize, at: Nanos) -> f64 {
         self.hosts[peer].slowness * self.scenario.slowness_at(peer, Duration::from_nanos(at))
@@ -38,7 +73,7 @@ impl Simulation {
     }
 
     /// A peer is busy for so long, after all that it is busy with already.
-    pub(crate) fn occupy(&mut self, peer: usize, nanoseconds: f64, compute: &mut Compute) {
+    fn occupy(&mut self, peer: usize, nanoseconds: f64, compute: &mut Compute) {
         if nanoseconds <= 0.0 {
             return;
         }

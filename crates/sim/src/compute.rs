@@ -3,12 +3,16 @@
 //! Work holds all that it needs from the moment it is handed over, so it does not matter when it is computed. Whatever has
 //! been begun by then is computed together, each work by one thread with a room of its own: the number of threads changes
 //! nothing but how long one has to wait.
+//!
+//! Local phases are gone through batch by batch, with the gradient from a worker and the step taken here when it is due: workers are few,
+//! and what happens to a peer between two batches may change its rate.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nettorrent_engine::task::{Task, Worker};
-use nettorrent_swarm::{Done, Work};
+use nettorrent_engine::train_error::TrainError;
+use nettorrent_swarm::{Done, PhaseWork, What, Work};
 use rayon::ThreadPool;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use slab::Slab;
@@ -36,7 +40,22 @@ struct Running {
     n_buckets: u64,
     n_given: u64,
     /// What comes of it, once it is computed.
-    pieces: Option<std::vec::IntoIter<Done>>,
+    pieces: Option<Pieces>,
+}
+
+/// What came of a work.
+enum Pieces {
+    /// What is handed over, piece by piece.
+    Done(std::vec::IntoIter<Done>),
+    /// The gradient of a batch of a local phase.
+    Batch(u64, Box<PhaseWork>),
+}
+
+/// What a peer is due.
+pub(crate) enum Piece {
+    Done(Done),
+    /// A batch of a local phase, whose step is to be taken.
+    Batch(u64, Box<PhaseWork>),
 }
 
 impl Running {
@@ -94,7 +113,7 @@ impl Compute {
     }
 
     /// The next piece of a work, and how long the work has taken so far.
-    pub(crate) fn next_piece(&mut self, now: Nanos, number: u32, queue: &mut Queue) -> Option<(Done, Duration)> {
+    pub(crate) fn next_piece(&mut self, now: Nanos, number: u32, queue: &mut Queue) -> Option<(Piece, Duration)> {
         if self.works.get(number as usize)?.pieces.is_none() {
             self.compute_all();
         }
@@ -105,8 +124,20 @@ impl Compute {
             return None;
         }
         let due = work.next_at();
-        let pieces = work.pieces.as_mut()?;
-        let (piece, is_last) = (pieces.next(), pieces.len() == 0);
+        let (piece, is_last) = match work.pieces.take()? {
+            // Nobody hears of the parts of this gradient, but a batch takes its turns as any other does: what happens at the same time
+            // happens in the same order.
+            pieces @ Pieces::Batch(..) if work.n_given < work.n_buckets => {
+                work.pieces = Some(pieces);
+                (None, false)
+            }
+            Pieces::Batch(id, phase) => (Some(Piece::Batch(id, phase)), true),
+            Pieces::Done(mut pieces) => {
+                let (piece, is_last) = (pieces.next().map(Piece::Done), pieces.len() == 0);
+                work.pieces = Some(Pieces::Done(pieces));
+                (piece, is_last)
+            }
+        };
         // It may have been done before its peer had time to take it.
         let took = Duration::from_nanos(now.min(due).saturating_sub(work.began));
         work.n_given += 1;
@@ -119,7 +150,7 @@ impl Compute {
 
     fn compute_all(&mut self) {
         let todo = std::mem::take(&mut self.todo);
-        let done: Vec<(u32, Vec<Done>)> = match &self.pool {
+        let done: Vec<(u32, Pieces)> = match &self.pool {
             None => todo.into_iter().map(|(number, work)| (number, self.run(work))).collect(),
             Some(pool) => {
                 pool.install(|| todo.into_par_iter().map(|(number, work)| (number, self.run(work))).collect())
@@ -127,25 +158,38 @@ impl Compute {
         };
         for (number, pieces) in done {
             if let Some(work) = self.works.get_mut(number as usize) {
-                work.pieces = Some(pieces.into_iter());
+                work.pieces = Some(pieces);
             }
         }
     }
 
     /// Computes one work. Whoever computes may be given another work to do while it waits within this one, so workers are
     /// fetched and put back, and belong to no thread.
-    fn run(&self, work: Work) -> Vec<Done> {
+    fn run(&self, work: Work) -> Pieces {
         let workers = || self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = workers().pop();
         let mut worker = match idle.map_or_else(|| self.task.clone().worker(1), Ok) {
             Ok(worker) => worker,
-            Err(error) => return vec![Done::Failed { problem: error.to_string() }],
+            Err(error) => return failed(&error),
         };
-        let mut pieces = Vec::new();
-        work.run(worker.as_mut(), &mut |piece| pieces.push(piece));
+        let pieces = match work {
+            Work { id, what: What::Local(mut phase) } => match phase.compute(worker.as_mut()) {
+                Ok(()) => Pieces::Batch(id, phase),
+                Err(error) => failed(&error),
+            },
+            work => {
+                let mut pieces = Vec::new();
+                work.run(worker.as_mut(), &mut |piece| pieces.push(piece));
+                Pieces::Done(pieces.into_iter())
+            }
+        };
         workers().push(worker);
         pieces
     }
+}
+
+fn failed(error: &TrainError) -> Pieces {
+    Pieces::Done(vec![Done::Failed { problem: error.to_string() }].into_iter())
 }
 
 #[cfg(test)]

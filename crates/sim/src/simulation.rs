@@ -280,17 +280,8 @@ impl Simulation {
         self.handle(to, Input::Frame { from: id(from as usize), frame }, compute, observer);
     }
 
-    fn on_done(&mut self, work: u32, compute: &mut Compute, observer: &mut impl Observer) {
-        let Some(peer) = compute.peer(work) else { return };
-        if self.hosts[peer].fate != Fate::Live {
-            return compute.forget(work);
-        }
-        let Some((done, took)) = compute.next_piece(self.now, work, &mut self.queue) else { return };
-        self.handle(peer, Input::Done { done, took }, compute, observer);
-    }
-
     /// Hands a peer an input, and does what it wants.
-    fn handle(&mut self, peer: usize, input: Input, compute: &mut Compute, observer: &mut impl Observer) {
+    pub(crate) fn handle(&mut self, peer: usize, input: Input, compute: &mut Compute, observer: &mut impl Observer) {
         let host = &mut self.hosts[peer];
         if host.fate != Fate::Live {
             return;
@@ -301,8 +292,7 @@ impl Simulation {
         if let Err(malformed) = host.peer.handle(Duration::from_nanos(self.now), input, &mut out) {
             self.refuse(peer, from, &malformed);
         }
-        let thought = observer.clock().zip(began).map_or(Duration::ZERO, |(ended, began)| ended.saturating_sub(began));
-        self.occupy(peer, nanos(thought) as f64, compute);
+        self.think_since(began, peer, compute, observer);
         for (from, malformed) in out.refused.drain(..) {
             self.refuse(peer, Some(from), &malformed);
         }

@@ -67,6 +67,10 @@ impl SampledWorker {
 }
 
 impl Worker for SampledWorker {
+    fn layout(&self) -> &Layout {
+        self.task.layout()
+    }
+
     fn gradient(
         &mut self,
         values: &[f32],

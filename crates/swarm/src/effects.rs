@@ -30,6 +30,8 @@ pub enum Input {
     Timer(TimerToken),
     /// The host has found out how many bytes a second this peer's links carry.
     Uplink(f64),
+    /// The host wants to stop: nothing more is to be begun that would not be over soon.
+    Stop,
     /// Other peers take part now. The first view begins the training.
     View(View),
 }

@@ -3,6 +3,7 @@
 //! A [`Peer`] is handed what happens ([`Input`]) and hands back what it wants done ([`Outbox`]). Hosts do it: `net` over
 //! sockets, `sim` in a simulation. A new strategy is one file under `strategies/` and one line in `strategies.rs`.
 
+mod batch_place;
 mod block;
 pub mod codec;
 pub mod collective;
@@ -12,6 +13,7 @@ pub mod link_spec;
 mod malformed;
 mod outliers;
 mod peer;
+mod phase_work;
 mod place;
 pub mod record;
 mod replica;
@@ -27,11 +29,13 @@ mod waiting;
 pub mod wire;
 mod work;
 
+pub use batch_place::BatchPlace;
 pub use block::{BlockView, SavedBlock};
 pub use effects::{Input, Outbox, Phase, Status, TimerToken};
 pub use held::HeldFrames;
 pub use malformed::Malformed;
 pub use peer::Peer;
+pub use phase_work::{PhaseWork, Stepped};
 pub use place::{Place, Standing, State};
 pub use replica::Replica;
 pub use replica_setup::ReplicaSetup;

@@ -1,7 +1,7 @@
 //! Samples that would spoil a batch: found, and left out from then on.
 //!
 //! A sample without a finite loss or gradient, or with an enormous one, would cost the whole swarm its parameters. It shows in the size of
-//! the batch's gradient; then each sample is tried alone, beside some of other batches.
+//! the batch's gradient, or in its loss; then each sample is tried alone, beside some of other batches.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use nettorrent_engine::bad_samples::find_bad_samples;
 use nettorrent_engine::collapse::size;
-use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::task::{GradientSink, Worker};
 use nettorrent_engine::train_error::TrainError;
 
-/// A gradient so many times as large as usual is looked into.
+use crate::batch_place::BatchPlace;
+
+/// A gradient, or a loss, so many times as large as usual is looked into.
 const SUSPICIOUS: f64 = 100.0;
-/// By how much the latest gradient counts in what is usual.
+/// By how much the latest counts in what is usual.
 const LATEST: f64 = 0.1;
 /// Suspected samples are compared with as many others, and at least so many.
 const FEWEST_OTHERS: usize = 16;
@@ -28,8 +29,9 @@ const USUAL_LOSS: f64 = 3.0;
 #[derive(Clone, Debug)]
 pub struct Outliers {
     known: Arc<BTreeSet<usize>>,
-    /// How large a number of a gradient's first bucket usually is.
+    /// How large a number of a gradient's first bucket usually is, and a batch's loss.
     usual_size: f64,
+    usual_loss: f64,
 }
 
 /// The gradient of a batch was computed.
@@ -38,21 +40,13 @@ pub(crate) struct Computed {
     pub score: Score,
     /// Samples that were left out for the first time.
     pub left_out: Vec<usize>,
-    /// How large a number of its first bucket is.
+    /// How large a number of its first bucket is; 0 if that is not known.
     pub size: f64,
-}
-
-/// Which batch, by its place in a plan.
-#[derive(Clone, Copy)]
-pub(crate) struct BatchPlace<'a> {
-    pub plan: &'a Plan,
-    pub seat: usize,
-    pub batch: usize,
 }
 
 impl Outliers {
     pub(crate) fn new(known: Arc<BTreeSet<usize>>) -> Self {
-        Self { known, usual_size: 1.0 }
+        Self { known, usual_size: 1.0, usual_loss: USUAL_LOSS }
     }
 
     pub(crate) fn known(&self) -> &Arc<BTreeSet<usize>> {
@@ -60,12 +54,29 @@ impl Outliers {
     }
 
     /// Takes in what came of a batch.
-    pub(crate) fn learn(&mut self, left_out: &[usize], size: f64) {
+    pub(crate) fn learn(&mut self, left_out: &[usize], size: f64, loss: f64) {
         if !left_out.is_empty() {
             Arc::make_mut(&mut self.known).extend(left_out);
-        } else if size.is_finite() && size > 0.0 {
-            self.usual_size += LATEST * (size - self.usual_size);
+            return;
         }
+        for (usual, latest) in [(&mut self.usual_size, size), (&mut self.usual_loss, loss)] {
+            if latest.is_finite() && latest > 0.0 {
+                *usual += LATEST * (latest - *usual);
+            }
+        }
+    }
+
+    /// The largest loss of a batch that is not looked into.
+    pub(crate) fn most_loss(&self) -> f64 {
+        SUSPICIOUS * self.usual_loss
+    }
+
+    /// The samples of a batch without those that are known.
+    pub(crate) fn left_of<'a>(&self, samples: &'a [usize]) -> Cow<'a, [usize]> {
+        if samples.iter().all(|sample| !self.known.contains(sample)) {
+            return Cow::Borrowed(samples);
+        }
+        samples.iter().copied().filter(|sample| !self.known.contains(sample)).collect()
     }
 
     /// Computes the gradient of a batch without such samples, and hands its buckets over as they come. If no sample is to blame for one
@@ -74,12 +85,11 @@ impl Outliers {
         &self,
         worker: &mut dyn Worker,
         values: &[f32],
-        place: BatchPlace<'_>,
+        place: &BatchPlace,
         seed: u64,
         give: &mut GradientSink<'_>,
     ) -> Result<Computed, TrainError> {
-        let BatchPlace { plan, seat, batch } = place;
-        let samples = self.without_known(plan.batch(seat, batch));
+        let samples = self.left_of(place.samples());
         if samples.is_empty() {
             return nothing(worker, values, place, seed, give);
         }
@@ -97,26 +107,59 @@ impl Outliers {
         if !is_spoilt {
             return Ok(Computed { score, left_out: Vec::new(), size });
         }
+        let mut n_seen = 0;
+        let mut give_rest = |bucket: usize, numbers: &[f32]| {
+            n_seen += 1;
+            if n_seen > n_given {
+                give(bucket, numbers);
+            }
+        };
+        let computed = self.rest_of_suspects(worker, values, place, seed, &mut give_rest)?;
+        Ok(Computed { size, ..computed })
+    }
+
+    /// The same where what was handed over can be taken back, so that all of the gradient and the loss can be looked at before a step is
+    /// taken: what is handed over last is what counts.
+    pub(crate) fn whole_gradient(
+        &self,
+        worker: &mut dyn Worker,
+        values: &[f32],
+        place: &BatchPlace,
+        seed: u64,
+        put: &mut GradientSink<'_>,
+    ) -> Result<Computed, TrainError> {
+        let samples = self.left_of(place.samples());
+        if samples.is_empty() {
+            return nothing(worker, values, place, seed, put);
+        }
+        let mut is_spoilt = false;
+        let score = worker.gradient(values, &samples, seed, &mut |bucket, numbers| {
+            is_spoilt |= !is_finite(numbers);
+            put(bucket, numbers);
+        })?;
+        if !is_spoilt && score.loss() <= self.most_loss() {
+            return Ok(Computed { score, left_out: Vec::new(), size: 0.0 });
+        }
+        self.rest_of_suspects(worker, values, place, seed, put)
+    }
+
+    /// The gradient of a batch that looks bad, without the samples that are to blame.
+    fn rest_of_suspects(
+        &self,
+        worker: &mut dyn Worker,
+        values: &[f32],
+        place: &BatchPlace,
+        seed: u64,
+        give: &mut GradientSink<'_>,
+    ) -> Result<Computed, TrainError> {
+        let samples = self.left_of(place.samples());
         let left_out = self.find(worker, values, &samples, place)?;
         let rest: Vec<usize> = samples.iter().copied().filter(|sample| !left_out.contains(sample)).collect();
         if rest.is_empty() {
             return Ok(Computed { left_out, ..nothing(worker, values, place, seed, give)? });
         }
-        let mut n_seen = 0;
-        let score = worker.gradient(values, &rest, seed, &mut |bucket, numbers| {
-            n_seen += 1;
-            if n_seen > n_given {
-                give(bucket, numbers);
-            }
-        })?;
-        Ok(Computed { score, left_out, size })
-    }
-
-    fn without_known<'a>(&self, samples: &'a [usize]) -> Cow<'a, [usize]> {
-        if samples.iter().all(|sample| !self.known.contains(sample)) {
-            return Cow::Borrowed(samples);
-        }
-        samples.iter().copied().filter(|sample| !self.known.contains(sample)).collect()
+        let score = worker.gradient(values, &rest, seed, give)?;
+        Ok(Computed { score, left_out, size: 0.0 })
     }
 
     /// Those samples of a batch that are to blame for its gradient.
@@ -125,11 +168,9 @@ impl Outliers {
         worker: &mut dyn Worker,
         values: &[f32],
         samples: &[usize],
-        BatchPlace { plan, seat, batch }: BatchPlace<'_>,
+        place: &BatchPlace,
     ) -> Result<Vec<usize>, TrainError> {
-        let n_batches = plan.n_batches(seat);
-        let others = (1..n_batches).flat_map(|k| plan.batch(seat, (batch + k) % n_batches)).copied();
-        let others = others.filter(|other| !samples.contains(other) && !self.known.contains(other));
+        let others = place.others().filter(|other| !samples.contains(other) && !self.known.contains(other));
         let examined: Vec<usize> =
             samples.iter().copied().chain(others.take(samples.len().max(FEWEST_OTHERS))).collect();
         let mut bad = find_bad_samples(worker, values, &examined, USUAL_LOSS)?;
@@ -142,11 +183,11 @@ impl Outliers {
 fn nothing(
     worker: &mut dyn Worker,
     values: &[f32],
-    BatchPlace { plan, seat, batch }: BatchPlace<'_>,
+    place: &BatchPlace,
     seed: u64,
     give: &mut GradientSink<'_>,
 ) -> Result<Computed, TrainError> {
-    worker.gradient(values, plan.batch(seat, batch), seed, &mut |bucket, numbers| {
+    worker.gradient(values, place.samples(), seed, &mut |bucket, numbers| {
         give(bucket, &vec![0.0; numbers.len()]);
     })?;
     Ok(Computed { score: Score::default(), left_out: Vec::new(), size: 0.0 })

@@ -38,9 +38,15 @@ pub trait Peer: Send {
     }
 
     /// All that training could go on from, for a checkpoint: the state after the last round. None where it holds blocks:
-    /// these are gathered, see [`Outbox::saved`].
+    /// these are gathered, see [`Outbox::saved`]; and none while it is not settled.
     fn state(&self) -> Option<State> {
         None
+    }
+
+    /// Whether its parameters are its own, and not lent to the worker for a step. Who wants its state says [`Input::Stop`] and waits
+    /// until they are.
+    fn is_settled(&self) -> bool {
+        true
     }
 
     /// Whether its losses speak for its state, so that it may take the place of an earlier checkpoint. Blocks are gathered

@@ -54,6 +54,10 @@ pub struct Replica {
     agreement: Agreement,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: HeldFrames,
+    /// A view that came while the parameters are lent.
+    next_view: Option<View>,
+    /// Whether its host wants to stop.
+    is_stopping: bool,
 }
 
 /// What is held from one peer besides the vectors of rounds that are ahead.
@@ -71,7 +75,11 @@ impl Peer for Replica {
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
-            Input::View(view) => self.on_view(view, out)?,
+            Input::View(view) => self.next_view = Some(view),
+            Input::Stop => self.is_stopping = true,
+        }
+        if let Some(view) = self.next_view.take_if(|_| !self.training.learner.core.is_lent) {
+            self.on_view(view, out)?;
         }
         self.apply_requests(out);
         self.go_on_asynchronously(out);
@@ -113,7 +121,11 @@ impl Peer for Replica {
     }
 
     fn state(&self) -> Option<State> {
-        Some(self.training.learner.state())
+        (!self.core().is_lent).then(|| self.training.learner.state())
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.core().is_lent
     }
 
     fn is_healthy(&self) -> bool {
@@ -135,12 +147,19 @@ impl Replica {
     /// A replica with a strategy that need not be in the list.
     pub fn with_strategy(id: PeerId, setup: Arc<ReplicaSetup>, strategy: AnyStrategy, state: State) -> Self {
         let training = Training::new(Learner::new(id, setup, strategy, state));
-        Self { training, agreement: Agreement::default(), held: HeldFrames::default() }
+        Self {
+            training,
+            agreement: Agreement::default(),
+            held: HeldFrames::default(),
+            next_view: None,
+            is_stopping: false,
+        }
     }
 
     /// The same, if others look after runs that diverge: then this one stops.
     pub fn without_recovery(mut self) -> Self {
         self.training.recovery = Recovery::none();
+        self.training.learner.core.lends = false;
         self
     }
 
@@ -285,8 +304,10 @@ impl Replica {
                 let want = self.training.tell(report, out);
                 self.carry_out(want, out);
             }
+            // A new view, or the end, comes first.
+            Want::Proceed if self.next_view.is_none() && !self.is_stopping => self.proceed(out),
             Want::Recover(why) => self.on_divergence(&why, out),
-            Want::Nothing | Want::EndTurn | Want::Tell(_) => {}
+            Want::Nothing | Want::EndTurn | Want::Tell(_) | Want::Proceed => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a peer has its host compute: a gradient, or a part of a test.
+//! What a peer has its host compute: a gradient, a local phase, or a part of a test.
 //!
 //! Hosts run work where they like, on a thread or in place: it holds all that it needs, and what it changes comes back as
 //! inputs of the peer.
@@ -8,22 +8,21 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 
-use crate::outliers::{BatchPlace, Computed, Outliers};
+use crate::batch_place::BatchPlace;
+use crate::outliers::{Computed, Outliers};
+use crate::phase_work::{PhaseWork, Stepped};
 
 /// Something to compute.
 #[derive(Debug)]
 pub struct Work {
     /// Names it, so that what comes back too late is recognised.
     pub id: u64,
-    /// The parameters as they are now.
-    pub values: Arc<Vec<f32>>,
-    /// What is to be computed with them.
+    /// What is to be computed.
     pub what: What,
 }
 
@@ -32,14 +31,10 @@ pub struct Work {
 pub enum What {
     /// The gradient of a batch.
     Gradient {
-        /// Who trains what.
-        plan: Arc<Plan>,
-        /// Whose batch, by its place among those who share out the samples.
-        seat: usize,
-        /// Which of its batches.
-        batch: usize,
-        /// The peer's how many-th batch it is.
-        step: u64,
+        /// The parameters as they are now.
+        values: Arc<Vec<f32>>,
+        /// Which batch.
+        place: BatchPlace,
         /// What is random about it.
         seed: u64,
         /// By what the gradient is multiplied.
@@ -49,15 +44,26 @@ pub enum What {
         /// Vectors to be used again.
         spare: Vec<Vec<f32>>,
     },
+    /// Several batches, with a step after each.
+    Local(Box<PhaseWork>),
     /// Something that replicas know nothing of.
-    Other(Box<dyn OtherWork>),
+    Other {
+        /// The parameters as they are now.
+        values: Arc<Vec<f32>>,
+        /// What.
+        work: Box<dyn OtherWork>,
+    },
     /// How well training samples are classified.
     Score {
+        /// The parameters as they are now.
+        values: Arc<Vec<f32>>,
         /// Which.
         samples: Arc<[usize]>,
     },
     /// How well test samples are classified.
     Test {
+        /// The parameters as they are now.
+        values: Arc<Vec<f32>>,
         /// Which.
         samples: Range<usize>,
     },
@@ -87,7 +93,7 @@ pub enum Done {
         /// Its numbers, scaled.
         numbers: Vec<f32>,
     },
-    /// All parts were handed over.
+    /// All parts of the gradient were handed over.
     Trained {
         /// Of which work.
         id: u64,
@@ -97,6 +103,13 @@ pub enum Done {
         left_out: Vec<usize>,
         /// How large a number of the gradient's first bucket is; 0 if there is nothing to compare it with.
         size: f64,
+    },
+    /// A step of a local phase is taken.
+    Stepped {
+        /// Of which work.
+        id: u64,
+        /// How.
+        stepped: Stepped,
     },
     /// Training samples are classified.
     Scored {
@@ -127,55 +140,53 @@ pub enum Done {
 }
 
 impl Work {
-    /// How many samples it is about.
+    /// How many samples it is about; a local phase, in its next batch.
     pub fn n_samples(&self) -> usize {
         match &self.what {
-            What::Gradient { plan, seat, batch, .. } => plan.batch(*seat, *batch).len(),
-            What::Score { samples } => samples.len(),
-            What::Test { samples } => samples.len(),
-            What::Other(work) => work.n_samples(),
+            What::Gradient { place, .. } => place.samples().len(),
+            What::Local(phase) => phase.n_samples(),
+            What::Score { samples, .. } => samples.len(),
+            What::Test { samples, .. } => samples.len(),
+            What::Other { work, .. } => work.n_samples(),
         }
     }
 
-    /// How many samples could be trained, with the whole network and both ways, for what it takes.
+    /// How many samples could be trained, with the whole network and both ways, for what that takes.
     pub fn worth(&self) -> f64 {
         match &self.what {
-            What::Gradient { .. } => self.n_samples() as f64,
+            What::Gradient { .. } | What::Local(_) => self.n_samples() as f64,
             What::Score { .. } | What::Test { .. } => self.n_samples() as f64 / 3.0,
-            What::Other(work) => work.worth(),
+            What::Other { work, .. } => work.worth(),
         }
     }
 
     /// Whether it is training, not testing.
     pub fn is_training(&self) -> bool {
-        matches!(self.what, What::Gradient { .. })
+        matches!(self.what, What::Gradient { .. } | What::Local(_))
     }
 
     /// Does it. What comes of it is handed over piece by piece, the last piece when nothing of this work is held any more.
     pub fn run(self, worker: &mut dyn Worker, hand_over: &mut (dyn FnMut(Done) + Send)) {
-        let Self { id, values, what } = self;
-        let result = match what {
-            What::Other(work) => work.run(&values, worker).map(|result| Done::Other { id, result }),
-            What::Score { samples } => {
-                let score = worker.score(&values, &samples);
-                score.map(|score| Done::Scored { id, score })
-            }
-            What::Test { samples } => {
-                let score = worker.test(&values, samples);
-                score.map(|score| Done::Tested { id, score })
-            }
-            What::Gradient { plan, seat, batch, seed, scale, outliers, mut spare, .. } => {
+        let id = self.id;
+        let done = match self.what {
+            What::Local(phase) => match phase.run(worker, &mut |stepped| hand_over(Done::Stepped { id, stepped })) {
+                Ok(()) => return,
+                Err(error) => Err(error),
+            },
+            What::Other { values, work } => work.run(&values, worker).map(|result| Done::Other { id, result }),
+            What::Score { values, samples } => worker.score(&values, &samples).map(|score| Done::Scored { id, score }),
+            What::Test { values, samples } => worker.test(&values, samples).map(|score| Done::Tested { id, score }),
+            What::Gradient { values, place, seed, scale, outliers, mut spare } => {
                 let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });
                 };
-                let place = BatchPlace { plan: &plan, seat, batch };
-                let computed = outliers.gradient(worker, &values, place, seed, &mut give);
+                let computed = outliers.gradient(worker, &values, &place, seed, &mut give);
+                // The peer changes its parameters when it hears of the end; if they were still held here, it would have to copy them.
+                drop(values);
                 computed.map(|Computed { score, left_out, size }| Done::Trained { id, score, left_out, size })
             }
         };
-        // The peer changes its parameters when it hears of the end; if they were still held here, it would have to copy them.
-        drop(values);
-        hand_over(result.unwrap_or_else(|error| Done::Failed { problem: error.to_string() }));
+        hand_over(done.unwrap_or_else(|error| Done::Failed { problem: error.to_string() }));
     }
 }
 

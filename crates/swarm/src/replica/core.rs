@@ -50,6 +50,9 @@ pub(crate) struct Core {
     pub values: Arc<Vec<f32>>,
     pub optimizer: Optimizer,
     pub place: Place,
+    /// Whether the parameters and the optimizer may be lent to the worker, and whether they are.
+    pub lends: bool,
+    pub is_lent: bool,
     /// What the round began with, where the peer takes steps by itself before the exchange: if the round is void, so are
     /// they.
     pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
@@ -104,6 +107,8 @@ impl Core {
             values,
             optimizer,
             place,
+            lends: true,
+            is_lent: false,
             round_start: None,
             plan: None,
             request: None,
@@ -178,6 +183,12 @@ impl Core {
     /// Whether nobody else is there, and a batch's gradient is all that the strategy would exchange: then there is nothing to exchange.
     pub(super) fn is_alone(&self) -> bool {
         self.view.len() == 1 && self.turn.payload == Payload::Gradients
+    }
+
+    /// Whether the next step can be left to the worker, who is lent the parameters for it: nobody else needs them. With an epoch's first
+    /// batch they stay here, for whoever keeps what the last epoch came to.
+    pub(super) fn may_lend(&self) -> bool {
+        self.lends && self.is_alone() && self.own_round() > 0
     }
 
     /// Whether it does not wait for rounds.

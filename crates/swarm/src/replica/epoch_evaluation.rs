@@ -103,7 +103,7 @@ impl EpochEvaluation {
         let id = core.next_work_id();
         let values = Arc::clone(&core.values);
         self.running.push((id, report));
-        out.work.push(Work { id, values, what: What::Test { samples } });
+        out.work.push(Work { id, what: What::Test { values, samples } });
         None
     }
 

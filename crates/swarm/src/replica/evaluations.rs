@@ -124,7 +124,8 @@ impl Evaluations {
         }
         let id = core.next_work_id();
         self.running.push((id, evaluation));
-        out.work.push(Work { id, values: Arc::clone(&core.values), what: What::Test { samples } });
+        let values = Arc::clone(&core.values);
+        out.work.push(Work { id, what: What::Test { values, samples } });
     }
 
     /// By time: if this is the first member and there was no test for long enough, it names a batch.

@@ -72,6 +72,7 @@ impl Learner {
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         (core.values, core.optimizer, core.place) = (values, optimizer, place);
+        core.is_lent = false;
         core.earlier_score = epoch_score;
         (core.past, core.account) = (Past::Stranger, Vec::new());
         self.strategy.restore(strategy_state);

@@ -11,7 +11,7 @@ use super::evaluations::Evaluations;
 use super::learner::Learner;
 use super::pace::Pace;
 use super::recovery::Recovery;
-use super::turn::TurnState;
+use super::turn::{Batch, TurnState};
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
@@ -45,6 +45,8 @@ pub(super) enum AfterBatch {
     GoesOn,
     /// It was the last one of the turn, which can be handed over.
     TurnTrained,
+    /// It was the last one of the round, in which nobody else takes part.
+    RoundDone,
     /// Training has diverged, and this is why.
     Diverged(String),
 }
@@ -72,7 +74,7 @@ impl Rounds {
     fn begin_turn(&mut self, learner: &mut Learner, out: &mut Outbox) {
         let mut turn = TurnState::begin(learner);
         if turn.n_mine > 0 {
-            turn.train_batch(&mut learner.core, out);
+            turn.order(&mut learner.core, out);
         } else if learner.core.is_asynchronous() {
             return turn.end_asynchronously(learner, out);
         } else {
@@ -105,13 +107,14 @@ impl Rounds {
     /// A batch of the turn is computed.
     pub(super) fn on_batch(
         &mut self,
-        (score, took): (Score, Duration),
+        batch: Batch,
         learner: &mut Learner,
         recovery: &mut Recovery,
         out: &mut Outbox,
     ) -> AfterBatch {
         let turn = self.turn.as_mut().expect("a turn is going on");
-        if !turn.is_sound(score) {
+        let Batch { score, took, .. } = batch;
+        if !turn.is_sound(&batch) {
             return fail(turn, score.loss(), learner);
         }
         turn.count(score, took);
@@ -120,14 +123,19 @@ impl Rounds {
             return AfterBatch::Diverged(why);
         }
         let core = &mut learner.core;
-        turn.step(core, score, took, out);
+        let is_lent = core.is_lent;
+        turn.advance(core, batch, out);
+        if is_lent {
+            let lr = core.lr(turn.round, 0.0);
+            self.count_round(&Counted::All, lr, core, out);
+            return AfterBatch::RoundDone;
+        }
         if core.is_asynchronous() {
             let turn = self.turn.take().expect("it is going on");
             turn.end_asynchronously(learner, out);
             return AfterBatch::GoesOn;
         }
         if !turn.is_trained() {
-            turn.train_batch(core, out);
             return AfterBatch::GoesOn;
         }
         if core.turn.payload == Payload::Weights && !core.is_finite() {
@@ -150,10 +158,15 @@ impl Rounds {
 
     /// The round has a result.
     pub(super) fn finish_round(&mut self, result: Vec<Vec<f32>>, counted: &Counted, core: &mut Core, out: &mut Outbox) {
-        let turn = self.turn.take().expect("a round has a turn");
-        let lr = core.lr(turn.round, 0.0);
+        let lr = self.lr(core);
         core.adopt(result, lr);
         core.round_start = None;
+        self.count_round(counted, lr, core, out);
+    }
+
+    /// The round's result is taken over: it counts.
+    fn count_round(&mut self, counted: &Counted, lr: f32, core: &mut Core, out: &mut Outbox) {
+        let turn = self.turn.take().expect("a round has a turn");
         let (n_samples, n_batches) = core.count_rounds(counted);
         if *counted != Counted::All {
             // Some have work left that did not count: all share it.

@@ -7,6 +7,7 @@ use nettorrent_engine::kernel::{is_finite, vectorised};
 use nettorrent_engine::optimizer::Optimizer;
 
 use super::core::Core;
+use crate::phase_work::LocalState;
 use crate::strategy::{OptimizerState, Payload};
 
 impl Core {
@@ -63,6 +64,24 @@ impl Core {
         let parts = self.training.task.buckets().iter().cloned().zip(gradient.iter().map(Vec::as_slice));
         self.optimizer.step_in_parts(lr, values, parts);
         self.spare.extend(gradient);
+    }
+
+    /// Lends the parameters and the optimizer to the worker, who takes a step with them.
+    pub(super) fn lend(&mut self) -> LocalState {
+        self.is_lent = true;
+        let optimizer = Optimizer::new(self.training.optimizer.clone(), 0);
+        LocalState {
+            values: std::mem::take(&mut self.values),
+            optimizer: std::mem::replace(&mut self.optimizer, optimizer),
+        }
+    }
+
+    /// What this peer's own steps came to. If it was not lent what they began with, that is kept until the round is over.
+    pub(super) fn take_back(&mut self, LocalState { values, optimizer }: LocalState) {
+        let before = (std::mem::replace(&mut self.values, values), std::mem::replace(&mut self.optimizer, optimizer));
+        if !std::mem::take(&mut self.is_lent) {
+            self.round_start = Some(before);
+        }
     }
 
     /// Replaces what is exchanged; the optimizer's state is treated as the strategy has it.

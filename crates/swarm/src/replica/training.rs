@@ -10,8 +10,10 @@ use super::epoch_evaluation::{EpochEvaluation, Report};
 use super::learner::Learner;
 use super::recovery::{Reaction, Recovery};
 use super::rounds::{AfterBatch, AfterRound, Held, Rounds};
+use super::turn::Batch;
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::malformed::Malformed;
+use crate::phase_work::Stepped;
 use crate::place::State;
 use crate::record::Event;
 use crate::strategy::Message;
@@ -34,6 +36,8 @@ pub(super) enum Want {
     Nothing,
     /// The turn is trained: if the members have agreed, it shall be handed over.
     EndTurn,
+    /// What follows on a round.
+    Proceed,
     /// This is to be told of an epoch, if the members have agreed.
     Tell(Report),
     /// Training has diverged, and this is why.
@@ -94,9 +98,10 @@ impl Training {
         self.epoch_evaluation.on_view();
         self.rounds.evaluations.forget();
         self.rounds.held = None;
-        if !strategy.keeps_turn() {
+        match &self.rounds.turn {
+            Some(turn) if strategy.keeps_turn() => turn.set_rates(core),
             // What is still being computed for it is not wanted any more.
-            self.rounds.turn = None;
+            _ => self.rounds.turn = None,
         }
         if core.phase != Phase::Finished {
             core.enter(Phase::Agreeing);
@@ -177,17 +182,13 @@ impl Training {
                 self.rounds.on_bucket(&mut self.learner, bucket, numbers, out);
             }
             Done::Trained { id, score, left_out, size } if self.rounds.wait_for(id) => {
-                core.outliers.learn(&left_out, size);
-                if !left_out.is_empty() {
-                    let step = core.place.step;
-                    out.records.push(core.record(Event::LeftOut { samples: left_out, step }));
-                }
-                let after = self.rounds.on_batch((score, took), &mut self.learner, &mut self.recovery, out);
-                return match after {
-                    AfterBatch::GoesOn => Want::Nothing,
-                    AfterBatch::TurnTrained => Want::EndTurn,
-                    AfterBatch::Diverged(why) => Want::Recover(why),
-                };
+                core.outliers.learn(&left_out, size, score.loss());
+                return self.on_batch(Batch { score, took, is_finite: true, end: None }, left_out, out);
+            }
+            Done::Stepped { id, stepped } if self.rounds.wait_for(id) => {
+                let Stepped { score, left_out, is_finite, end } = stepped;
+                core.outliers.learn(&left_out, 0.0, score.loss());
+                return self.on_batch(Batch { score, took, is_finite, end: end.map(|end| *end) }, left_out, out);
             }
             Done::Scored { id, score } if core.scoring == Some(id) => {
                 core.scoring = None;
@@ -200,9 +201,27 @@ impl Training {
                 self.rounds.evaluations.on_own_test(id, (score, took), core, out);
             }
             Done::Failed { problem } => out.failure = Some(problem),
-            Done::Bucket { .. } | Done::Trained { .. } | Done::Scored { .. } | Done::Other { .. } => {}
+            Done::Bucket { .. }
+            | Done::Trained { .. }
+            | Done::Stepped { .. }
+            | Done::Scored { .. }
+            | Done::Other { .. } => {}
         }
         Want::Nothing
+    }
+
+    /// A batch of the turn is computed, without these samples.
+    fn on_batch(&mut self, batch: Batch, left_out: Vec<usize>, out: &mut Outbox) -> Want {
+        if !left_out.is_empty() {
+            let core = &self.learner.core;
+            out.records.push(core.record(Event::LeftOut { samples: left_out, step: core.place.step }));
+        }
+        match self.rounds.on_batch(batch, &mut self.learner, &mut self.recovery, out) {
+            AfterBatch::GoesOn => Want::Nothing,
+            AfterBatch::TurnTrained => Want::EndTurn,
+            AfterBatch::RoundDone => Want::Proceed,
+            AfterBatch::Diverged(why) => Want::Recover(why),
+        }
     }
 
     /// A member says something, as its strategy or about a test.

@@ -7,15 +7,19 @@ use nettorrent_engine::model::Score;
 
 use super::core::Core;
 use super::learner::Learner;
+use crate::batch_place::BatchPlace;
 use crate::effects::{Outbox, Phase};
+use crate::phase_work::{LocalState, PhaseHandle, PhaseWork};
 use crate::record::{Event, Record};
 use crate::strategy::{Payload, Scale, Trained, held_at};
 use crate::work::{What, Work, scaled};
 
 /// A turn that is going on, or over and waiting for its round to end.
 pub(super) struct TurnState {
-    /// Its current work.
+    /// Its work.
     work: u64,
+    /// Where the peer takes steps by itself: what it says about them while they are taken.
+    phase: Option<PhaseHandle>,
     /// The round of the segment that it is for.
     pub round: usize,
     /// The first batch, counted from the beginning of the segment.
@@ -26,7 +30,7 @@ pub(super) struct TurnState {
     n_done: u32,
     /// By what the contribution is scaled.
     share: f32,
-    /// The gradient of the current batch, where the peer takes steps by itself.
+    /// The gradient of the batch, where peers train asynchronously.
     gradient: Vec<Vec<f32>>,
     /// How long this peer waited for others before the turn, and how far it is ahead of the slowest of them.
     pub waited: Duration,
@@ -39,6 +43,16 @@ pub(super) struct TurnState {
     compute: Duration,
     /// When its last batch was trained.
     pub ended: Option<Duration>,
+}
+
+/// A batch of a turn that is computed.
+pub(super) struct Batch {
+    pub score: Score,
+    pub took: Duration,
+    /// Whether nothing infinite was seen, and nothing that is no number.
+    pub is_finite: bool,
+    /// What the peer's own steps came to, after the last of them.
+    pub end: Option<LocalState>,
 }
 
 impl TurnState {
@@ -59,6 +73,7 @@ impl TurnState {
         };
         let turn = Self {
             work: 0,
+            phase: None,
             round,
             first: batches.start as u32,
             n_mine: batches.len() as u32,
@@ -74,30 +89,51 @@ impl TurnState {
             ended: None,
         };
         core.is_computing = true;
-        let takes_steps = core.turn.payload == Payload::Weights;
-        core.round_start = takes_steps.then(|| (core.values.clone(), core.optimizer.clone()));
         core.enter(Phase::Training);
         turn
     }
 
-    /// Has the next batch of the turn computed.
-    pub(super) fn train_batch(&mut self, core: &mut Core, out: &mut Outbox) {
+    /// Has it computed: the gradient of its batch, or where the peer takes steps by itself, all of them.
+    pub(super) fn order(&mut self, core: &mut Core, out: &mut Outbox) {
         let (Some(seat), Some(plan)) = (core.seat_of(core.me), core.plan.clone()) else { return };
         self.work = core.next_work_id();
-        self.gradient.clear();
-        let scale = if core.turn.payload == Payload::Gradients { self.share } else { 1.0 };
-        let step = core.place.step + u64::from(self.n_done);
-        let what = What::Gradient {
-            plan,
-            seat,
-            batch: (self.first + self.n_done) as usize,
-            step,
-            seed: core.training.batch_seed(seat, step),
-            scale,
-            outliers: core.outliers.clone(),
-            spare: std::mem::take(&mut core.spare),
+        let step = core.place.step;
+        let place = BatchPlace { plan, seat, batch: self.first as usize, step };
+        let what = match core.turn.payload {
+            Payload::Weights => {
+                let state = LocalState { values: core.values.clone(), optimizer: core.optimizer.clone() };
+                self.local_phase(state, place, core)
+            }
+            Payload::Gradients if core.may_lend() => {
+                let state = core.lend();
+                self.local_phase(state, place, core)
+            }
+            Payload::Gradients | Payload::Updates => What::Gradient {
+                values: core.values.clone(),
+                place,
+                seed: core.training.batch_seed(seat, step),
+                scale: if core.turn.payload == Payload::Gradients { self.share } else { 1.0 },
+                outliers: core.outliers.clone(),
+                spare: std::mem::take(&mut core.spare),
+            },
         };
-        out.work.push(Work { id: self.work, values: core.values.clone(), what });
+        out.work.push(Work { id: self.work, what });
+    }
+
+    /// All its batches, with a step after each, from this state on.
+    fn local_phase(&mut self, state: LocalState, place: BatchPlace, core: &Core) -> What {
+        let (n_batches, outliers) = (self.n_mine as usize, core.outliers.clone());
+        let (phase, handle) = PhaseWork::new(core.training.clone(), place, n_batches, state, outliers);
+        self.phase = Some(handle);
+        self.set_rates(core);
+        What::Local(Box::new(phase))
+    }
+
+    /// The learning rate may be another one because the members are.
+    pub(super) fn set_rates(&self, core: &Core) {
+        if let Some(phase) = &self.phase {
+            phase.set_rates(|k| core.lr(self.round, self.share_at(k as u32)));
+        }
     }
 
     /// Whether this work is for it.
@@ -121,13 +157,15 @@ impl TurnState {
             Payload::Gradients => {
                 learner.strategy.on_part(&mut learner.core, out, bucket, numbers);
             }
-            Payload::Weights | Payload::Updates => self.gradient.push(numbers),
+            Payload::Updates => self.gradient.push(numbers),
+            Payload::Weights => {}
         }
     }
 
     /// Whether a batch that went so, and all before it, are made of numbers.
-    pub(super) fn is_sound(&self, score: Score) -> bool {
-        score.loss_sum.is_finite() && self.is_finite
+    pub(super) fn is_sound(&mut self, batch: &Batch) -> bool {
+        self.is_finite &= batch.is_finite;
+        batch.score.loss_sum.is_finite() && self.is_finite
     }
 
     /// Counts a batch.
@@ -137,9 +175,10 @@ impl TurnState {
         self.compute += took;
     }
 
-    /// Takes a step with the batch, if this peer does so by itself, and tells of it.
-    pub(super) fn step(&mut self, core: &mut Core, score: Score, took: Duration, out: &mut Outbox) {
-        let lr = core.lr(self.round, self.share_done());
+    /// A batch is trained: tells of it. After the last one, this is what the steps came to, if the peer takes them by itself.
+    pub(super) fn advance(&mut self, core: &mut Core, batch: Batch, out: &mut Outbox) {
+        let Batch { score, took, end, .. } = batch;
+        let lr = core.lr(self.round, self.share_at(self.n_done));
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
             round: core.place.standing.round,
@@ -149,16 +188,16 @@ impl TurnState {
             lr,
             compute_s: took.as_secs_f64(),
         }));
-        if core.turn.payload == Payload::Weights {
-            core.take_step(std::mem::take(&mut self.gradient), lr);
+        if let Some(end) = end {
+            core.take_back(end);
         }
         core.is_computing = false;
         self.n_done += 1;
     }
 
-    /// How much of it is done.
-    fn share_done(&self) -> f64 {
-        f64::from(self.n_done) / f64::from(self.n_mine.max(1))
+    /// How much of it is done before a batch.
+    fn share_at(&self, batch: u32) -> f64 {
+        f64::from(batch) / f64::from(self.n_mine.max(1))
     }
 
     /// What is wrong with a turn whose last batch had this loss.
@@ -172,8 +211,8 @@ impl TurnState {
 
     /// What this peer trained in the turn is forgotten; it waits for the others' parameters.
     pub(super) fn give_up(&mut self, core: &mut Core) {
+        self.phase = None;
         core.roll_back();
-        core.round_start = Some((core.values.clone(), core.optimizer.clone()));
         core.is_computing = false;
         (self.n_done, self.is_finite) = (self.n_mine, false);
     }

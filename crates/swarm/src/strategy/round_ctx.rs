@@ -70,7 +70,8 @@ impl<'a> RoundCtx<'a> {
     pub fn score(&mut self, samples: Arc<[usize]>) {
         let id = self.ctx.core.next_work_id();
         self.ctx.core.scoring = Some(id);
-        self.ctx.out.work.push(Work { id, values: self.ctx.core.values.clone(), what: What::Score { samples } });
+        let values = self.ctx.core.values.clone();
+        self.ctx.out.work.push(Work { id, what: What::Score { values, samples } });
     }
 
     /// The training samples that nobody trains, by which peers are judged.

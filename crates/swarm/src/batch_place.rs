@@ -1,0 +1,31 @@
+//! A batch by its place in a plan.
+
+use std::sync::Arc;
+
+use nettorrent_engine::data::plan::Plan;
+
+/// A batch by its place in a plan, and how a peer counts it.
+#[derive(Clone, Debug)]
+pub struct BatchPlace {
+    /// Who trains what.
+    pub plan: Arc<Plan>,
+    /// Whose batch, by its place among those who share out the samples.
+    pub seat: usize,
+    /// Which of its batches.
+    pub batch: usize,
+    /// The peer's how many-th batch it is.
+    pub step: u64,
+}
+
+impl BatchPlace {
+    /// Its training samples.
+    pub fn samples(&self) -> &[usize] {
+        self.plan.batch(self.seat, self.batch)
+    }
+
+    /// The samples of the seat's other batches, those of the next ones first.
+    pub(crate) fn others(&self) -> impl Iterator<Item = usize> {
+        let n_batches = self.plan.n_batches(self.seat);
+        (1..n_batches).flat_map(move |k| self.plan.batch(self.seat, (self.batch + k) % n_batches)).copied()
+    }
+}
