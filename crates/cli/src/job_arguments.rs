@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use nettorrent_engine::backends;
 use nettorrent_engine::job::Job;
 
 use nettorrent_session::open::{data_spec, n_threads};
@@ -99,6 +100,7 @@ impl JobArguments {
 
 /// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
 pub(crate) fn definite(mut job: Job) -> anyhow::Result<Job> {
+    backends::find(&job.backend)?;
     job.threads = match job.threads {
         // Processes on one machine share its cores.
         0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),

@@ -38,6 +38,8 @@ pub struct Job {
     pub last: LastBatch,
     /// Where all randomness comes from.
     pub seed: u64,
+    /// What computes: the name of a backend (`cpu`).
+    pub backend: String,
     /// Number of compute threads; 0 for as many as the machine has.
     pub threads: usize,
     /// Changes to the pictures while training: `none`, or `{ crop-flip = { padding = 4, flip = true } }`.
@@ -101,6 +103,7 @@ impl Default for Job {
             order: Order::default(),
             last: LastBatch::default(),
             seed: 1,
+            backend: "cpu".into(),
             threads: 0,
             augment: Augmentation::default(),
             data: DataSpec { name: Some("digits".into()), ..DataSpec::default() },

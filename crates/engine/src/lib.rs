@@ -1,5 +1,7 @@
 //! What ONE peer computes: data sets, models, optimizers and checkpoints, without sockets, clocks or globals.
 
+pub mod backend;
+pub mod backends;
 pub mod bad_samples;
 pub mod checkpoint;
 pub mod collapse;

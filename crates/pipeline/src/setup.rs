@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use nettorrent_engine::backend::Opened;
 use nettorrent_engine::job::Job;
-use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_swarm::strategy::OptionError;
 use nettorrent_swarm::{Partition, Peer, PeerId, Setup, State};
@@ -21,6 +21,15 @@ pub enum PipelineError {
     /// The plan of the layers.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// Nobody can compute a part of it.
+    #[error(
+        "{what} cannot be cut into stages: its parts cannot be computed by themselves; leave `layers` out, or choose a backend that \
+         offers parts, such as `cpu`"
+    )]
+    NoParts {
+        /// What.
+        what: String,
+    },
     /// When to test, where blocks cannot agree on it.
     #[error(
         "evaluate.every_seconds cannot be combined with layers: clocks differ from block to block; set evaluate.every_batches"
@@ -40,11 +49,14 @@ pub enum PipelineError {
 /// The setup of a job, and that of its pipelines if the job has any.
 pub fn setup(
     job: &Job,
-    learning: Arc<Learning>,
+    opened: &Opened,
     spec: &ModelSpec,
 ) -> Result<(Setup, Option<Arc<PipelineSetup>>), PipelineError> {
-    let whole = Setup::new(job, learning.clone())?;
+    let whole = Setup::new(job, opened.task.clone())?;
     let Some(layers) = &job.layers else { return Ok((whole, None)) };
+    let Some(parts) = &opened.parts else {
+        return Err(PipelineError::NoParts { what: format!("what the backend `{}` computes", job.backend) });
+    };
     if job.evaluate.interval().is_some() {
         return Err(PipelineError::Seconds);
     }
@@ -52,7 +64,7 @@ pub fn setup(
         return Err(PipelineError::Strategy { strategy: job.swarm.strategy.clone() });
     }
     let save_every = job.checkpoint.every;
-    let pipelines = Arc::new(PipelineSetup::new(&whole.replica, layers, learning, spec, save_every)?);
+    let pipelines = Arc::new(PipelineSetup::new(&whole.replica, layers, parts.clone(), spec, save_every)?);
     Ok((whole.with_partition(pipelines.clone()), Some(pipelines)))
 }
 
@@ -64,5 +76,31 @@ impl Partition for PipelineSetup {
     fn peer(self: Arc<Self>, id: PeerId, whole: State) -> Box<dyn Peer> {
         let origin = self.origin(whole);
         Box::new(PipelinePeer::new(id, self, origin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nettorrent_engine::backend::Opened;
+    use nettorrent_engine::fn_task::FnTask;
+    use nettorrent_engine::job::{Job, LayersSpec};
+    use nettorrent_engine::model::{Layout, Score};
+
+    use super::{PipelineError, setup};
+
+    #[test]
+    fn a_backend_without_parts_cannot_be_cut() {
+        let layout = Layout::of_tensors([("w", [2].as_slice())]);
+        let task = Arc::new(FnTask::new(layout, vec![0; 40], 1, |_, _, _| Score::default()));
+        let opened = Opened { task, parts: None };
+        let whole = Job::default();
+        let spec = whole.model_spec(&[8, 8, 1], 10).unwrap();
+        assert!(setup(&whole, &opened, &spec).is_ok_and(|(_, pipelines)| pipelines.is_none()));
+        let cut = Job { layers: Some(LayersSpec::default()), ..whole };
+        let error = setup(&cut, &opened, &spec).err().unwrap();
+        assert!(matches!(error, PipelineError::NoParts { .. }));
+        assert!(error.to_string().starts_with("what the backend `cpu` computes cannot be cut into stages"), "{error}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use nettorrent_engine::backend::BackendError;
 use nettorrent_engine::checkpoint::CheckpointError;
 use nettorrent_engine::data::DataError;
 use nettorrent_engine::data::sampler::SamplerError;
@@ -37,6 +38,9 @@ pub enum SessionError {
     /// The folder of data sets that were fetched.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// There is no such backend, or it cannot compute what the job trains.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
     /// The data do not fit the model, or there are no threads.
     #[error(transparent)]
     Train(#[from] TrainError),

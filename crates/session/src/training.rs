@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nettorrent_engine::backend::Opening;
+use nettorrent_engine::backends;
 use nettorrent_engine::data::Part;
-use nettorrent_engine::job::{Groups, Job, LayersSpec, SwarmSpec, build_network, read_toml};
-use nettorrent_engine::learning::Learning;
+use nettorrent_engine::job::{Groups, Job, LayersSpec, SwarmSpec, read_toml};
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::task::Task;
 use nettorrent_history::Start;
 use nettorrent_net::fingerprint;
 use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
-use nettorrent_pipeline::{PipelineSetup, planner};
+use nettorrent_pipeline::{PipelineError, PipelineSetup, planner};
 use nettorrent_swarm::Setup;
 
 use crate::error::SessionError;
@@ -32,8 +33,8 @@ pub struct Training {
     pub pipelines: Option<Arc<PipelineSetup>>,
     /// The job as it travels.
     pub package: JobPackage,
-    /// The network, where it is one of ours.
-    network: Option<(ModelSpec, Arc<Learning>)>,
+    /// The model's description, where it is one of ours.
+    spec: Option<ModelSpec>,
     is_alone: bool,
 }
 
@@ -55,6 +56,7 @@ impl Training {
     }
 
     fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: Option<usize>) -> Result<Self, SessionError> {
+        let backend = backends::find(&job.backend)?;
         let train_set = open_data(&job, Part::Train)?;
         let test_set = open_data(&job, Part::Test)?;
         let spec = match spec {
@@ -65,30 +67,30 @@ impl Training {
             planner::resolve(&mut job, &spec, n_peers)?;
         }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
-        let network = build_network(&job.model, &spec)?;
-        let learning = Arc::new(Learning::new(&job, network, train_set, test_set)?);
+        let opened = (backend.open)(Opening { job: &job, spec: &spec, train_set, test_set })?;
         let is_alone = n_peers.is_none();
         let (setup, pipelines) = if is_alone {
             // Whatever the strategy, with one peer there is nothing to exchange; the usual one takes a step with every batch.
             let job = Job { swarm: SwarmSpec::default(), layers: None, ..job.clone() };
-            nettorrent_pipeline::setup(&job, learning.clone(), &spec)?
+            nettorrent_pipeline::setup(&job, &opened, &spec)?
         } else {
-            nettorrent_pipeline::setup(&job, learning.clone(), &spec)?
+            nettorrent_pipeline::setup(&job, &opened, &spec)?
         };
-        let setup = Arc::new(setup);
         let package = JobPackage { job: as_it_travels(&job), model: as_toml(&spec), data };
-        let network = Some((spec, learning.clone()));
-        Ok(Self { job, task: learning, setup, pipelines, package, network, is_alone })
+        Ok(Self { job, task: opened.task, setup: Arc::new(setup), pipelines, package, spec: Some(spec), is_alone })
     }
 
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
     /// the task's name; peers train together whose tasks have the same name, layout and samples.
     pub fn custom(task: Arc<dyn Task>, job: Job) -> Result<Self, SessionError> {
+        if job.layers.is_some() {
+            return Err(PipelineError::NoParts { what: format!("the task `{}`", job.model) }.into());
+        }
         let setup = Arc::new(Setup::new(&job, task.clone())?);
         let (model, data) = (job.model.clone(), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
-        Ok(Self { job, task, setup, pipelines: None, package, network: None, is_alone: false })
+        Ok(Self { job, task, setup, pipelines: None, package, spec: None, is_alone: false })
     }
 
     /// The same with the job of a swarm that is there, by its package.
@@ -145,12 +147,7 @@ impl Training {
 
     /// The model's description, where it is one of ours.
     pub fn spec(&self) -> Option<&ModelSpec> {
-        self.network.as_ref().map(|(spec, _)| spec)
-    }
-
-    /// The network with its data, where it is one of ours.
-    pub fn learning(&self) -> Option<&Arc<Learning>> {
-        self.network.as_ref().map(|(_, learning)| learning)
+        self.spec.as_ref()
     }
 
     /// The event with which a run in this folder begins.

@@ -23,6 +23,7 @@ fn mistakes_in_a_job_have_a_place_and_a_nearest_name() {
         ("[checkpoint]\nkeep = 0\n", &["checkpoint.keep = 0"]),
         ("[optimizer]\nlr = -1.0\n", &["optimizer.lr = -1", "from 0 up"]),
         ("[schedule]\nfloor = 2.0\n", &["schedule.floor = 2"]),
+        ("backend = \"cup\"\n", &["there is no backend `cup`", "did you mean `cpu`?"]),
         ("model = \"mlp:\"\n", &["mlp"]),
         ("model = \"mlp:0\"\n", &["mlp:0"]),
         ("model = \"mlp:x\"\n", &["mlp:x"]),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nettorrent_engine::backend::Opened;
 use nettorrent_engine::data::{Batch, DataError, Dataset};
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
@@ -88,7 +89,8 @@ impl Pipeline {
         let n_classes = network.n_classes();
         let set = |n, seed| Box::new(MadeUp::new(&spec.input, n_classes, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(n_train, 1), set(n_train / 2, 2)).unwrap());
-        let (setup, pipelines) = nettorrent_pipeline::setup(&job, learning.clone(), spec)?;
+        let opened = Opened { task: learning.clone(), parts: Some(learning.clone()) };
+        let (setup, pipelines) = nettorrent_pipeline::setup(&job, &opened, spec)?;
         let pipelines = pipelines.expect("a job with layers");
         Ok(Self { job, learning, setup: Arc::new(setup), pipelines })
     }
