@@ -1,20 +1,12 @@
 //! The one binary: parses, wires together, prints.
 
-mod advice_text;
-mod columns;
 mod commands;
 mod interrupt;
 mod job_arguments;
-mod link_survey;
 mod measuring;
 mod notice;
-mod plan_picture;
-mod plan_text;
-mod planned;
 mod progress;
 mod recorder;
-mod step_time;
-mod study_table;
 mod swarm;
 mod watching;
 

@@ -1,4 +1,4 @@
-//! Figures as SVG: data in, a picture out.
+//! Figures as SVG: data in, a picture out; and tables in plain text.
 //!
 //! Every figure has its units and a legend, is as wide as its box allows, and is drawn in colours, dashes and marks that all can
 //! tell apart. With [`style()`] in the page it follows the reader's choice of light or dark. Whatever the data are, there is a
@@ -34,6 +34,7 @@ mod peer_grids;
 mod run;
 mod stacked_bars;
 mod text;
+mod text_table;
 mod timeline;
 
 pub use axis::{Axis, Scale};
@@ -46,4 +47,5 @@ pub use peer_graph::{PeerGraph, PeerLink, PeerNode};
 pub use peer_grids::{PeerGrid, PeerGrids};
 pub use run::{time_parts, timeline, where_time_went};
 pub use stacked_bars::{StackedBar, StackedBars};
+pub use text_table::{Side, aligned};
 pub use timeline::{Span, Timeline, TimelineRow};

@@ -70,6 +70,7 @@ pub mod measure_link;
 pub mod membership;
 pub mod message_cost;
 pub mod node;
+pub mod observer;
 pub mod outflow;
 pub mod refusal;
 pub mod report;

@@ -15,6 +15,7 @@ mod resources;
 mod speed;
 mod summary;
 mod tables;
+mod text_table;
 mod waits;
 
 use std::fs;
@@ -29,6 +30,8 @@ use crate::compare::Group;
 use crate::report::document::{Block, Document, Figure};
 use crate::report::group::Groups;
 use crate::results::{Results, RunResult};
+
+pub use text_table::text_table;
 
 /// Why there is no report. What was there before is still there.
 #[derive(Debug, Error)]

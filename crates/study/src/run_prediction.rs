@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use nettorrent_advise::{Situation, StepTime, predict};
 use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::BUCKET_LEN;
@@ -16,7 +17,6 @@ use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategies::find;
 use nettorrent_swarm::strategy::{Cost, CostQuestion};
 
-use crate::predict::{Situation, StepTime, predict};
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
 /// What would have been predicted; nothing of one who trains alone, of layer networks, and where the link is not known.

@@ -1,16 +1,12 @@
 //! `status`: who is there, how far each is, and whom it waits for.
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::HumanCount;
-use nettorrent_net::ask::{ask, ask_any, find_addresses};
-use nettorrent_net::handshake::{Encryption, Terms};
-use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
-use nettorrent_net::service::{Answer, Awaited, PeerStatus, Question};
-use nettorrent_net::tcp::Tcp;
+use nettorrent_net::handshake::Encryption;
+use nettorrent_net::observer::Observer;
+use nettorrent_net::service::{Awaited, PeerStatus};
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::{PeerId, Phase};
@@ -36,28 +32,9 @@ const MOST_NAMES: usize = 4;
 
 /// Runs `status`.
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
-    let identity = Identity::newcomer(&arguments.ticket.secret)?;
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
-    let terms = Terms { encryption, ..Terms::new(identity, Purpose::Visitor) };
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let addresses = find_addresses(&arguments.ticket, arguments.discover).await?;
-        let (answer, _) = ask_any(&Tcp, &terms, &addresses, &Question::Status).await?;
-        let Answer::Status(first) = answer else { anyhow::bail!("the peer that was asked did not understand") };
-        let mut peers = BTreeMap::new();
-        for (peer, address) in &first.members {
-            if *peer == first.peer {
-                continue;
-            }
-            let answer = ask(&Tcp, &terms, address, &Question::Status).await;
-            let status = match answer {
-                Ok((Answer::Status(status), _)) => Ok(status),
-                Ok(_) => Err("it did not understand".to_owned()),
-                Err(error) => Err(error.to_string()),
-            };
-            peers.insert(*peer, status);
-        }
-        peers.insert(first.peer, Ok(first));
-        Ok(peers)
+        anyhow::Ok(Observer::connect(&arguments.ticket, encryption, arguments.discover).await?.status().await)
     })??;
     if arguments.json {
         let list: Vec<serde_json::Value> = peers.iter().map(|(peer, status)| json(*peer, status)).collect();

@@ -16,7 +16,6 @@ use serde_json::json;
 
 use crate::interrupt::{self, Interrupt};
 use crate::progress::clock;
-use crate::study_table;
 use nettorrent_session::date::Date;
 use nettorrent_session::open::data_path;
 
@@ -169,7 +168,7 @@ fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         println!("{}", serde_json::to_string(results)?);
     } else {
-        println!("\n{}", study_table::table(results));
+        println!("\n{}", nettorrent_study::report::text_table(results));
         println!("The report: {}", folder.join("report.html").display());
     }
     Ok(())

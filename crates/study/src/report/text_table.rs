@@ -1,12 +1,13 @@
 //! What a study found, as a table in plain text.
 
-use indicatif::HumanBytes;
-use nettorrent_study::{Group, Results, Spread, groups, text};
+use nettorrent_figures::{Side, Unit, aligned};
 
-use crate::columns::{Side, aligned};
+use crate::compare::{Group, Spread, groups};
+use crate::plan::text;
+use crate::results::{Measurement, Outcome, Results};
 
 /// The table: a line for each setting, and below it what failed.
-pub(crate) fn table(results: &Results) -> String {
+pub fn text_table(results: &Results) -> String {
     let groups = groups(results);
     let target = results.study.target_accuracy;
     let mut head: Vec<String> = results.axes.iter().map(|axis| axis.name.clone()).collect();
@@ -20,7 +21,7 @@ pub(crate) fn table(results: &Results) -> String {
     let sides = [vec![Side::Left; results.axes.len()], vec![Side::Right]].concat();
     let mut table = aligned(&lines, &sides);
     for run in &results.runs {
-        if let nettorrent_study::Outcome::Failed(problem) = &run.outcome {
+        if let Outcome::Failed(problem) = &run.outcome {
             table += &format!("failed: {}, trial {}: {problem}\n", text(&run.setting), run.trial);
         }
     }
@@ -28,7 +29,7 @@ pub(crate) fn table(results: &Results) -> String {
 }
 
 fn cells(group: &Group<'_>) -> [String; 8] {
-    let bytes = |spread: Option<Spread>| spread.map_or(missing(), |spread| HumanBytes(spread.mean as u64).to_string());
+    let bytes = |spread: Option<Spread>| spread.map_or(missing(), |spread| Unit::Bytes.format(spread.mean));
     [
         shown(group.spread(|found| 100.0 * found.final_accuracy), 2),
         shown(group.spread_if_all(|found| found.convergence_s), 1),
@@ -36,8 +37,8 @@ fn cells(group: &Group<'_>) -> [String; 8] {
         shown(group.spread(|found| found.samples_per_s), 0),
         shown(group.spread_if_all(|found| Some(found.prediction?.samples_per_s)), 0),
         shown(group.speed_up.map(|up| up.slowest), 2),
-        bytes(group.spread(nettorrent_study::Measurement::payload_bytes_per_peer)),
-        bytes(group.spread_if_all(nettorrent_study::Measurement::socket_bytes_per_peer)),
+        bytes(group.spread(Measurement::payload_bytes_per_peer)),
+        bytes(group.spread_if_all(Measurement::socket_bytes_per_peer)),
     ]
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nettorrent_advise::{Situation, StepTime, predict};
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Outcome, Scenario, Simulation, Toy, ToySize, Traffic};
-use nettorrent_study::{Situation, StepTime, predict};
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::strategies::STRATEGIES;

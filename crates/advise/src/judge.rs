@@ -19,7 +19,7 @@ use crate::trial::{Budget, Trial, try_out};
 use crate::verdict::Verdict;
 
 /// What is to be judged.
-pub struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// What is trained.
     pub job: &'a Job,
     /// The same as a function.
@@ -49,7 +49,7 @@ pub enum Depth {
 }
 
 /// Judges strategies beside one machine alone.
-pub struct Judge<'a> {
+pub(crate) struct Judge<'a> {
     question: Question<'a>,
     /// What pilots learn: the job's own samples, or some of them.
     pilot_task: Arc<dyn Task>,
@@ -98,7 +98,7 @@ const FEWEST_SAMPLES: usize = 1000;
 
 impl<'a> Judge<'a> {
     /// Judges one machine alone; strategies follow.
-    pub fn new(question: Question<'a>) -> Result<Self, JudgeError> {
+    pub(crate) fn new(question: Question<'a>) -> Result<Self, JudgeError> {
         let mut budget = Budget::new(question.budget, question.n_strategies + 1);
         let pilot_task = question.pilot_task();
         let usual = SwarmSpec::default();
@@ -122,22 +122,22 @@ impl<'a> Judge<'a> {
     }
 
     /// What is known of one machine alone.
-    pub fn alone(&self) -> &Judged {
+    pub(crate) fn alone(&self) -> &Judged {
         &self.alone
     }
 
     /// The accuracy to be reached; none if learning is not judged, or if there was not even time for an epoch of one machine.
-    pub fn target(&self) -> Option<f64> {
+    pub(crate) fn target(&self) -> Option<f64> {
         self.target
     }
 
     /// How many samples pilots learn from.
-    pub fn n_pilot_samples(&self) -> usize {
+    pub(crate) fn n_pilot_samples(&self) -> usize {
         self.pilot_task.labels().len()
     }
 
     /// Judges a strategy with these options.
-    pub fn judge(&mut self, spec: &Spec, options: Table) -> Result<Judged, JudgeError> {
+    pub(crate) fn judge(&mut self, spec: &Spec, options: Table) -> Result<Judged, JudgeError> {
         let question = &self.question;
         let strategy = (spec.build)(&options)?;
         let swarm = SwarmSpec { strategy: spec.name.to_owned(), options, ..question.job.swarm.clone() };

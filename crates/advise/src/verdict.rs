@@ -7,7 +7,7 @@ use crate::trial::Trial;
 /// What pilots say about learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Learning {
+pub(crate) enum Learning {
     /// The target was reached with more than half of the seeds.
     Reached,
     /// Time was over first, but the model was as accurate as that of one machine after as many epochs. It is taken to need as
@@ -23,7 +23,7 @@ pub enum Learning {
 
 /// Whether a strategy learns, and how many epochs it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// What pilots say.
     pub learning: Learning,
     /// How many epochs are needed, as finely as the job tests; none if that did not come out.
@@ -45,7 +45,7 @@ const CLEARLY_WORSE: f64 = 0.01;
 
 impl Verdict {
     /// Nothing is known about learning: every strategy is taken to need so many epochs.
-    pub fn untested(epochs: u64) -> Self {
+    pub(crate) fn untested(epochs: u64) -> Self {
         Self {
             learning: Learning::Untested,
             epochs: Some(epochs as f64),
@@ -59,7 +59,7 @@ impl Verdict {
 
     /// What a trial says beside that of one machine alone; of that one, beside itself. Where there was no time to find a target,
     /// nothing can be said.
-    pub fn new(trial: &Trial, alone: &Trial, target: Option<f64>) -> Self {
+    pub(crate) fn new(trial: &Trial, alone: &Trial, target: Option<f64>) -> Self {
         let epochs_to = |trial: &Trial| target.and_then(|target| trial.epochs_to(target));
         let n_reached = target.map_or(0, |target| trial.n_reached(target));
         let may_get_there = 2 * (n_reached + trial.n_cut_short()) > trial.n_seeds();

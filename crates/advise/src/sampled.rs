@@ -9,7 +9,7 @@ use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
 /// A task with fewer samples, drawn at random. The test samples are the first ones.
-pub struct Sampled {
+pub(crate) struct Sampled {
     task: Arc<dyn Task>,
     /// Of each training sample, where it is in the whole task.
     indices: Vec<usize>,
@@ -19,7 +19,7 @@ pub struct Sampled {
 
 impl Sampled {
     /// So many of a task's training and test samples, at most all that it has.
-    pub fn new(task: Arc<dyn Task>, n_train: usize, n_test: usize, seed: u64) -> Self {
+    pub(crate) fn new(task: Arc<dyn Task>, n_train: usize, n_test: usize, seed: u64) -> Self {
         let mut indices: Vec<usize> = (0..task.labels().len()).collect();
         Rng::stream(seed, "sampled", 0).shuffle(&mut indices);
         indices.truncate(n_train);

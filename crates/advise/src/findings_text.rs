@@ -1,18 +1,19 @@
-//! What `advise` has found out, for people and for programs.
+//! What was found out about strategies, for people and for programs.
 
 use indicatif::{HumanBytes, HumanCount};
-
-use nettorrent_engine::job::Job;
-use nettorrent_figures::Unit;
-use nettorrent_study::{ALONE, Advice, Depth, Forecast, Judged, Learning, Situation, Verdict};
+use nettorrent_figures::{Side, Unit, aligned};
+use nettorrent_net::observer::SurveyedLink;
 use nettorrent_swarm::strategy::Payload;
 use serde_json::{Value, json};
 
-use crate::columns::{Side, aligned};
-use crate::link_survey::Surveyed;
+use crate::advice::{ALONE, Advice, Judged};
+use crate::findings::Findings;
+use crate::judge::Depth;
+use crate::predict::{Forecast, Situation};
+use crate::verdict::{Learning, Verdict};
 
 /// What forecasts rest on.
-pub(crate) const ASSUMPTIONS: &str = "\
+pub const ASSUMPTIONS: &str = "\
 What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full
 rate at once. Peers that exchange in rounds train their turn, then the busiest link carries its bytes and a delay passes for
 each step; gradients travel while the rest of them is computed. A batch takes what was measured here, for a whole one and for a
@@ -26,29 +27,10 @@ budget allows only some of the samples, as long as some rounds of the whole job 
 than a point less accurate than one machine after as many, does not learn here. With --no-pilots an epoch is taken to teach the same whatever
 the strategy. Strategies have their usual options, the job's own has the job's.";
 
-/// What was found out.
-pub(crate) struct Findings<'a> {
-    pub job: &'a Job,
-    /// The arguments that say which job it is.
-    pub words: Vec<String>,
-    pub situation: &'a Situation<'a>,
-    /// What was to be found out.
-    pub depth: Depth,
-    /// The accuracy to be reached, given or found.
-    pub target: Option<f64>,
-    /// How many samples pilots learnt from.
-    pub n_pilot_samples: usize,
-    pub surveyed: Vec<Surveyed>,
-    pub alone: &'a Judged,
-    /// Sorted by their time.
-    pub judged: Vec<Judged>,
-    pub advice: Option<Advice>,
-}
-
 impl Findings<'_> {
-    /// One object for programs.
-    pub(crate) fn json(&self) -> Value {
-        let Situation { n_peers, n_params, n_train, batch, step, link, messages, slowdown, .. } = self.situation;
+    /// One object for programs. The words are the arguments that say which job it is.
+    pub fn json(&self, words: &[String]) -> Value {
+        let Situation { n_peers, n_params, n_train, batch, step, link, messages, slowdown, .. } = &self.situation;
         json!({
             "model": self.job.model, "n_params": n_params, "n_train": n_train, "batch": batch, "threads": self.job.threads,
             "batch_s": step.batch_s(*batch as f64), "step": step, "messages": messages, "slowdown": slowdown,
@@ -56,12 +38,12 @@ impl Findings<'_> {
             "links": self.surveyed, "is_learning_tested": self.depth != Depth::Speed, "target": self.target,
             "n_pilot_samples": self.n_pilot_samples, "alone": self.alone, "strategies": self.judged,
             "recommended": self.advice.as_ref().map(|advice| &advice.strategy), "advice": self.advice,
-            "command": self.command(), "assumptions": ASSUMPTIONS,
+            "command": self.command(words), "assumptions": ASSUMPTIONS,
         })
     }
 
-    /// A table and what to do, for people.
-    pub(crate) fn text(&self) -> String {
+    /// A table and what to do, for people. The words are the arguments that say which job it is.
+    pub fn text(&self, words: &[String]) -> String {
         let mut text = self.head();
         // Names, seven numbers, words.
         let sides = [vec![Side::Left], vec![Side::Right; 7], vec![Side::Left]].concat();
@@ -72,12 +54,12 @@ impl Findings<'_> {
             text += &remarks;
             text.push('\n');
         }
-        text += &self.recommendation();
+        text += &self.recommendation(words);
         text + "\nWhat forecasts rest on: nettorrent advise --help.\n"
     }
 
     fn head(&self) -> String {
-        let Situation { n_peers, n_params, batch, step, link, slowdown, .. } = self.situation;
+        let Situation { n_peers, n_params, batch, step, link, slowdown, .. } = &self.situation;
         let own = (self.job.swarm.scale.step_samples(*batch, *n_peers) as f64 / *n_peers as f64).ceil();
         let mut text = format!(
             "{} with {} parameters: a batch of {batch} takes {:.2} ms here on {}, of {own} {:.2} ms; {n_peers} peers over {link}\n",
@@ -90,7 +72,7 @@ impl Findings<'_> {
         if *slowdown > 1.0 {
             text += &format!("They share this machine's cores: each takes {slowdown:.1} times as long\n");
         }
-        for Surveyed { peer, address, speed, problem } in &self.surveyed {
+        for SurveyedLink { peer, address, speed, problem } in &self.surveyed {
             text += &match speed {
                 Some(speed) => format!(
                     "  {peer} at {address}: {:.1} Mbit/s, {:.2} ms there and back\n",
@@ -136,8 +118,8 @@ impl Findings<'_> {
 
     /// One machine alone and all strategies, by their time.
     fn rows(&self) -> Vec<&Judged> {
-        let mut rows: Vec<&Judged> = [self.alone].into_iter().chain(&self.judged).collect();
-        rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        let mut rows: Vec<&Judged> = [&self.alone].into_iter().chain(&self.judged).collect();
+        rows.sort_by(|a, b| a.rank_s().total_cmp(&b.rank_s()));
         rows
     }
 
@@ -180,7 +162,7 @@ impl Findings<'_> {
         lines
     }
 
-    fn recommendation(&self) -> String {
+    fn recommendation(&self, words: &[String]) -> String {
         let Some(Advice { strategy, reason, caveats }) = &self.advice else {
             let is_cut_short = |one: &&Judged| matches!(one.verdict.learning, Learning::OnCourse | Learning::Unknown);
             return match self.rows().iter().any(is_cut_short) {
@@ -198,18 +180,18 @@ impl Findings<'_> {
             strategy => format!("Take {strategy}: {reason}.\n"),
         };
         caveats.iter().for_each(|caveat| text += &format!("{caveat}\n"));
-        text + &self.command().map_or(String::new(), |command| format!("\n  {command}\n"))
+        text + &self.command(words).map_or(String::new(), |command| format!("\n  {command}\n"))
     }
 
     /// What to do next.
-    fn command(&self) -> Option<String> {
+    fn command(&self, words: &[String]) -> Option<String> {
         let Advice { strategy, .. } = self.advice.as_ref()?;
         let n_peers = self.situation.n_peers.to_string();
         let (command, own) = match strategy.as_str() {
             ALONE => ("train", vec![]),
             strategy => ("start", vec!["--strategy", strategy, "--wait-for", &n_peers]),
         };
-        let words = ["nettorrent", command].into_iter().chain(self.words.iter().map(String::as_str)).chain(own);
+        let words = ["nettorrent", command].into_iter().chain(words.iter().map(String::as_str)).chain(own);
         Some(shell_words::join(words))
     }
 }
@@ -257,9 +239,4 @@ fn exchanges(one: &Judged) -> String {
         _ if rounds_per_epoch == 1 => "once an epoch".to_owned(),
         _ => format!("every {batches_per_round} batches"),
     }
-}
-
-/// By their time; those who do not get there come last, by their speed.
-pub(crate) fn order(judged: &Judged) -> f64 {
-    judged.seconds.unwrap_or(1e12 + judged.forecast.epoch_s)
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 /// What a pilot is to find out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
+pub(crate) enum Goal {
     /// After how many epochs this accuracy is reached.
     Accuracy(f64),
     /// How accurate the model is after each of the job's epochs.
@@ -26,7 +26,7 @@ pub enum Goal {
 
 /// What a pilot has found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Pilot {
+pub(crate) struct Pilot {
     /// The epochs that were simulated, one after the other.
     pub epochs: Vec<PilotEpoch>,
     /// The tests within them.
@@ -49,7 +49,7 @@ pub struct Pilot {
 
 /// An epoch of a pilot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PilotEpoch {
+pub(crate) struct PilotEpoch {
     /// The accuracy on the test samples after it.
     pub accuracy: f64,
     /// How long its training took, in simulated time and without the test.
@@ -60,7 +60,7 @@ pub struct PilotEpoch {
 
 /// A test within an epoch of a pilot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct PilotTest {
+pub(crate) struct PilotTest {
     /// How many epochs were done.
     pub epoch: f64,
     /// The accuracy on the test samples.
@@ -69,7 +69,7 @@ pub struct PilotTest {
 
 impl Pilot {
     /// After how many epochs a test first showed this accuracy, if one did.
-    pub fn epochs_to(&self, accuracy: f64) -> Option<f64> {
+    pub(crate) fn epochs_to(&self, accuracy: f64) -> Option<f64> {
         let whole = self.epochs.iter().position(|epoch| epoch.accuracy >= accuracy).map(|before| before as f64 + 1.0);
         let within = self.evaluations.iter().find(|test| test.accuracy >= accuracy).map(|test| test.epoch);
         whole.into_iter().chain(within).reduce(f64::min)
@@ -97,7 +97,7 @@ pub enum PilotError {
 
 /// How a pilot is made.
 #[derive(Clone, Debug)]
-pub struct Flight {
+pub(crate) struct Flight {
     /// How many peers.
     pub n_peers: usize,
     /// Their links, and how fast they compute.
@@ -111,7 +111,7 @@ pub struct Flight {
 }
 
 /// Simulates a job until its goal is reached, its epochs are done, or it is too late.
-pub fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
+pub(crate) fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
     let Flight { n_peers, scenario, thinks, goal, until } = flight;
     let setup = Arc::new(Setup::new(job, task)?);
     let (said, spent, begun) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());

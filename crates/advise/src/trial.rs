@@ -12,7 +12,7 @@ use crate::pilot::{Flight, Pilot, PilotError, fly};
 
 /// What pilots with several seeds have found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// One for each seed that came to its end.
     pub pilots: Vec<Pilot>,
     /// Of each other seed, why it did not: its peers could not go on.
@@ -21,21 +21,21 @@ pub struct Trial {
 
 /// Time that is shared fairly: what one trial leaves of its part, those after it get.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     until: Instant,
     n_left: u32,
 }
 
 impl Budget {
     /// So much time from now on, for so many trials.
-    pub fn new(total: Duration, n_trials: usize) -> Self {
+    pub(crate) fn new(total: Duration, n_trials: usize) -> Self {
         // What is longer than a year is as good as a year, and can be added to the present.
         let total = total.min(Duration::from_secs(365 * 24 * 3600));
         Self { until: Instant::now() + total, n_left: u32::try_from(n_trials).unwrap_or(u32::MAX) }
     }
 
     /// When the next trial has to be over.
-    pub fn next_end(&mut self) -> Instant {
+    pub(crate) fn next_end(&mut self) -> Instant {
         let now = Instant::now();
         let share = self.until.saturating_duration_since(now) / self.n_left.max(1);
         self.n_left = self.n_left.saturating_sub(1);
@@ -45,7 +45,7 @@ impl Budget {
 
 /// Flies with the job's seed and those that follow it. One seed that is seen to its end tells more than several that are cut
 /// short, so another one is begun only if there is time for one that takes as long as those before.
-pub fn try_out(job: &Job, task: &Arc<dyn Task>, flight: &Flight, n_seeds: u32) -> Result<Trial, PilotError> {
+pub(crate) fn try_out(job: &Job, task: &Arc<dyn Task>, flight: &Flight, n_seeds: u32) -> Result<Trial, PilotError> {
     let began = Instant::now();
     let mut trial = Trial::default();
     for k in 0..n_seeds.max(1) {
@@ -65,17 +65,17 @@ pub fn try_out(job: &Job, task: &Arc<dyn Task>, flight: &Flight, n_seeds: u32) -
 
 impl Trial {
     /// How many seeds were tried.
-    pub fn n_seeds(&self) -> usize {
+    pub(crate) fn n_seeds(&self) -> usize {
         self.pilots.len() + self.problems.len()
     }
 
     /// With how many of them this accuracy was reached.
-    pub fn n_reached(&self, accuracy: f64) -> usize {
+    pub(crate) fn n_reached(&self, accuracy: f64) -> usize {
         self.pilots.iter().filter(|pilot| pilot.epochs_to(accuracy).is_some()).count()
     }
 
     /// After how many epochs it was, in the median over all seeds; none unless it was with more than half of them.
-    pub fn epochs_to(&self, accuracy: f64) -> Option<f64> {
+    pub(crate) fn epochs_to(&self, accuracy: f64) -> Option<f64> {
         let mut epochs: Vec<f64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(accuracy)).collect();
         epochs.sort_unstable_by(f64::total_cmp);
         // Seeds that did not get there count as the slowest.
@@ -83,12 +83,12 @@ impl Trial {
     }
 
     /// How many epochs all seeds have done that have done any.
-    pub fn n_epochs(&self) -> u64 {
+    pub(crate) fn n_epochs(&self) -> u64 {
         self.lengths().min().unwrap_or(0)
     }
 
     /// How many epochs the seed has done that has done most.
-    pub fn most_epochs(&self) -> u64 {
+    pub(crate) fn most_epochs(&self) -> u64 {
         self.lengths().max().unwrap_or(0)
     }
 
@@ -97,7 +97,7 @@ impl Trial {
     }
 
     /// The accuracy after so many epochs, in the mean; of seeds that have done fewer, after their last.
-    pub fn accuracy_after(&self, n_epochs: u64) -> Option<f64> {
+    pub(crate) fn accuracy_after(&self, n_epochs: u64) -> Option<f64> {
         let after = |pilot: &Pilot| {
             let last = pilot.epochs.len().min(usize::try_from(n_epochs).unwrap_or(usize::MAX));
             pilot.epochs[..last].last().map(|epoch| epoch.accuracy)
@@ -108,7 +108,7 @@ impl Trial {
 
     /// The accuracy after the last epochs, in the median over the seeds that came to their end; of an even number, the lower
     /// one, so that more than half of them have it.
-    pub fn median_accuracy(&self) -> Option<f64> {
+    pub(crate) fn median_accuracy(&self) -> Option<f64> {
         let last = |pilot: &Pilot| pilot.epochs.last().map(|epoch| epoch.accuracy);
         let mut accuracies: Vec<f64> = self.pilots.iter().filter_map(last).collect();
         accuracies.sort_by(f64::total_cmp);
@@ -116,28 +116,28 @@ impl Trial {
     }
 
     /// With how many seeds time was over before the goal was reached or the job's epochs were done.
-    pub fn n_cut_short(&self) -> usize {
+    pub(crate) fn n_cut_short(&self) -> usize {
         self.pilots.iter().filter(|pilot| pilot.is_out_of_time).count()
     }
 
     /// How long an epoch takes in simulated time, in the mean; none if none was done.
-    pub fn epoch_s(&self) -> Option<f64> {
+    pub(crate) fn epoch_s(&self) -> Option<f64> {
         let epochs: Vec<f64> = self.pilots.iter().flat_map(|pilot| &pilot.epochs).map(|epoch| epoch.seconds).collect();
         (!epochs.is_empty()).then(|| epochs.iter().sum::<f64>() / epochs.len() as f64)
     }
 
     /// What a round cost with the first seed.
-    pub fn cost(&self) -> Option<Cost> {
+    pub(crate) fn cost(&self) -> Option<Cost> {
         self.pilots.first().and_then(|pilot| pilot.cost)
     }
 
     /// How long a sample took with the first seed, all peers together.
-    pub fn sample_s(&self) -> Option<f64> {
+    pub(crate) fn sample_s(&self) -> Option<f64> {
         self.pilots.first().and_then(|pilot| pilot.sample_s)
     }
 
     /// How long a round took with the first seed.
-    pub fn round_s(&self) -> Option<f64> {
+    pub(crate) fn round_s(&self) -> Option<f64> {
         self.pilots.first().and_then(|pilot| pilot.round_s)
     }
 }

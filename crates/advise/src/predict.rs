@@ -121,7 +121,7 @@ impl Situation<'_> {
 const MOST_EPOCHS: u64 = 16;
 
 /// The steps of an epoch.
-pub(crate) struct Steps {
+pub struct Steps {
     /// How many a peer takes in an epoch.
     pub per_epoch: u64,
     /// How many it takes between two exchanges.
@@ -132,7 +132,7 @@ pub(crate) struct Steps {
 
 impl Situation<'_> {
     /// The steps of an epoch that is cut into rounds by this rule, in the mean over the run: early rounds may be shorter.
-    pub(crate) fn steps(&self, rule: RoundRule) -> Steps {
+    pub fn steps(&self, rule: RoundRule) -> Steps {
         let step = rule.scale.step_samples(self.batch.max(1), self.n_peers.max(1));
         let (per_epoch, own_samples) = (self.n_train.div_ceil(step).max(1), step as f64 / self.n_peers.max(1) as f64);
         let n_epochs = self.epochs.clamp(1, MOST_EPOCHS);

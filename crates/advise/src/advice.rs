@@ -9,11 +9,11 @@ use crate::trial::Trial;
 use crate::verdict::{Learning, Verdict};
 
 /// What stands in the place of a strategy's name for one machine alone.
-pub const ALONE: &str = "alone";
+pub(crate) const ALONE: &str = "alone";
 
 /// A strategy, or one machine alone, and what is known of it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// Its name.
     pub strategy: String,
     /// How fast it is.
@@ -33,7 +33,7 @@ pub struct Judged {
 
 /// What to take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Advice {
+pub(crate) struct Advice {
     /// The strategy's name, or [`ALONE`].
     pub strategy: String,
     /// Why, in words.
@@ -48,6 +48,11 @@ const EXACTNESS: f64 = 1.25;
 const WORTHWHILE: f64 = 1.1;
 
 impl Judged {
+    /// The time by which they are sorted; those who do not get to the target come last, by their speed.
+    pub(crate) fn rank_s(&self) -> f64 {
+        self.seconds.unwrap_or(1e12 + self.forecast.epoch_s)
+    }
+
     /// How seldom peers hear of each other, for those that are equally fast: the less seldom, the more each epoch teaches.
     fn seldomness(&self) -> (u64, u8) {
         let replicas_differ = match self.payload {
@@ -74,7 +79,7 @@ impl Judged {
 
 /// What to take of these: the one that is at the target first, or one machine alone unless that takes clearly longer.
 /// None if nobody gets there, or if one machine might be sooner and there was no time to see it. `usual` is the strategy that the best one is compared with.
-pub fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
+pub(crate) fn advise(alone: &Judged, judged: &[Judged], usual: &str) -> Option<Advice> {
     let Some(best) = best(judged) else {
         let alone_s = alone.seconds?;
         let reason = format!("no strategy reached the target in simulation; a single machine takes {alone_s:.2} s");

@@ -2,7 +2,7 @@
 
 /// Where a column's cells stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
     /// For words.
     Left,
     /// For numbers.
@@ -11,7 +11,7 @@ pub(crate) enum Side {
 
 /// Lines of cells in columns as wide as their widest cell; columns that nothing is said of stand as the last one of which
 /// something is.
-pub(crate) fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {
+pub fn aligned(lines: &[Vec<String>], sides: &[Side]) -> String {
     let width = |k: usize| lines.iter().map(|line| line[k].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len)).map(width).collect();
     let side = |k: usize| sides.get(k).or(sides.last()).copied().unwrap_or(Side::Left);

@@ -9,7 +9,7 @@ use nettorrent_swarm::strategy::Malformed;
 
 /// How many bytes of messages one thread makes or reads in a second: a vector of this length is written, checked and added to
 /// another, message by message, for so long and at least twice. The first time does not count.
-pub fn message_rate(n_values: usize, measure_for: Duration) -> Result<f64, Malformed> {
+pub(crate) fn message_rate(n_values: usize, measure_for: Duration) -> Result<f64, Malformed> {
     let numbers = vec![1.0; n_values.max(1)];
     let mut sum = vec![0.0; numbers.len()];
     exchange(&numbers, &mut sum)?;

@@ -5,21 +5,21 @@ use nettorrent_figures::{PeerGrid, PeerGrids};
 use nettorrent_pipeline::plan::Stage;
 use nettorrent_pipeline::planner::{Candidate, StageEstimate};
 
-use crate::planned::{Planned, bytes};
+use super::{PipelineReport, bytes};
 
 /// More than so many columns, or twice as many rows, are left out in the middle.
 const MOST_SHOWN: usize = 12;
 
 /// The first replica's peers in plain text, from the first layers to the last.
-pub(crate) fn picture(planned: &Planned<'_>) -> String {
-    let Candidate { plan, estimate, .. } = &planned.choice.best;
+pub(super) fn picture(report: &PipelineReport<'_>) -> String {
+    let Candidate { plan, estimate, .. } = &report.choice.best;
     // A number, and a blank at each side.
     let cell = plan.n_slots().saturating_sub(1).to_string().len() + 2;
     let mut text = String::new();
     let mut first = 0;
     for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
-        text += &format!("  group {index}: {}\n", planned.layers_of(group));
-        text += &grid(group, first, cell, planned.question.batch);
+        text += &format!("  group {index}: {}\n", report.layers_of(group));
+        text += &grid(group, first, cell, report.question.batch);
         first += group.batch_shards * group.tensor_shards;
         if let Some(above) = estimate.stages.get(index + 1) {
             text += &format!("   ↓ ↑   {}\n", passing(one, above));
@@ -35,6 +35,37 @@ pub(crate) fn picture(planned: &Planned<'_>) -> String {
         };
     }
     text
+}
+
+impl PipelineReport<'_> {
+    /// The same as a figure.
+    pub fn figure(&self) -> PeerGrids {
+        let Candidate { plan, estimate, .. } = &self.choice.best;
+        let mut first = 0;
+        let mut grids = Vec::with_capacity(plan.stages.len());
+        for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+            let above = estimate.stages.get(index + 1);
+            let each = if group.batch_shards * group.tensor_shards > 1 { " each" } else { "" };
+            grids.push(PeerGrid {
+                name: self.layers_of(group),
+                detail: format!(
+                    "{} parameters, {}{each}",
+                    indicatif::HumanCount(one.n_params),
+                    bytes(one.memory_bytes)
+                ),
+                rows: group.batch_shards,
+                columns: group.tensor_shards,
+                first,
+                passing: above.map_or(String::new(), |above| passing(one, above)),
+            });
+            first += group.batch_shards * group.tensor_shards;
+        }
+        let replicas = match estimate.n_replicas {
+            1 => String::new(),
+            n => format!(", the first of {n} replicas"),
+        };
+        PeerGrids { title: format!("{} on {first} peers{}{replicas}", self.job.model, self.of_batches()), grids }
+    }
 }
 
 /// One group's peers, row by row; beside each row its samples.
@@ -85,31 +116,6 @@ fn shown(n: usize, most: usize) -> Vec<Option<usize>> {
 
 fn passing(below: &StageEstimate, above: &StageEstimate) -> String {
     format!("a peer below sends {} up, a peer above {} down", bytes(below.up_bytes), bytes(above.down_bytes))
-}
-
-/// The same as a figure.
-pub(crate) fn figure(planned: &Planned<'_>) -> PeerGrids {
-    let Candidate { plan, estimate, .. } = &planned.choice.best;
-    let mut first = 0;
-    let mut grids = Vec::with_capacity(plan.stages.len());
-    for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
-        let above = estimate.stages.get(index + 1);
-        let each = if group.batch_shards * group.tensor_shards > 1 { " each" } else { "" };
-        grids.push(PeerGrid {
-            name: planned.layers_of(group),
-            detail: format!("{} parameters, {}{each}", indicatif::HumanCount(one.n_params), bytes(one.memory_bytes)),
-            rows: group.batch_shards,
-            columns: group.tensor_shards,
-            first,
-            passing: above.map_or(String::new(), |above| passing(one, above)),
-        });
-        first += group.batch_shards * group.tensor_shards;
-    }
-    let replicas = match estimate.n_replicas {
-        1 => String::new(),
-        n => format!(", the first of {n} replicas"),
-    };
-    PeerGrids { title: format!("{} on {first} peers{}{replicas}", planned.job.model, planned.of_batches()), grids }
 }
 
 #[cfg(test)]

@@ -6,25 +6,13 @@ use std::time::{Duration, Instant};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_study::StepTime;
+use nettorrent_engine::train_error::TrainError;
 
-/// Steps before a measurement, so that memory is there and caches are warm.
-const WARM_UP: usize = 3;
+use crate::predict::StepTime;
+use crate::timed::timed;
+
 /// How many batches of one size are trained in a row.
 const REPEATS: usize = 4;
-
-/// Takes steps for so long, at least one, after a few that do not count; how many, and how many seconds they took.
-pub(crate) fn timed<E>(duration: Duration, mut step: impl FnMut() -> Result<(), E>) -> Result<(u64, f64), E> {
-    for _ in 0..WARM_UP {
-        step()?;
-    }
-    let (started, mut n_steps) = (Instant::now(), 0);
-    while n_steps == 0 || started.elapsed() < duration {
-        step()?;
-        n_steps += 1;
-    }
-    Ok((n_steps, started.elapsed().as_secs_f64()))
-}
 
 /// How long a batch of a job takes with as many threads as the job says, by the number of its samples: whole batches and those that one
 /// of so many peers trains are timed in turn, so that whatever else the machine does disturbs both alike.
@@ -33,7 +21,7 @@ pub(crate) fn step_time(
     task: Arc<dyn Task>,
     n_peers: usize,
     measure_for: Duration,
-) -> anyhow::Result<StepTime> {
+) -> Result<StepTime, TrainError> {
     // What is in a gradient does not matter for how long a step takes.
     let (mut values, gradient) = (task.init(job.seed), vec![0.0; task.n_values()]);
     let mut optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
@@ -61,7 +49,7 @@ pub(crate) fn step_time(
             None => optimizer.step_alone(job.optimizer.lr, &mut values, &gradient),
         }
         times[2].push(began.elapsed().as_secs_f64());
-        anyhow::Ok(())
+        Ok::<(), TrainError>(())
     })?;
     let [few_s, many_s, update_s] = times.map(median);
     Ok(StepTime::through((few, few_s), (many, many_s), update_s))

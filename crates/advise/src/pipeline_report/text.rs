@@ -1,54 +1,32 @@
-//! What `plan` has found out, for people and for programs.
+//! A pipeline's plan in words, tables and a picture, and as one object for programs.
+
+use std::fmt;
 
 use indicatif::HumanCount;
+use nettorrent_figures::{Side, aligned};
 use nettorrent_pipeline::planner::{Candidate, Choice, PlanKind, Question, StageEstimate};
 use serde_json::{Value, json};
 
-use crate::columns::{Side, aligned};
-use crate::plan_picture::picture;
-use crate::planned::{Planned, Speed, bytes};
-
-/// What estimates rest on.
-pub(crate) const ASSUMPTIONS: &str = "\
-The network is cut into groups of layers, and each group is shared by a grid of peers: rows are blocks of a batch's samples,
-columns are blocks of the outputs of the group's first layer. Peers that are left over make further such pipelines (replicas),
-which share each batch (swarm.scale = \"global-batch\", as usual) or train batches of their own, and average.
-
-What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
-receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
-batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
-group, one is in flight whatever the job says. Plans are compared
-by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
-in flight, but neither the data nor the program. With batch norm, a group's peers see whole batches, so it has one row.";
+use super::picture::picture;
+use super::{PIPELINE_ASSUMPTIONS, PipelineReport, bytes};
+use crate::compute_speed::SpeedSource;
 
 /// The widest a name of layers is.
 const WIDEST_LAYERS: usize = 22;
 
-impl Planned<'_> {
+impl PipelineReport<'_> {
     /// One object for programs.
-    pub(crate) fn json(&self) -> Value {
-        let Question { batch, scale, n_peers, speeds, link, multiplications_per_s, memory_limit, .. } = self.question;
+    pub fn json(&self) -> Value {
+        let Question { batch, scale, n_peers, speeds, link, multiplications_per_s, memory_limit, .. } = &self.question;
         let in_flight = self.in_flight();
         json!({
             "model": self.job.model, "n_params": self.n_params, "batch": batch, "scale": scale,
             "in_flight": in_flight,
             "n_peers": n_peers, "speeds": speeds, "link": link, "multiplications_per_s": multiplications_per_s,
-            "speed": self.speed, "memory_limit": memory_limit, "is_given": self.is_given,
+            "speed": self.speed_source, "memory_limit": memory_limit, "is_given": self.is_given,
             "best": self.choice.best, "runners_up": self.choice.runners_up, "alone": self.alone,
-            "groups": self.choice.best.plan.group_specs(), "assumptions": ASSUMPTIONS,
+            "groups": self.choice.best.plan.group_specs(), "assumptions": PIPELINE_ASSUMPTIONS,
         })
-    }
-
-    /// Tables, a picture and what to do, for people.
-    pub(crate) fn text(&self) -> String {
-        let mut text = self.head();
-        text += &aligned(&self.group_lines(), &[Side::Left, Side::Left, Side::Right]);
-        text += &self.totals();
-        text += &format!("\n{}", picture(self));
-        if !self.is_given {
-            text += &format!("\n{}", aligned(&self.candidate_lines(), &[Side::Left, Side::Right]));
-        }
-        text + &format!("\n{}{}\nWhat estimates rest on: nettorrent plan --help.\n", self.verdict(), self.caution())
     }
 
     /// That sharing out does not pay, where it does not.
@@ -64,12 +42,12 @@ impl Planned<'_> {
     }
 
     fn head(&self) -> String {
-        let Question { batch, n_peers, speeds, link, multiplications_per_s, .. } = self.question;
+        let Question { batch, n_peers, speeds, link, multiplications_per_s, .. } = &self.question;
         let s = |n: usize| if n == 1 { "" } else { "s" };
-        let source = match self.speed {
-            Speed::Given => "as given".to_owned(),
-            Speed::Measured => format!("measured here on {} thread{}", self.job.threads, s(self.job.threads)),
-            Speed::Usual => "taken to be so; say it with --speed".to_owned(),
+        let source = match self.speed_source {
+            SpeedSource::Given => "as given".to_owned(),
+            SpeedSource::Measured => format!("measured here on {} thread{}", self.job.threads, s(self.job.threads)),
+            SpeedSource::Usual => "taken to be so; say it with --speed".to_owned(),
         };
         let mut text = format!(
             "{} with {} parameters in batches of {batch}{}; {n_peers} peer{} over {link}\n\
@@ -159,7 +137,7 @@ impl Planned<'_> {
 
     /// What to do, and why.
     fn verdict(&self) -> String {
-        let Choice { best, runners_up } = self.choice;
+        let Choice { best, runners_up } = &self.choice;
         let is_over = self.question.memory_limit.filter(|limit| best.estimate.memory_bytes > *limit);
         if let (true, Some(limit)) = (self.is_given, is_over) {
             let needs = bytes(best.estimate.memory_bytes);
@@ -198,6 +176,19 @@ impl Planned<'_> {
             text += &format!("    {{ {fields} }},\n");
         }
         text + "  ]\n"
+    }
+}
+
+/// Tables, a picture and what to do, for people.
+impl fmt::Display for PipelineReport<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.head())?;
+        out.write_str(&aligned(&self.group_lines(), &[Side::Left, Side::Left, Side::Right]))?;
+        write!(out, "{}\n{}", self.totals(), picture(self))?;
+        if !self.is_given {
+            write!(out, "\n{}", aligned(&self.candidate_lines(), &[Side::Left, Side::Right]))?;
+        }
+        write!(out, "\n{}{}\nWhat estimates rest on: nettorrent plan --help.\n", self.verdict(), self.caution())
     }
 }
 
