@@ -6,7 +6,6 @@ mod job_arguments;
 mod measuring;
 mod notice;
 mod progress;
-mod recorder;
 mod swarm;
 mod watching;
 

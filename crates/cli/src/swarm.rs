@@ -3,7 +3,6 @@
 pub(crate) mod banner;
 pub(crate) mod local;
 pub(crate) mod network;
-pub(crate) mod orders;
 mod peer_line;
 pub(crate) mod progress_view;
 pub(crate) mod run;

@@ -16,6 +16,7 @@ use nettorrent_net::discovery::DiscoveryError;
 use nettorrent_net::endpoint::BindError;
 use nettorrent_net::identity::IdentityError;
 use nettorrent_net::shared_folder::OpenError;
+use nettorrent_net::ticket::TicketError;
 use nettorrent_pipeline::PipelineError;
 use nettorrent_pipeline::plan::PlanError;
 use nettorrent_swarm::strategy::OptionError;
@@ -113,9 +114,26 @@ pub enum SessionError {
     /// A thread cannot be started, or the process cannot be measured.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// All epochs are trained, and the result is not on the disk.
-    #[error("all epochs are trained, but the last checkpoint was not written: whoever was to write it is gone")]
-    NotKept,
+    /// What a process of a swarm on one machine was told first.
+    #[error("cannot understand the orders: {0}")]
+    Orders(#[source] serde_json::Error),
+    /// The ticket.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
+    /// A process of a swarm on one machine.
+    #[error("peer {index} could not start: {problem}")]
+    PeerStart {
+        /// Which.
+        index: usize,
+        /// Why not.
+        problem: String,
+    },
+    /// No process of a swarm on one machine could go on.
+    #[error("{0}")]
+    Peers(String),
+    /// What was learnt is not on the disk.
+    #[error("all epochs are trained, but the last checkpoint was not written: {0}")]
+    NotKept(String),
     /// A thread has panicked.
     #[error("the thread that writes checkpoints has failed")]
     CheckpointThread,

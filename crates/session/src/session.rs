@@ -306,6 +306,10 @@ impl Log {
     /// A run is finished when what it has learnt is on the disk.
     fn check_kept(&self, ending: Ending, topology: Topology, run: &RunFolder) -> Result<Ending, SessionError> {
         let is_kept = || topology == Topology::OneOfMany || run.checkpoint_path(self.reached.step).exists();
-        if ending != Ending::Finished || is_kept() { Ok(ending) } else { Err(SessionError::NotKept) }
+        if ending != Ending::Finished || is_kept() {
+            Ok(ending)
+        } else {
+            Err(SessionError::NotKept("whoever was to write it is gone".into()))
+        }
     }
 }

@@ -1,19 +1,13 @@
 //! `eval`: how well a trained model does on its test samples, and which classes it confuses.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use nettorrent_engine::checkpoint::load_weights;
-use nettorrent_engine::data::Part;
-use nettorrent_engine::evaluation::evaluate;
-use nettorrent_engine::job::{Job, build_network};
-use nettorrent_engine::model::{Network, Workspace, best_class};
-use serde::Serialize;
-
-use nettorrent_session::open::{data_spec, n_threads, open_data};
+use nettorrent_session::open::n_threads;
 use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::trained_model::{ModelEvaluation, TrainedModel};
 
 /// Which trained model, and on which data.
 #[derive(Args)]
@@ -40,50 +34,22 @@ pub(crate) struct TrainedArguments {
     pub threads: usize,
 }
 
-/// A trained model, ready to be used.
-pub(crate) struct Trained {
-    pub job: Job,
-    pub network: Network,
-    pub values: Vec<f32>,
-    pub room: Workspace,
-}
-
 impl TrainedArguments {
     /// Loads the model.
-    pub(crate) fn open(&self) -> anyhow::Result<Trained> {
-        let room = Workspace::new(n_threads(self.threads))?;
-        let mut trained = match (&self.run, &self.weights, &self.model) {
-            (Some(run), _, _) => self.open_run(run, room)?,
-            (None, Some(weights), Some(model)) => self.open_weights(weights, model, room)?,
+    pub(crate) fn open(&self) -> anyhow::Result<TrainedModel> {
+        let Self { run, checkpoint, weights, model, data, settings, threads } = self;
+        let n_threads = n_threads(*threads);
+        Ok(match (run, weights, model) {
+            (Some(run), _, _) => {
+                let run = RunFolder::open(run)?;
+                TrainedModel::from_run(&run, checkpoint.as_deref(), settings, data.as_deref(), n_threads)?
+            }
+            (None, Some(weights), Some(model)) => {
+                let data = data.as_deref().context("say which data to use, with --data NAME or --data PATH")?;
+                TrainedModel::from_weights(weights, model, settings, data, n_threads)?
+            }
             _ => bail!("say which model: the folder of a run, or --weights FILE --model NAME"),
-        };
-        if let Some(argument) = &self.data {
-            trained.job.data = data_spec(argument, trained.job.data)?;
-        }
-        Ok(trained)
-    }
-
-    fn open_run(&self, run: &Path, room: Workspace) -> anyhow::Result<Trained> {
-        let run = RunFolder::open(run)?;
-        let (job, network) = (run.job(&self.settings)?, run.network()?);
-        let checkpoint = run.choose(self.checkpoint.as_deref())?.with_context(|| {
-            let shown = run.path().display();
-            format!("the run {shown} has no checkpoint yet; train it first, with `nettorrent resume {shown}`")
-        })?;
-        let values = run.load_model(&checkpoint, &network.layout())?;
-        Ok(Trained { job, network, values, room })
-    }
-
-    fn open_weights(&self, weights: &Path, model: &str, room: Workspace) -> anyhow::Result<Trained> {
-        let mut job = Job::parse("the arguments", "", &self.settings)?;
-        model.clone_into(&mut job.model);
-        let argument = self.data.as_deref().context("say which data to use, with --data NAME or --data PATH")?;
-        job.data = data_spec(argument, job.data)?;
-        let test_set = open_data(&job, Part::Test)?;
-        let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
-        let network = build_network(model, &spec)?;
-        let values = load_weights(weights, &network.layout())?;
-        Ok(Trained { job, network, values, room })
+        })
     }
 }
 
@@ -97,34 +63,9 @@ pub(crate) struct EvalArguments {
     json: bool,
 }
 
-/// What `eval` found.
-#[derive(Serialize)]
-struct Evaluation {
-    model: String,
-    n: usize,
-    loss: f64,
-    accuracy: f64,
-    classes: Vec<String>,
-    /// Rows are what samples are, columns what the model took them for.
-    confusion: Vec<Vec<usize>>,
-}
-
 /// Runs `eval`.
 pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
-    let Trained { job, network, values, mut room } = arguments.trained.open()?;
-    let test_set = open_data(&job, Part::Test)?;
-    let n_classes = network.n_classes();
-    let mut confusion = vec![vec![0; n_classes]; n_classes];
-    let all = 0..test_set.len();
-    let score = evaluate(&network, &values, test_set.as_ref(), all, job.batch, &mut room, |batch, logits, _| {
-        for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
-            confusion[label as usize][best_class(row)] += 1;
-        }
-        true
-    })?;
-    let classes = test_set.classes().to_vec();
-    let (loss, accuracy) = (score.loss(), score.accuracy());
-    let found = Evaluation { model: job.model, n: score.n, loss, accuracy, classes, confusion };
+    let found = arguments.trained.open()?.evaluate()?;
     if arguments.json {
         println!("{}", serde_json::to_string(&found)?);
     } else {
@@ -136,7 +77,7 @@ pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
 /// Beyond this many classes the whole table is no longer readable, and only the worst confusions are shown.
 const MOST_COLUMNS: usize = 20;
 
-fn print_tables(found: &Evaluation) {
+fn print_tables(found: &ModelEvaluation) {
     println!("{}: accuracy {:.2} %, loss {:.4}, {} samples", found.model, 100.0 * found.accuracy, found.loss, found.n);
     let width = found.classes.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
     if found.classes.len() <= MOST_COLUMNS {

@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use nettorrent_engine::data::{Batch, Part, Tone};
-use nettorrent_engine::evaluation::check_fit;
+use nettorrent_engine::data::Tone;
+use nettorrent_session::trained_model::{Classification, Guess};
 use serde::Serialize;
 
-use super::eval::{Trained, TrainedArguments};
-use nettorrent_session::open::open_data;
+use super::eval::TrainedArguments;
 
 /// Arguments of `predict`.
 #[derive(Args)]
@@ -54,14 +53,8 @@ struct UsedModel {
 #[derive(Serialize)]
 struct Prediction<'a> {
     image: &'a PathBuf,
-    guesses: Vec<Guess<'a>>,
-    logits: &'a [f32],
-}
-
-#[derive(Serialize)]
-struct Guess<'a> {
-    class: &'a str,
-    probability: f64,
+    #[serde(flatten)]
+    classification: Classification<'a>,
 }
 
 /// Runs `predict`.
@@ -83,32 +76,18 @@ pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> 
         settings: Vec::new(),
         threads: 1,
     };
-    let Trained { job, network, values, mut room } = trained.open()?;
-    let data = open_data(&job, Part::Test)?;
-    check_fit(&network, data.as_ref())?;
+    let mut model = trained.open()?;
     let tone = if arguments.invert { Tone::Inverted } else { Tone::AsIs };
     for image in images {
-        let batch = Batch { inputs: data.picture(image, tone)?, labels: vec![0] };
-        let (logits, _) = network.predict(&values, &batch, &mut room);
-        let mut guesses: Vec<Guess<'_>> = probabilities(&logits)
-            .zip(data.classes())
-            .map(|(probability, class)| Guess { class, probability })
-            .collect();
-        guesses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-        guesses.truncate(arguments.top.max(1));
+        let mut classification = model.classify(image, tone)?;
+        classification.guesses.truncate(arguments.top.max(1));
         if arguments.json {
-            println!("{}", serde_json::to_string(&Prediction { image, guesses, logits: &logits })?);
+            println!("{}", serde_json::to_string(&Prediction { image, classification })?);
         } else {
-            let shown: Vec<String> =
-                guesses.iter().map(|guess| format!("{} ({:.1} %)", guess.class, 100.0 * guess.probability)).collect();
+            let shown = |guess: &Guess<'_>| format!("{} ({:.1} %)", guess.class, 100.0 * guess.probability);
+            let shown: Vec<String> = classification.guesses.iter().map(shown).collect();
             println!("{}: {}", image.display(), shown.join(", "));
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn probabilities(logits: &[f32]) -> impl Iterator<Item = f64> {
-    let highest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let total: f64 = logits.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
-    logits.iter().map(move |&x| (f64::from(x) - highest).exp() / total)
 }

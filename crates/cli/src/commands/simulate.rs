@@ -10,7 +10,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::read_toml;
-use nettorrent_history::{Event as Happened, HistoryError, Line};
+use nettorrent_history::{Event as Happened, Line};
+use nettorrent_session::Training;
+use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::run_log::{dropped, incident_text};
+use nettorrent_session::simulated_run::SimulatedRun;
 use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::{Event, Record};
@@ -19,10 +23,6 @@ use serde_json::json;
 
 use crate::job_arguments::JobArguments;
 use crate::progress::GUESSING;
-use crate::recorder::Recorder;
-use nettorrent_session::Training;
-use nettorrent_session::memory::peak_rss_bytes;
-use nettorrent_session::run_log::{dropped, incident_text};
 
 /// Arguments of `simulate`.
 #[derive(Args)]
@@ -72,17 +72,14 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
     }
     let viewer = Viewer::new(arguments.json, job.epochs * task.labels().len() as u64, setup.clone());
-    let recorder = |path: &Path| Recorder::start(path, &training, n_peers, &scenario);
+    let recorder = |path: &Path| SimulatedRun::start(path, &training, n_peers, &scenario);
     let run = arguments.run.as_deref().map(recorder).transpose()?;
-    let mut audience = Audience { viewer, run, problem: None };
+    let mut audience = Audience { viewer, run };
     let began = Instant::now();
     let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
     let outcome = simulation.run_with(&mut audience)?;
-    let Audience { viewer, run, problem } = audience;
+    let Audience { viewer, run } = audience;
     viewer.bar.finish_and_clear();
-    if let Some(problem) = problem {
-        return Err(problem.into());
-    }
     if let Some(run) = run {
         run.finish(&training, &outcome)?;
     }
@@ -121,17 +118,15 @@ fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
 /// Who is told what happens: the one who looks on, and the run's folder if there is one.
 struct Audience {
     viewer: Viewer,
-    run: Option<Recorder>,
-    /// Why the folder could not be written to, the first time.
-    problem: Option<HistoryError>,
+    run: Option<SimulatedRun>,
 }
 
 impl Observer for Audience {
     fn record(&mut self, record: Record) {
-        if let Some(run) = &mut self.run {
-            self.problem = self.problem.take().or(run.add(&record).err());
-        }
         self.viewer.see(&record);
+        if let Some(run) = &mut self.run {
+            run.record(record);
+        }
     }
 
     fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {

@@ -131,7 +131,8 @@ fn go(
     announce(training, run.path(), &settings.start, &view.borrow());
     let shown = view.clone();
     events.follow(move |line, fate| shown.borrow_mut().show(line, fate));
-    let log = LiveLog::start(events, training, run.path(), topology, &settings.start, settings.link.clone())?;
+    let link = settings.link.map(|link| link.to_string());
+    let log = LiveLog::start(events, training, run.path(), topology, &settings.start, link)?;
     local::train(run, settings, log, &view)
 }
 
@@ -148,7 +149,7 @@ impl LinkArguments {
             checkpoint,
             start,
             encryption: !self.plain,
-            link: self.link.map(|link| link.to_string()),
+            link: self.link,
             shared_dir: self.shared_dir.clone(),
             measures: true,
         }

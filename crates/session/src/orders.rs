@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nettorrent_net::address::Address;
 use nettorrent_swarm::PeerId;
+use nettorrent_swarm::link_spec::LinkSpec;
 use serde::{Deserialize, Serialize};
 
 /// What a peer is told first.
@@ -13,14 +14,15 @@ pub(crate) struct Orders {
     pub run: PathBuf,
     /// The swarm's secret. It comes this way because others can see a process's arguments.
     pub ticket: String,
-    pub seat: u32,
+    /// The index by which it joins.
+    pub index: u32,
     /// How many peers there are at the beginning.
     pub n_peers: usize,
     /// What to go on from: a checkpoint of the run.
     pub checkpoint: Option<PathBuf>,
     pub encryption: bool,
     /// How slow the network is to be.
-    pub link: Option<String>,
+    pub link: Option<LinkSpec>,
     /// Where large payloads go.
     pub shared_dir: Option<PathBuf>,
     /// Whether to measure what it takes of the machine and for whom it waits.

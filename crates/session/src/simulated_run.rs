@@ -8,22 +8,24 @@ use std::time::Duration;
 use nettorrent_engine::checkpoint::Progress;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Stop, Times, Wait};
-use nettorrent_sim::{Outcome, Scenario};
+use nettorrent_sim::{Observer, Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{Peer, PeerId, Waiting};
 
-use nettorrent_session::event_log::EventLog;
-use nettorrent_session::memory::peak_rss_bytes;
-use nettorrent_session::run_folder::RunFolder;
-use nettorrent_session::run_log::{Course, RunLog};
-use nettorrent_session::{StartPoint, Training};
+use crate::error::SessionError;
+use crate::event_log::EventLog;
+use crate::memory::peak_rss_bytes;
+use crate::run_folder::RunFolder;
+use crate::run_log::{Course, RunLog};
+use crate::start_point::StartPoint;
+use crate::training::Training;
 
 /// Among more peers than this nobody writes down for whom it waits: that grows with the square of their number, and there is
 /// no figure that could show it.
 const MOST_THAT_TELL_WAITS: usize = 32;
 
-/// Writes a run's folder from the records of a simulation.
-pub(crate) struct Recorder {
+/// Writes a run's folder from what it observes of a simulation.
+pub struct SimulatedRun {
     run: RunFolder,
     run_log: RunLog,
     /// For whom each peer waits; none among too many.
@@ -31,6 +33,8 @@ pub(crate) struct Recorder {
     /// When each peer's last round ended.
     last: BTreeMap<PeerId, f64>,
     epochs: Epochs,
+    /// Why something could not be written, the first time.
+    problem: Option<HistoryError>,
 }
 
 /// What is known of epochs, by their numbers, counted from 1.
@@ -44,8 +48,9 @@ struct Epochs {
     within_s: BTreeMap<u64, f64>,
 }
 
-impl Recorder {
-    pub(crate) fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> anyhow::Result<Self> {
+impl SimulatedRun {
+    /// Begins a run in this folder.
+    pub fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> Result<Self, SessionError> {
         let run = RunFolder::create(Some(path), &training.job, training.spec())?;
         let mut events = EventLog::append(&run.events(), None)?;
         let link = Some(scenario.link.to_string());
@@ -59,11 +64,12 @@ impl Recorder {
             waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
             last: BTreeMap::new(),
             epochs: Epochs::default(),
+            problem: None,
         })
     }
 
     /// Writes down what a peer tells.
-    pub(crate) fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
+    fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
         let at = Duration::from_secs_f64(record.at_s);
         if let RecordEvent::Round { epoch, n_samples_all, lr, .. } = record.event {
             self.epochs.ends.insert(epoch + 1, (record.at_s, n_samples_all, lr));
@@ -109,15 +115,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Sees how a peer is after an input.
-    pub(crate) fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {
-        if let Some(waiting) = &mut self.waiting {
-            let waiting = waiting.entry(peer).or_default();
-            waiting.pass(at);
-            waiting.go_on(state.status());
-        }
-    }
-
     /// For whom a peer waited in the round that has just ended.
     fn take_waits(&mut self, peer: PeerId, at: Duration, wait_s: f64) -> Vec<Wait> {
         let Some(waiting) = self.waiting.as_mut().and_then(|all| all.get_mut(&peer)) else { return Vec::new() };
@@ -127,7 +124,10 @@ impl Recorder {
     }
 
     /// Writes the end, and what was learnt.
-    pub(crate) fn finish(mut self, training: &Training, outcome: &Outcome) -> anyhow::Result<()> {
+    pub fn finish(mut self, training: &Training, outcome: &Outcome) -> Result<(), SessionError> {
+        if let Some(problem) = self.problem {
+            return Err(problem.into());
+        }
         self.run_log.finish(outcome.time)?;
         let Training { job, task, .. } = training;
         let most_advanced = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
@@ -154,6 +154,21 @@ impl Recorder {
         let is_guessing = reason == Reason::Finished && self.run_log.is_guessing;
         let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing };
         Ok(self.run_log.events.write_at(outcome.time, Event::Stop(stop))?)
+    }
+}
+
+impl Observer for SimulatedRun {
+    fn record(&mut self, record: Record) {
+        let result = self.add(&record);
+        self.problem = self.problem.take().or(result.err());
+    }
+
+    fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {
+        if let Some(waiting) = &mut self.waiting {
+            let waiting = waiting.entry(peer).or_default();
+            waiting.pass(at);
+            waiting.go_on(state.status());
+        }
     }
 }
 

@@ -1,0 +1,319 @@
+//! A swarm of processes on this machine: started, watched and stopped by one that does not train.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use nettorrent_history::{Event, PeerAddress, Reason};
+use nettorrent_net::address::Address;
+use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_swarm::PeerId;
+use nettorrent_swarm::link_spec::LinkSpec;
+use serde::Serialize;
+
+use crate::error::SessionError;
+use crate::live_log::{End, LiveLog};
+use crate::orders::{Order, Orders};
+use crate::peer_event::{Ending, PeerEvent};
+use crate::run_folder::RunFolder;
+use crate::start_point::StartPoint;
+
+/// How a swarm on this machine is set up.
+pub struct LocalSettings {
+    /// How many processes train.
+    pub n_peers: usize,
+    /// What to go on from.
+    pub checkpoint: Option<PathBuf>,
+    /// How far that is.
+    pub start: StartPoint,
+    /// Whether they encrypt what they say to each other.
+    pub encryption: bool,
+    /// How slow the network between them is to be.
+    pub link: Option<LinkSpec>,
+    /// Where large payloads go.
+    pub shared_dir: Option<PathBuf>,
+    /// Whether to measure what each takes of the machine and for whom it waits.
+    pub measures: bool,
+}
+
+/// How a swarm on this machine ended.
+pub struct LocalOutcome {
+    /// Whether all epochs are done; if not, it was stopped.
+    pub is_finished: bool,
+    /// Steps done.
+    pub step: u64,
+    /// Whether the last test came to no more than guessing.
+    pub is_guessing: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Processes of this machine that train together.
+pub struct LocalSwarm {
+    run: RunFolder,
+    processes: Vec<Process>,
+    heard: Receiver<(usize, Heard)>,
+    /// Epoch and step of the most advanced that ended; before that, of the beginning.
+    place: (u64, u64),
+    peak_rss_bytes: Option<u64>,
+    has_begun: bool,
+    is_stopping: bool,
+}
+
+/// What comes from a process.
+enum Heard {
+    Event(PeerEvent),
+    /// A line that is no event: something went wrong in it.
+    Complaint(String),
+    /// It has closed its output.
+    Silent,
+}
+
+struct Process {
+    child: Child,
+    orders: ChildStdin,
+    peer: Option<(PeerId, Address)>,
+    ending: Option<Ending>,
+    complaints: Vec<String>,
+    status: Option<ExitStatus>,
+}
+
+/// How often it is looked whether somebody wants to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+impl LocalSwarm {
+    /// Starts the processes: each is this program with the argument `peer`, and has to call
+    /// [`run_local_peer`](crate::local_peer::run_local_peer).
+    pub fn start(program: &Path, run: &RunFolder, settings: &LocalSettings) -> Result<Self, SessionError> {
+        let ticket = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
+        let (sender, heard) = channel();
+        let mut swarm = Self {
+            run: run.clone(),
+            processes: Vec::new(),
+            heard,
+            place: (settings.start.place.ledger.epoch, settings.start.place.step),
+            peak_rss_bytes: None,
+            has_begun: false,
+            is_stopping: false,
+        };
+        for index in 0..settings.n_peers {
+            let orders = Orders {
+                run: run.path().to_owned(),
+                ticket: ticket.clone(),
+                index: index as u32,
+                n_peers: settings.n_peers,
+                checkpoint: settings.checkpoint.clone(),
+                encryption: settings.encryption,
+                link: settings.link,
+                shared_dir: settings.shared_dir.clone(),
+                measures: settings.measures,
+            };
+            // Those that are started already end when this is dropped.
+            let process = Process::start(program, index, &orders, &sender)
+                .map_err(|source| SessionError::PeerStart { index, problem: source.to_string() })?;
+            swarm.processes.push(process);
+        }
+        Ok(swarm)
+    }
+
+    /// Trains until all is done, or until `is_stopped`; `tell` is told what people have to know, the log everything.
+    pub fn train(
+        mut self,
+        mut log: LiveLog,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &dyn Fn(&str),
+    ) -> Result<LocalOutcome, SessionError> {
+        let result = self.watch(&mut log, is_stopped, tell);
+        if result.is_err() {
+            self.kill();
+        }
+        let ending = result.and_then(|()| self.ending());
+        let (epoch, step) = self.place;
+        let reason = match &ending {
+            Ok(true) => Reason::Finished,
+            Ok(false) => Reason::Interrupted,
+            Err(error) => Reason::Failed(error.to_string()),
+        };
+        let told = log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
+        let is_finished = ending?;
+        told?;
+        let is_guessing = is_finished && log.is_guessing();
+        Ok(LocalOutcome { is_finished, step, is_guessing, took: log.elapsed() })
+    }
+
+    /// Takes in what is told until all processes have ended.
+    fn watch(
+        &mut self,
+        log: &mut LiveLog,
+        is_stopped: &dyn Fn() -> bool,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), SessionError> {
+        while self.processes.iter().any(|process| process.status.is_none()) {
+            if is_stopped() && !self.is_stopping {
+                self.is_stopping = true;
+                self.processes.iter_mut().for_each(|process| process.order(&Order::Leave));
+            }
+            match self.heard.recv_timeout(LOOK_EVERY) {
+                Ok((index, heard)) => self.on_heard(index, heard, log, tell)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_heard(
+        &mut self,
+        index: usize,
+        heard: Heard,
+        log: &mut LiveLog,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), SessionError> {
+        let process = &mut self.processes[index];
+        match heard {
+            Heard::Event(event) => {
+                match &event {
+                    PeerEvent::Listening { peer, address } => {
+                        process.peer = Some((*peer, address.clone()));
+                        let pid = process.child.id();
+                        if let Some(address) = address.tcp() {
+                            log.write(Event::Peer(PeerAddress { peer: *peer, address, pid }))?;
+                        }
+                        self.begin_if_all_listen();
+                    }
+                    PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
+                        process.ending = Some(ending.clone());
+                        self.place = self.place.max((*epoch, *step));
+                        self.peak_rss_bytes = self.peak_rss_bytes.max(*peak_rss_bytes);
+                    }
+                    _ => {}
+                }
+                Ok(log.on_event(&event)?)
+            }
+            Heard::Complaint(line) => {
+                tell(&format!("peer {index}: {line}"));
+                process.complaints.push(line);
+                Ok(())
+            }
+            Heard::Silent => self.on_end(index, tell),
+        }
+    }
+
+    fn begin_if_all_listen(&mut self) {
+        let members: Option<Vec<_>> = self.processes.iter().map(|process| process.peer.clone()).collect();
+        if let Some(members) = members {
+            self.has_begun = true;
+            self.processes.iter_mut().for_each(|process| process.order(&Order::Begin { members: members.clone() }));
+        }
+    }
+
+    fn on_end(&mut self, index: usize, tell: &dyn Fn(&str)) -> Result<(), SessionError> {
+        let process = &mut self.processes[index];
+        let status = process.child.wait()?;
+        process.status = Some(status);
+        if process.ending.is_none() {
+            if !self.has_begun {
+                let problem = process.complaint().map_or_else(|| status.to_string(), str::to_owned);
+                return Err(SessionError::PeerStart { index, problem });
+            }
+            tell(&format!("peer {index} is gone ({status}); the others go on without it"));
+        }
+        Ok(())
+    }
+
+    /// How the whole ended, as the best of its peers did: whether all epochs are done. That counts when what was learnt is on the disk.
+    fn ending(&self) -> Result<bool, SessionError> {
+        let mut endings = self.processes.iter().filter_map(|process| process.ending.as_ref());
+        let complaint = self.processes.iter().find_map(Process::complaint);
+        if endings.clone().any(|ending| *ending == Ending::Finished) {
+            let why = complaint.unwrap_or("whoever was to write it is gone");
+            let is_kept = self.run.checkpoint_path(self.place.1).exists();
+            return if is_kept { Ok(true) } else { Err(SessionError::NotKept(why.to_owned())) };
+        }
+        if self.is_stopping && endings.clone().any(|ending| *ending == Ending::Left) {
+            return Ok(false);
+        }
+        let failure = endings.find_map(|ending| match ending {
+            Ending::Failed(problem) => Some(problem.as_str()),
+            Ending::Finished | Ending::Left => None,
+        });
+        Err(SessionError::Peers(failure.or(complaint).unwrap_or("all peers are gone").to_owned()))
+    }
+
+    /// Ends all processes at once.
+    fn kill(&mut self) {
+        for process in &mut self.processes {
+            // It may have ended by itself.
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+    }
+}
+
+impl Drop for LocalSwarm {
+    fn drop(&mut self) {
+        if self.processes.iter().any(|process| process.status.is_none()) {
+            self.kill();
+        }
+    }
+}
+
+impl Process {
+    fn start(program: &Path, index: usize, orders: &Orders, heard: &Sender<(usize, Heard)>) -> io::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("peer").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C goes to all processes of a terminal; these are to hear of it from us, in order.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn()?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        listen(index, stderr, heard.clone(), Heard::Complaint, None)?;
+        let event = |line: String| match serde_json::from_str(&line) {
+            Ok(event) => Heard::Event(event),
+            Err(_) => Heard::Complaint(line),
+        };
+        listen(index, stdout, heard.clone(), event, Some(Heard::Silent))?;
+        let mut process = Self { child, orders: stdin, peer: None, ending: None, complaints: Vec::new(), status: None };
+        process.order(orders);
+        Ok(process)
+    }
+
+    /// What it said last of what went wrong.
+    fn complaint(&self) -> Option<&str> {
+        self.complaints.last().map(|line| line.trim_start_matches("error: "))
+    }
+
+    /// Tells the process something. One that is gone hears nothing, which is noticed elsewhere.
+    fn order(&mut self, order: &impl Serialize) {
+        let mut line = serde_json::to_string(order).expect("orders are plain data");
+        line.push('\n');
+        let _ = self.orders.write_all(line.as_bytes());
+    }
+}
+
+/// Hands on what a process says, line by line, on a thread of its own.
+fn listen(
+    index: usize,
+    source: impl Read + Send + 'static,
+    heard: Sender<(usize, Heard)>,
+    understand: impl Fn(String) -> Heard + Send + 'static,
+    at_the_end: Option<Heard>,
+) -> io::Result<()> {
+    thread::Builder::new().name(format!("peer {index}")).spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            if heard.send((index, understand(line))).is_err() {
+                return;
+            }
+        }
+        if let Some(end) = at_the_end {
+            let _ = heard.send((index, end));
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! A model that was trained, to be evaluated or used.
+
+use std::path::Path;
+
+use nettorrent_engine::checkpoint::load_weights;
+use nettorrent_engine::data::{Batch, Dataset, Part, Tone};
+use nettorrent_engine::evaluation::{check_fit, evaluate};
+use nettorrent_engine::job::{Job, build_network};
+use nettorrent_engine::model::{Network, Workspace, best_class};
+use nettorrent_engine::train_error::TrainError;
+use serde::Serialize;
+
+use crate::error::SessionError;
+use crate::open::{data_spec, open_data};
+use crate::run_folder::RunFolder;
+
+/// A model that was trained, with test samples.
+pub struct TrainedModel {
+    job: Job,
+    network: Network,
+    values: Vec<f32>,
+    test_set: Box<dyn Dataset>,
+    workspace: Workspace,
+}
+
+/// How well a model does on its test samples.
+#[derive(Debug, Serialize)]
+pub struct ModelEvaluation {
+    /// The model's name.
+    pub model: String,
+    /// How many samples there are.
+    pub n: usize,
+    /// The mean loss.
+    pub loss: f64,
+    /// The share that is classified correctly.
+    pub accuracy: f64,
+    /// The names of the classes.
+    pub classes: Vec<String>,
+    /// Rows are what samples are, columns what the model took them for.
+    pub confusion: Vec<Vec<usize>>,
+}
+
+/// What a model takes a picture for.
+#[derive(Debug, Serialize)]
+pub struct Classification<'a> {
+    /// The classes, the most probable first.
+    pub guesses: Vec<Guess<'a>>,
+    /// What the network said, class by class.
+    pub logits: Vec<f32>,
+}
+
+/// One class and how probable it is.
+#[derive(Debug, Serialize)]
+pub struct Guess<'a> {
+    /// The name of the class.
+    pub class: &'a str,
+    /// From 0 to 1.
+    pub probability: f64,
+}
+
+impl TrainedModel {
+    /// The model of a run's checkpoint, or of its newest, with some fields of its job set otherwise and perhaps other data.
+    pub fn from_run(
+        run: &RunFolder,
+        checkpoint: Option<&Path>,
+        settings: &[String],
+        data: Option<&str>,
+        n_threads: usize,
+    ) -> Result<Self, SessionError> {
+        let workspace = workspace(n_threads)?;
+        let (mut job, network) = (run.job(settings)?, run.network()?);
+        let checkpoint = run.choose(checkpoint)?.ok_or_else(|| {
+            let shown = run.path().display();
+            SessionError::Run(format!(
+                "the run {shown} has no checkpoint yet; train it first, with `nettorrent resume {shown}`"
+            ))
+        })?;
+        let values = run.load_model(&checkpoint, &network.layout())?;
+        if let Some(argument) = data {
+            job.data = data_spec(argument, job.data)?;
+        }
+        let test_set = open_data(&job, Part::Test)?;
+        check_fit(&network, test_set.as_ref())?;
+        Ok(Self { job, network, values, test_set, workspace })
+    }
+
+    /// The model of this name or description, with the weights in a file; some fields of the usual job may be set otherwise.
+    pub fn from_weights(
+        weights: &Path,
+        model: &str,
+        settings: &[String],
+        data: &str,
+        n_threads: usize,
+    ) -> Result<Self, SessionError> {
+        let workspace = workspace(n_threads)?;
+        let mut job = Job::parse("the arguments", "", settings)?;
+        model.clone_into(&mut job.model);
+        job.data = data_spec(data, job.data)?;
+        let test_set = open_data(&job, Part::Test)?;
+        let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
+        let network = build_network(model, &spec)?;
+        let values = load_weights(weights, &network.layout())?;
+        check_fit(&network, test_set.as_ref())?;
+        Ok(Self { job, network, values, test_set, workspace })
+    }
+
+    /// Classifies all test samples.
+    pub fn evaluate(&mut self) -> Result<ModelEvaluation, SessionError> {
+        let Self { job, network, values, test_set, workspace } = self;
+        let n_classes = network.n_classes();
+        let mut confusion = vec![vec![0; n_classes]; n_classes];
+        let all = 0..test_set.len();
+        let score = evaluate(network, values, test_set.as_ref(), all, job.batch, workspace, |batch, logits, _| {
+            for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
+                confusion[label as usize][best_class(row)] += 1;
+            }
+            true
+        })?;
+        let (n, loss, accuracy, classes) = (score.n, score.loss(), score.accuracy(), test_set.classes().to_vec());
+        Ok(ModelEvaluation { model: job.model.clone(), n, loss, accuracy, classes, confusion })
+    }
+
+    /// Classifies a picture, prepared as the data's are.
+    pub fn classify(&mut self, picture: &Path, tone: Tone) -> Result<Classification<'_>, SessionError> {
+        let batch = Batch { inputs: self.test_set.picture(picture, tone)?, labels: vec![0] };
+        let (logits, _) = self.network.predict(&self.values, &batch, &mut self.workspace);
+        let classes = probabilities(&logits).zip(self.test_set.classes());
+        let mut guesses: Vec<Guess<'_>> = classes.map(|(probability, class)| Guess { class, probability }).collect();
+        guesses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+        Ok(Classification { guesses, logits })
+    }
+}
+
+fn workspace(n_threads: usize) -> Result<Workspace, SessionError> {
+    Workspace::new(n_threads).map_err(|error| TrainError::from(error).into())
+}
+
+fn probabilities(logits: &[f32]) -> impl Iterator<Item = f64> {
+    let highest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let total: f64 = logits.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
+    logits.iter().map(move |&x| (f64::from(x) - highest).exp() / total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::probabilities;
+
+    #[test]
+    fn probabilities_add_up_to_one_however_large_logits_are() {
+        let found: Vec<f64> = probabilities(&[1000.0, 1000.0, -1000.0]).collect();
+        assert_eq!(found, [0.5, 0.5, 0.0]);
+    }
+}
