@@ -3,7 +3,7 @@
 mod picture;
 mod text;
 
-use nettorrent_engine::job::{GroupSpec, Groups, Job, LayersSpec};
+use nettorrent_engine::job::{Job, PipelineSpec, StageSpec, Stages};
 use nettorrent_engine::model::{LayerSpec, ModelSpec};
 use nettorrent_figures::Unit;
 use nettorrent_pipeline::plan::{PipelinePlan, PlanError, Stage};
@@ -13,16 +13,16 @@ use crate::compute_speed::{ComputeSpeed, SpeedSource};
 
 /// What estimates rest on.
 pub const PIPELINE_ASSUMPTIONS: &str = "\
-The network is cut into groups of layers, and each group is shared by a grid of peers: rows are blocks of a batch's samples,
-columns are blocks of the outputs of the group's first layer. Peers that are left over make further such pipelines (replicas),
+The network is cut into stages of consecutive layers, and each stage is shared by a grid of peers: rows are batch shards, columns
+are tensor shards, blocks of the outputs of the stage's first layer. Peers that are left over make further such pipelines (replicas),
 which share each batch (swarm.scale = \"global-batch\", as usual) or train batches of their own, and average.
 
 What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
 receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
 batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
-group, one is in flight whatever the job says. Plans are compared
+stage, one is in flight whatever the job says. Plans are compared
 by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
-in flight, but neither the data nor the program. With batch norm, a group's peers see whole batches, so it has one row.";
+in flight, but neither the data nor the program. With batch norm, a stage's peers see whole batches, so it has one row.";
 
 /// A plan for a job, chosen or the job's own, and what it was compared with.
 pub struct PipelineReport<'a> {
@@ -33,7 +33,7 @@ pub struct PipelineReport<'a> {
     /// One peer by itself, if it has the memory.
     alone: Option<Candidate>,
     speed_source: SpeedSource,
-    /// Whether the job gives the groups itself.
+    /// Whether the job gives the stages itself.
     is_given: bool,
     /// Why there are no data, if there are none.
     without_data: Option<String>,
@@ -51,14 +51,14 @@ impl<'a> PipelineReport<'a> {
         let mut question = Question::of(job, spec, n_peers)?;
         question.multiplications_per_s = speed.multiplications_per_s;
         question.memory_limit = memory_limit;
-        let given = job.layers.as_ref().and_then(|LayersSpec { groups, .. }| match groups {
-            Groups::Given(groups) => Some(groups),
-            Groups::Auto(_) => None,
+        let given = job.pipeline.as_ref().and_then(|PipelineSpec { stages, .. }| match stages {
+            Stages::Given(stages) => Some(stages),
+            Stages::Auto(_) => None,
         });
         let choice = match given {
             None => choose(&question)?,
-            Some(groups) => {
-                Choice { best: estimate(&question, &PipelinePlan::new(spec, groups)?)?, runners_up: Vec::new() }
+            Some(stages) => {
+                Choice { best: estimate(&question, &PipelinePlan::new(spec, stages)?)?, runners_up: Vec::new() }
             }
         };
         let alone = alone(&question)?;
@@ -105,7 +105,7 @@ impl<'a> PipelineReport<'a> {
 fn alone(question: &Question<'_>) -> Result<Option<Candidate>, PlanError> {
     let speeds = question.speeds.iter().copied().reduce(f64::max).into_iter().collect();
     let question = Question { n_peers: 1, speeds, in_flight: 1, copies: false, ..question.clone() };
-    let whole = GroupSpec { layers: question.spec.layers.len(), rows: 1, columns: 1 };
+    let whole = StageSpec { layers: question.spec.layers.len(), batch_shards: 1, tensor_shards: 1 };
     let alone = estimate(&question, &PipelinePlan::new(question.spec, &[whole])?)?;
     Ok(Some(alone).filter(|alone| question.memory_limit.is_none_or(|limit| alone.estimate.memory_bytes <= limit)))
 }

@@ -86,7 +86,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 
 fn line(text: &mut String, name: &str, run: &str, peer: Option<PeerId>, value: f64) {
     let run = run.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let peer = peer.map_or_else(String::new, |peer| format!(",peer=\"{}\"", peer.seat()));
+    let peer = peer.map_or_else(String::new, |peer| format!(",peer=\"{}\"", peer.join_index()));
     let _ = writeln!(text, "nettorrent_{name}{{run=\"{run}\"{peer}}} {value}");
 }
 
@@ -107,8 +107,9 @@ mod tests {
         let mut totals = Totals::default();
         totals.add(&history);
         let text = text("a \"run\"", &history, &totals);
-        let seat = PeerId(3).seat();
-        let expected = format!("nettorrent_compute_seconds_total{{run=\"a \\\"run\\\"\",peer=\"{seat}\"}} 0.75\n");
+        let join_index = PeerId(3).join_index();
+        let expected =
+            format!("nettorrent_compute_seconds_total{{run=\"a \\\"run\\\"\",peer=\"{join_index}\"}} 0.75\n");
         assert!(text.contains(&expected), "{text}");
         assert!(text.contains("# TYPE nettorrent_compute_seconds_total counter\n"));
         assert!(!text.contains("test_accuracy"), "nothing is made up");

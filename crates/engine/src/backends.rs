@@ -22,7 +22,7 @@ mod tests {
 
     use super::{BACKENDS, find};
     use crate::backend::Opening;
-    use crate::data::Part;
+    use crate::data::Split;
     use crate::data::source::open;
     use crate::job::Job;
     use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
@@ -66,7 +66,7 @@ mod tests {
         for backend in BACKENDS {
             let job = Job { model: "mlp:16".into(), ..Job::default() };
             let [train_set, test_set] =
-                [Part::Train, Part::Test].map(|part| open(&job.data, None, part, job.seed).unwrap());
+                [Split::Train, Split::Test].map(|part| open(&job.data, None, part, job.seed).unwrap());
             let spec = job.model_spec(train_set.shape(), train_set.classes().len()).unwrap();
             let opened = (backend.open)(Opening { job: &job, spec: &spec, train_set, test_set }).unwrap();
             let task: Arc<dyn Task> = opened.task;

@@ -62,7 +62,7 @@ impl Batch {
 /// Which part of a data set is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum Split {
     /// The samples to learn from.
     Train,
     /// The samples to judge by, never learned from.

@@ -3,7 +3,7 @@
 //! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
 
 mod evaluate;
-mod layers;
+mod pipeline;
 mod read;
 mod swarm;
 
@@ -18,7 +18,7 @@ use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
 pub use evaluate::{EvaluateError, EvaluateSpec};
-pub use layers::{Auto, GroupSpec, Groups, LayersError, LayersSpec};
+pub use pipeline::{Auto, PipelineSpec, PipelineSpecError, StageSpec, Stages};
 pub use read::{ReadError, read_toml, set_field};
 pub use swarm::{SwarmError, SwarmSpec, Work};
 
@@ -58,7 +58,7 @@ pub struct Job {
     pub swarm: SwarmSpec,
     /// Which peers hold which layers; without it, each holds all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub layers: Option<LayersSpec>,
+    pub pipeline: Option<PipelineSpec>,
 }
 
 /// Random changes to pictures.
@@ -112,7 +112,7 @@ impl Default for Job {
             checkpoint: CheckpointSpec::default(),
             evaluate: EvaluateSpec::default(),
             swarm: SwarmSpec::default(),
-            layers: None,
+            pipeline: None,
         }
     }
 }
@@ -148,7 +148,7 @@ pub enum JobError {
     Swarm(#[from] SwarmError),
     /// How layers are shared out.
     #[error(transparent)]
-    Layers(#[from] LayersError),
+    Pipeline(#[from] PipelineSpecError),
     /// The model's name.
     #[error(transparent)]
     Zoo(#[from] zoo::ZooError),
@@ -191,8 +191,8 @@ impl Job {
         self.schedule.check()?;
         self.evaluate.check()?;
         self.swarm.check()?;
-        if let Some(layers) = &self.layers {
-            layers.check()?;
+        if let Some(pipeline) = &self.pipeline {
+            pipeline.check()?;
         }
         Ok(())
     }

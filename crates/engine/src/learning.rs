@@ -137,7 +137,7 @@ mod tests {
 
     use super::Learning;
     use crate::cpu_worker::CpuWorker;
-    use crate::data::Part;
+    use crate::data::Split;
     use crate::data::source::{DataSpec, open};
     use crate::job::{Job, build_network};
     use crate::model::{Score, Workspace};
@@ -151,7 +151,7 @@ mod tests {
 
     fn learning(job: &Job) -> Learning {
         let digits = DataSpec { name: Some("digits".into()), ..DataSpec::default() };
-        let sets = [Part::Train, Part::Test].map(|part| open(&digits, None, part, job.seed).unwrap());
+        let sets = [Split::Train, Split::Test].map(|part| open(&digits, None, part, job.seed).unwrap());
         let spec = job.model_spec(sets[0].shape(), sets[0].classes().len()).unwrap();
         let network = build_network(&job.model, &spec).unwrap();
         let [train_set, test_set] = sets;

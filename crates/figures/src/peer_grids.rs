@@ -1,4 +1,4 @@
-//! Which peers hold which layers: a grid of peers for each group of layers, the first above.
+//! Which peers hold which layers: a grid of peers for each stage of layers, the first above.
 
 use crate::canvas::{Align, Canvas, LINE, Lettering, Pen, TEXT, WIDTH, draw};
 use crate::frame::{draw_title, title_height, title_lines};
@@ -10,7 +10,7 @@ use crate::text::clipped;
 pub struct PeerGrids {
     /// What the figure shows.
     pub title: String,
-    /// The groups, from the first layers to the last.
+    /// The stages, from the first layers to the last.
     pub grids: Vec<PeerGrid>,
 }
 
@@ -27,11 +27,11 @@ pub struct PeerGrid {
     pub columns: usize,
     /// The number of its first peer; they are counted row by row.
     pub first: usize,
-    /// What passes between it and the next group.
+    /// What passes between it and the next stage.
     pub passing: String,
 }
 
-/// More rows, columns or groups than this are counted and not shown.
+/// More rows, columns or stages than this are counted and not shown.
 const MOST: usize = 64;
 const LEFT: f64 = 14.0;
 const WIDEST_CELL: f64 = 46.0;
@@ -47,7 +47,7 @@ impl PeerGrids {
         let shown = &self.grids[..self.grids.len().min(MOST)];
         let heights: f64 = shown.iter().map(PeerGrid::height).sum();
         let height = title_height(&title) + heights + LINE;
-        let description = format!("{}: {} groups of layers", self.title, self.grids.len());
+        let description = format!("{}: {} stages of layers", self.title, self.grids.len());
         draw(&description, height, |canvas| {
             draw_title(canvas, &title);
             let mut top = title_height(&title);
@@ -60,7 +60,7 @@ impl PeerGrids {
             }
             let n_more = self.grids.len() - shown.len();
             if n_more > 0 {
-                canvas.text(&format!("and {n_more} more groups"), (LEFT, top), Lettering::plain(MUTED));
+                canvas.text(&format!("and {n_more} more stages"), (LEFT, top), Lettering::plain(MUTED));
             }
         })
     }

@@ -45,9 +45,9 @@ pub fn timeline(history: &History, from_s: f64) -> Option<Timeline> {
     let unknown = kinds.len() - 1;
     let row = |(id, peer): (&PeerId, &PeerHistory)| {
         let kind_of =
-            // Of a run that went on, by the seat: the names have changed.
+            // Of a run that went on, by the join index: the names have changed.
             |whom: PeerId| {
-                let index = ids.iter().position(|id| id.seat() == whom.seat() && is_few);
+                let index = ids.iter().position(|id| id.join_index() == whom.join_index() && is_few);
                 index.map_or(unknown, |index| n_own + index)
             };
         let mut drawn_s = f64::NEG_INFINITY;

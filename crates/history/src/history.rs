@@ -122,12 +122,12 @@ impl History {
         self.replicas.retain(|(_, replicas)| replicas.epoch <= epoch);
     }
 
-    /// What is known of a peer. Of a run that went on, the peers have new names, but who has a seat is who had it before.
+    /// What is known of a peer. Of a run that went on, the peers have new names, but who has a join index is who had it before.
     fn peer(&mut self, peer: PeerId) -> &mut PeerHistory {
         let known = if self.peers.contains_key(&peer) {
             None
         } else {
-            let former = self.former.iter().find(|former| former.seat() == peer.seat()).copied();
+            let former = self.former.iter().find(|former| former.join_index() == peer.join_index()).copied();
             former.and_then(|former| {
                 self.former.remove(&former);
                 self.peers.remove(&former)
@@ -315,7 +315,7 @@ mod tests {
     fn who_has_a_seat_in_a_resumed_run_is_who_had_it() {
         let times = |id: PeerId| Event::Times(Times { elapsed_s: 1.0, ..Times::of(id) });
         let mut history = History::default();
-        let (first, second) = (|seat| PeerId::new(seat, 7), |seat| PeerId::new(seat, 8));
+        let (first, second) = (|join_index| PeerId::new(join_index, 7), |join_index| PeerId::new(join_index, 8));
         let before = [start(0), times(first(0)), times(first(1))];
         let after = [start(0), times(second(1)), times(second(1)), times(second(2))];
         for event in before.into_iter().chain(after) {

@@ -166,8 +166,8 @@ fn main() {
         n_timed: number("--times", 100) as u64,
         plain: arguments.iter().any(|word| word == "--plain"),
     };
-    if let Some(seat) = value("--seat") {
-        return be_peer(&measured, seat.parse().expect("a seat"));
+    if let Some(join_index) = value("--join-index") {
+        return be_peer(&measured, join_index.parse().expect("a join index"));
     }
     if arguments.iter().any(|word| word == "--test") {
         return;
@@ -184,9 +184,9 @@ fn main() {
 fn measure(measured: &Arguments) -> f64 {
     let secret = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
     let mut peers: Vec<_> = (0..measured.n_peers)
-        .map(|seat| {
+        .map(|join_index| {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
-            command.args(["--seat", &seat.to_string(), "--peers", &measured.n_peers.to_string()]);
+            command.args(["--join-index", &join_index.to_string(), "--peers", &measured.n_peers.to_string()]);
             command.args(["--floats", &measured.n_floats.to_string(), "--times", &measured.n_timed.to_string()]);
             command.args(measured.plain.then_some("--plain"));
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a peer starts")
@@ -211,14 +211,14 @@ fn measure(measured: &Arguments) -> f64 {
     line.trim().parse().expect("seconds")
 }
 
-fn be_peer(measured: &Arguments, seat: u32) {
+fn be_peer(measured: &Arguments, join_index: u32) {
     let line = || {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line).expect("orders");
         line.trim().to_owned()
     };
     let ticket: Ticket = line().parse().expect("a ticket");
-    let identity = Identity::new(&ticket.secret, seat).expect("an identity");
+    let identity = Identity::new(&ticket.secret, join_index).expect("an identity");
     let id = identity.peer;
     let encryption = if measured.plain { Encryption::Off } else { Encryption::On };
     let run = async {

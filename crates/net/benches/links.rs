@@ -145,8 +145,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn settings(seat: u32, encryption: Encryption) -> Settings {
-    let identity = Identity::new(&Secret::from_bytes([1; 32]), seat).unwrap();
+fn settings(join_index: u32, encryption: Encryption) -> Settings {
+    let identity = Identity::new(&Secret::from_bytes([1; 32]), join_index).unwrap();
     let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
     Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), encryption, ..Settings::new(identity, purpose) }
 }

@@ -189,10 +189,10 @@ impl Endpoint {
         self.inner.terms().identity.clone()
     }
 
-    /// From now on we are known under this seat, and want this.
-    pub fn introduce_as(&self, seat: u32, purpose: Purpose) {
+    /// From now on we are known under this join index, and want this.
+    pub fn introduce_as(&self, join_index: u32, purpose: Purpose) {
         let mut terms = self.inner.terms();
-        terms.identity = terms.identity.with_seat(seat);
+        terms.identity = terms.identity.with_seat(join_index);
         terms.purpose = purpose;
     }
 

@@ -25,8 +25,8 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::ticket::{Secret, SwarmId};
 
-/// The seat in the name of those who have none: newcomers and visitors.
-pub const NO_SEAT: u32 = (1 << 24) - 1;
+/// The join index in the name of those who have none: newcomers and visitors.
+pub const NO_JOIN_INDEX: u32 = (1 << 24) - 1;
 
 /// What every certificate names, since peers have no names of their own that a certificate could prove.
 pub(crate) const SERVER_NAME: &str = "peer.nettorrent.internal";
@@ -36,7 +36,7 @@ const PROTOCOL: &[u8] = b"nettorrent/1";
 /// A peer's name and keys, for as long as its process lives.
 #[derive(Clone)]
 pub struct Identity {
-    /// Its name: a seat, and the fingerprint of its key.
+    /// Its name: a join index, and the fingerprint of its key.
     pub peer: PeerId,
     pub(crate) secret: Secret,
     pub(crate) client: Arc<ClientConfig>,
@@ -58,25 +58,25 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// A fresh identity for who has no seat yet.
+    /// A fresh identity for who has no join index yet.
     pub fn newcomer(secret: &Secret) -> Result<Self, IdentityError> {
-        Self::new(secret, NO_SEAT)
+        Self::new(secret, NO_JOIN_INDEX)
     }
 
-    /// A fresh identity for this seat.
-    pub fn new(secret: &Secret, seat: u32) -> Result<Self, IdentityError> {
-        Self::with_key(secret, seat, &KeyPair::generate_for(&PKCS_ED25519)?)
+    /// A fresh identity for this join index.
+    pub fn new(secret: &Secret, join_index: u32) -> Result<Self, IdentityError> {
+        Self::with_key(secret, join_index, &KeyPair::generate_for(&PKCS_ED25519)?)
     }
 
     /// The identity of a peer whose swarm is all in this process, where nobody else can be: the same one every time, so that a run is the
     /// same every time. Its name comes from no key, so it cannot be used where links are encrypted.
-    pub fn within_process(seat: u32) -> Result<Self, IdentityError> {
+    pub fn within_process(join_index: u32) -> Result<Self, IdentityError> {
         let secret = Secret::from_bytes([0; 32]);
-        let identity = Self::with_key(&secret, seat, &derived_key(&secret, "peer within a process")?)?;
-        Ok(Self { peer: PeerId::new(seat, u64::from(seat)), ..identity })
+        let identity = Self::with_key(&secret, join_index, &derived_key(&secret, "peer within a process")?)?;
+        Ok(Self { peer: PeerId::new(join_index, u64::from(join_index)), ..identity })
     }
 
-    fn with_key(secret: &Secret, seat: u32, own_key: &KeyPair) -> Result<Self, IdentityError> {
+    fn with_key(secret: &Secret, join_index: u32, own_key: &KeyPair) -> Result<Self, IdentityError> {
         let (authority, certificate) = certificates(secret, own_key)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority)?;
@@ -84,17 +84,17 @@ impl Identity {
         let provider = Arc::new(CryptoProvider { cipher_suites: preferred_suites(), ..provider::default_provider() });
         let private_key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(own_key.serialize_der()));
         Ok(Self {
-            peer: PeerId::new(seat, fingerprint_of_key(&own_key.subject_public_key_info())),
+            peer: PeerId::new(join_index, fingerprint_of_key(&own_key.subject_public_key_info())),
             secret: secret.clone(),
             client: Arc::new(client_config(&provider, roots.clone(), chain.clone(), private_key.clone_key())?),
             server: Arc::new(server_config(&provider, roots, chain, private_key)?),
         })
     }
 
-    /// The same keys under the name of another seat.
+    /// The same keys under the name of another join index.
     #[must_use]
-    pub fn with_seat(&self, seat: u32) -> Self {
-        Self { peer: PeerId::new(seat, fingerprint(self.peer)), ..self.clone() }
+    pub fn with_seat(&self, join_index: u32) -> Self {
+        Self { peer: PeerId::new(join_index, fingerprint(self.peer)), ..self.clone() }
     }
 
     /// The swarm that it belongs to.
@@ -223,7 +223,7 @@ impl TimeProvider for NoClock {
 
 #[cfg(test)]
 mod tests {
-    use super::{Identity, NO_SEAT, certificates, fingerprint, fingerprint_of_certificate};
+    use super::{Identity, NO_JOIN_INDEX, certificates, fingerprint, fingerprint_of_certificate};
     use crate::ticket::Secret;
     use rcgen::{KeyPair, PKCS_ED25519};
 
@@ -248,12 +248,12 @@ mod tests {
         let certified = key.resolve(&[], &[rustls::SignatureScheme::ED25519]).unwrap();
         let seen = fingerprint_of_certificate(&certified.cert[0]).unwrap();
         assert_eq!(fingerprint(identity.peer), seen);
-        assert_eq!(identity.peer.seat(), 5);
+        assert_eq!(identity.peer.join_index(), 5);
 
         let newcomer = Identity::newcomer(&Secret::from_bytes([3; 32])).unwrap();
-        assert_eq!(newcomer.peer.seat(), NO_SEAT);
+        assert_eq!(newcomer.peer.join_index(), NO_JOIN_INDEX);
         let seated = newcomer.with_seat(9);
-        assert_eq!((seated.peer.seat(), fingerprint(seated.peer)), (9, fingerprint(newcomer.peer)));
+        assert_eq!((seated.peer.join_index(), fingerprint(seated.peer)), (9, fingerprint(newcomer.peer)));
         assert_ne!(fingerprint(newcomer.peer), fingerprint(identity.peer));
     }
 

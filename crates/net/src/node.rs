@@ -368,8 +368,8 @@ impl Node {
         let answer = match question {
             Question::Join => {
                 let members = self.members();
-                let seat = self.visitors.free_seat(&members);
-                Answer::Join(Invitation { package: self.settings.package.clone(), seat, members })
+                let join_index = self.visitors.free_join_index(&members);
+                Answer::Join(Invitation { package: self.settings.package.clone(), join_index, members })
             }
             Question::Status => Answer::Status(self.status()),
             Question::Probe { n_bytes } => Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize)),

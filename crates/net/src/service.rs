@@ -40,8 +40,8 @@ pub enum Answer {
 pub struct Invitation {
     /// What is trained.
     pub package: JobPackage,
-    /// The seat that is free.
-    pub seat: u32,
+    /// The join index that is free.
+    pub join_index: u32,
     /// Who is there, and where.
     pub members: Vec<(PeerId, Address)>,
 }

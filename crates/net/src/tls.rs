@@ -285,8 +285,8 @@ mod tests {
     use std::io;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    fn identity(seat: u32) -> Identity {
-        Identity::new(&Secret::from_bytes([5; 32]), seat).unwrap()
+    fn identity(join_index: u32) -> Identity {
+        Identity::new(&Secret::from_bytes([5; 32]), join_index).unwrap()
     }
 
     /// The dialler's and the listener's end.

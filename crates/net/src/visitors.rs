@@ -17,8 +17,8 @@ use crate::service::{Answer, Question, from_frame, to_frame};
 pub(crate) struct Visitors {
     links: BTreeMap<LinkId, Link>,
     probes: Probes,
-    /// The highest seat that somebody was invited to take.
-    last_seat: u32,
+    /// The highest join index that somebody was invited to take.
+    last_join_index: u32,
 }
 
 impl Visitors {
@@ -53,11 +53,11 @@ impl Visitors {
         }
     }
 
-    /// A seat that nobody has taken or was invited to take: who has just been let in is not among the members yet.
-    pub(crate) fn free_seat(&mut self, members: &[(PeerId, Address)]) -> u32 {
-        let highest = members.iter().map(|(peer, _)| peer.seat()).max().unwrap_or(0);
-        self.last_seat = highest.max(self.last_seat).saturating_add(1);
-        self.last_seat
+    /// A join index that nobody has taken or was invited to take: who has just been let in is not among the members yet.
+    pub(crate) fn free_join_index(&mut self, members: &[(PeerId, Address)]) -> u32 {
+        let highest = members.iter().map(|(peer, _)| peer.join_index()).max().unwrap_or(0);
+        self.last_join_index = highest.max(self.last_join_index).saturating_add(1);
+        self.last_join_index
     }
 
     /// As many bytes as somebody may have who asks for so many.
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn nobody_is_invited_to_a_seat_that_is_taken_or_promised() {
         let mut visitors = Visitors::default();
-        let members = |seats: &[u32]| -> Vec<_> {
-            seats.iter().map(|&seat| (PeerId::new(seat, 1), "10.0.0.1:1".parse().unwrap())).collect()
+        let members = |join_indices: &[u32]| -> Vec<_> {
+            join_indices.iter().map(|&join_index| (PeerId::new(join_index, 1), "10.0.0.1:1".parse().unwrap())).collect()
         };
-        assert_eq!(visitors.free_seat(&members(&[])), 1);
-        assert_eq!(visitors.free_seat(&members(&[0])), 2);
-        assert_eq!(visitors.free_seat(&members(&[0, 7])), 8);
-        assert_eq!(visitors.free_seat(&members(&[0])), 9);
+        assert_eq!(visitors.free_join_index(&members(&[])), 1);
+        assert_eq!(visitors.free_join_index(&members(&[0])), 2);
+        assert_eq!(visitors.free_join_index(&members(&[0, 7])), 8);
+        assert_eq!(visitors.free_join_index(&members(&[0])), 9);
     }
 }

@@ -206,7 +206,7 @@ impl Blocks {
     fn post(&mut self, address: usize, posted: BlockOutbox, directory: &Directory, out: &mut Outbox) {
         let BlockOutbox { messages, replica, refused } = posted;
         let (n_slots, slot) = (directory.setup.n_slots(), directory.slot(address));
-        let holder = |id: PeerId| directory.holder(id.seat() as usize * n_slots + slot);
+        let holder = |id: PeerId| directory.holder(id.join_index() as usize * n_slots + slot);
         out.frames.extend(replica.frames.into_iter().map(|(to, frame)| (holder(to), frame)));
         out.refused.extend(replica.refused.into_iter().map(|(from, problem)| (holder(from), problem)));
         out.refused.extend(refused.into_iter().map(|(from, problem)| (directory.holder(from), problem)));
@@ -243,6 +243,6 @@ fn awaited_by(block: &Block, directory: &Directory) -> Vec<usize> {
         return addresses.map(|address| directory.holders[address]).collect();
     }
     let n_slots = directory.setup.n_slots();
-    let address = |id: &PeerId| id.seat() as usize * n_slots + block.position.slot;
+    let address = |id: &PeerId| id.join_index() as usize * n_slots + block.position.slot;
     status.waits_for.iter().map(|id| directory.holders[address(id)]).collect()
 }

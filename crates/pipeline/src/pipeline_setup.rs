@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::job::{Groups, LayersSpec};
+use nettorrent_engine::job::{PipelineSpec, Stages};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Layout, ModelSpec, Part};
 use nettorrent_engine::optimizer::Optimizer;
@@ -47,12 +47,12 @@ struct Slot {
 impl PipelineSetup {
     pub(crate) fn new(
         whole: &ReplicaSetup,
-        layers: &LayersSpec,
+        pipeline: &PipelineSpec,
         learning: Arc<Learning>,
         spec: &ModelSpec,
         save_every: u64,
     ) -> Result<Self, PlanError> {
-        let Groups::Given(stages) = &layers.groups else { return Err(PlanError::Unplanned) };
+        let Stages::Given(stages) = &pipeline.stages else { return Err(PlanError::Unplanned) };
         let plan = PipelinePlan::new(spec, stages)?;
         let labels: Arc<[u32]> = learning.labels().into();
         let mut slots: Vec<Slot> = Vec::with_capacity(plan.n_slots());
@@ -71,13 +71,13 @@ impl PipelineSetup {
         }
         let n_multiplications = learning.network().summary().iter().map(|layer| layer.n_multiplications).sum();
         // Where there is one stage, a batch begun early would only be trained with older parameters.
-        let in_flight = if plan.stages.len() > 1 { layers.in_flight.max(1) as u32 } else { 1 };
+        let in_flight = if plan.stages.len() > 1 { pipeline.in_flight.max(1) as u32 } else { 1 };
         Ok(Self {
             plan,
             learning,
             in_flight,
-            snapshot_every: layers.mark_every,
-            copies: layers.copies,
+            snapshot_every: pipeline.snapshot_every,
+            copies: pipeline.copies,
             save_every,
             epochs: whole.training.epochs,
             slots,

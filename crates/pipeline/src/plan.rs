@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nettorrent_engine::job::GroupSpec;
+use nettorrent_engine::job::StageSpec;
 use nettorrent_engine::model::{ModelError, ModelSpec, Part, PartSpec};
 use nettorrent_swarm::link_spec::LinkSpecError;
 use serde::Serialize;
@@ -12,11 +12,9 @@ use serde::Serialize;
 pub struct Stage {
     /// Which of the description's layers.
     pub layers: Range<usize>,
-    /// Among how many peers the samples of a batch are divided: `rows` in a job.
-    #[serde(rename = "rows")]
+    /// Among how many peers the samples of a batch are divided.
     pub batch_shards: usize,
-    /// Among how many peers the outputs of the first layer are divided: `columns` in a job.
-    #[serde(rename = "columns")]
+    /// Among how many peers the outputs of the first layer are divided.
     pub tensor_shards: usize,
 }
 
@@ -39,8 +37,8 @@ pub enum PlanError {
     Model(#[from] ModelError),
     /// There are more or fewer layers than the stages have.
     #[error(
-        "the groups have {given} layers together, but the model has {there} (residual blocks count as one; `nettorrent model \
-         describe MODEL --toml` lists them); give every layer to one group"
+        "the stages have {given} layers together, but the model has {there} (residual blocks count as one; `nettorrent model \
+         describe MODEL --toml` lists them); give every layer to one stage"
     )]
     Cover {
         /// How many layers all stages have.
@@ -49,7 +47,7 @@ pub enum PlanError {
         there: usize,
     },
     /// Nothing is to be done.
-    #[error("layers.groups[{stage}].{field} = 0: must be at least 1")]
+    #[error("pipeline.stages[{stage}].{field} = 0: must be at least 1")]
     Empty {
         /// Which stage.
         stage: usize,
@@ -57,7 +55,7 @@ pub enum PlanError {
         field: &'static str,
     },
     /// A stage's layers cannot be held by peers in this way.
-    #[error("layers.groups[{stage}]: {problem}")]
+    #[error("pipeline.stages[{stage}]: {problem}")]
     Stage {
         /// Which stage.
         stage: usize,
@@ -65,10 +63,10 @@ pub enum PlanError {
         problem: String,
     },
     /// The stages are still to be chosen.
-    #[error("layers.groups = \"auto\" has to be planned for some number of peers first; see `nettorrent plan`")]
+    #[error("pipeline.stages = \"auto\" has to be planned for some number of peers first; see `nettorrent plan`")]
     Unplanned,
     /// A pipeline needs more peers than there are.
-    #[error("this plan has {n_slots} places, but there are only {n_peers} peers; use smaller grids or fewer groups")]
+    #[error("this plan has {n_slots} places, but there are only {n_peers} peers; use smaller grids or fewer stages")]
     Peers {
         /// How many places the plan has.
         n_slots: usize,
@@ -76,7 +74,7 @@ pub enum PlanError {
         n_peers: usize,
     },
     /// The link is none.
-    #[error("layers.link: {0}")]
+    #[error("pipeline.link: {0}")]
     Link(#[from] LinkSpecError),
     /// A number that makes no sense.
     #[error("{0}")]
@@ -84,7 +82,7 @@ pub enum PlanError {
     /// No plan fits the peers' memory.
     #[error(
         "no plan for {n_peers} peers fits in {} of memory per peer; the one that takes least needs {}: use more \
-         peers, a smaller batch, or a smaller layers.in_flight",
+         peers, a smaller batch, or a smaller pipeline.in_flight",
         size(*limit),
         size(*least)
     )]
@@ -108,23 +106,24 @@ fn size(n_bytes: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PipelinePlan {
     /// From the first layers to the last.
-    #[serde(rename = "groups")]
     pub stages: Vec<Stage>,
 }
 
 impl PipelinePlan {
     /// The plan with these stages, if the network can be shared out so.
-    pub fn new(spec: &ModelSpec, given: &[GroupSpec]) -> Result<Self, PlanError> {
+    pub fn new(spec: &ModelSpec, given: &[StageSpec]) -> Result<Self, PlanError> {
         let mut stages = Vec::with_capacity(given.len());
         let mut start: usize = 0;
         for (stage, one) in given.iter().enumerate() {
-            for (field, n) in [("layers", one.layers), ("rows", one.rows), ("columns", one.columns)] {
+            for (field, n) in
+                [("layers", one.layers), ("batch_shards", one.batch_shards), ("tensor_shards", one.tensor_shards)]
+            {
                 if n == 0 {
                     return Err(PlanError::Empty { stage, field });
                 }
             }
             let end = start.saturating_add(one.layers);
-            stages.push(Stage { layers: start..end, batch_shards: one.rows, tensor_shards: one.columns });
+            stages.push(Stage { layers: start..end, batch_shards: one.batch_shards, tensor_shards: one.tensor_shards });
             start = end;
         }
         if start != spec.layers.len() {
@@ -137,11 +136,11 @@ impl PipelinePlan {
     }
 
     /// Its stages as a job says them.
-    pub fn group_specs(&self) -> Vec<GroupSpec> {
-        let spec = |stage: &Stage| GroupSpec {
+    pub fn stage_specs(&self) -> Vec<StageSpec> {
+        let spec = |stage: &Stage| StageSpec {
             layers: stage.layers.len(),
-            rows: stage.batch_shards,
-            columns: stage.tensor_shards,
+            batch_shards: stage.batch_shards,
+            tensor_shards: stage.tensor_shards,
         };
         self.stages.iter().map(spec).collect()
     }
@@ -184,15 +183,15 @@ impl PipelinePlan {
 fn check(spec: &ModelSpec, stage: &Stage) -> Result<(), String> {
     let Stage { layers, batch_shards, tensor_shards } = stage;
     if spec.layers[layers.clone()].iter().all(|layer| !layer.has_parameters()) {
-        return Err("none of its layers has parameters; let them belong to the group before or after it".into());
+        return Err("none of its layers has parameters; let them belong to the stage before or after it".into());
     }
     for tensor_shard in 0..*tensor_shards {
         let part = PartSpec { layers: layers.clone(), column: tensor_shard, columns: *tensor_shards };
         let needs_all_rows = Part::new(spec, &part).map_err(|error| error.to_string())?.needs_all_rows();
         if needs_all_rows && *batch_shards > 1 {
             return Err(format!(
-                "rows = {batch_shards}: a batch norm among its layers needs the whole batch's statistics; use rows = 1, or end the \
-                 group before the batch norm's layer"
+                "batch_shards = {batch_shards}: a batch norm among its layers needs the whole batch's statistics; use batch_shards = 1, or end the \
+                 stage before the batch norm's layer"
             ));
         }
     }
@@ -201,7 +200,7 @@ fn check(spec: &ModelSpec, stage: &Stage) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use nettorrent_engine::job::GroupSpec;
+    use nettorrent_engine::job::StageSpec;
     use nettorrent_engine::model::{ModelSpec, zoo};
 
     use super::{Coordinates, PipelinePlan, PlanError};
@@ -211,7 +210,11 @@ mod tests {
     }
 
     fn plan(spec: &ModelSpec, given: &[(usize, usize, usize)]) -> Result<PipelinePlan, PlanError> {
-        let stage = |&(layers, rows, columns): &(usize, usize, usize)| GroupSpec { layers, rows, columns };
+        let stage = |&(layers, batch_shards, tensor_shards): &(usize, usize, usize)| StageSpec {
+            layers,
+            batch_shards,
+            tensor_shards,
+        };
         PipelinePlan::new(spec, &given.iter().map(stage).collect::<Vec<_>>())
     }
 
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_numbered_group_by_group() {
+    fn slots_are_numbered_stage_by_stage() {
         // digits-cnn: conv relu conv relu pool flatten dense relu dropout dense
         let plan = plan(&model("digits-cnn"), &[(2, 3, 4), (4, 2, 1), (4, 1, 1)]).unwrap();
         assert_eq!(plan.n_slots(), 12 + 2 + 1);
@@ -231,31 +234,31 @@ mod tests {
         assert_eq!(plan.coordinates(13), Coordinates { stage: 1, batch_shard: 1, tensor_shard: 0 });
         let part = plan.part(7);
         assert_eq!((part.layers, part.column, part.columns), (0..2, 3, 4));
-        assert_eq!(plan.group_specs()[0], GroupSpec { layers: 2, rows: 3, columns: 4 });
+        assert_eq!(plan.stage_specs()[0], StageSpec { layers: 2, batch_shards: 3, tensor_shards: 4 });
     }
 
     #[test]
-    fn groups_have_all_layers_once() {
+    fn stages_have_all_layers_once() {
         let digits = model("digits-cnn");
         assert!(plan(&digits, &[(10, 1, 1)]).is_ok());
         assert!(problem(&digits, &[(4, 1, 1), (5, 1, 1)]).contains("9 layers together, but the model has 10"));
         assert!(problem(&digits, &[(4, 1, 1), (7, 1, 1)]).contains("11 layers together"));
         assert!(problem(&digits, &[(usize::MAX, 1, 1), (7, 1, 1)]).contains("layers together"));
         assert_eq!(plan(&digits, &[]), Err(PlanError::Cover { given: 0, there: 10 }));
-        assert_eq!(plan(&digits, &[(10, 0, 1)]), Err(PlanError::Empty { stage: 0, field: "rows" }));
+        assert_eq!(plan(&digits, &[(10, 0, 1)]), Err(PlanError::Empty { stage: 0, field: "batch_shards" }));
     }
 
     #[test]
     fn what_cannot_be_split_is_explained() {
         let digits = model("digits-cnn");
         let message = problem(&digits, &[(2, 1, 1), (8, 1, 2)]);
-        assert!(message.starts_with("layers.groups[1]: layers[6] (dense)"), "{message}");
+        assert!(message.starts_with("pipeline.stages[1]: layers[6] (dense)"), "{message}");
         let message = problem(&digits, &[(2, 1, 17), (8, 1, 1)]);
-        assert!(message.contains("layers.groups[0]") && message.contains("16"), "{message}");
+        assert!(message.contains("pipeline.stages[0]") && message.contains("16"), "{message}");
         let resnet = model("resnet20");
         let n = resnet.layers.len();
         let message = problem(&resnet, &[(3, 2, 1), (n - 3, 1, 1)]);
-        assert!(message.contains("rows = 2") && message.contains("batch norm"), "{message}");
+        assert!(message.contains("batch_shards = 2") && message.contains("batch norm"), "{message}");
         assert!(plan(&resnet, &[(3, 1, 4), (n - 4, 1, 1), (1, 5, 2)]).is_ok());
     }
 }

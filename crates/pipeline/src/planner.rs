@@ -1,4 +1,4 @@
-//! The planner of layer networks: which layers to give to which grid of peers, so that samples pass fastest.
+//! The planner of pipelines: which layers to give to which grid of peers, so that samples pass fastest.
 //!
 //! What is taken to be so, of a batch of `B` samples and a stage of layers with `R` batch shards and `C` tensor shards in `M` replicas:
 //!
@@ -32,7 +32,7 @@ mod profile;
 mod question;
 mod search;
 
-use nettorrent_engine::job::{Groups, Job, LayersSpec};
+use nettorrent_engine::job::{Job, PipelineSpec, Stages};
 use nettorrent_engine::model::ModelSpec;
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ pub fn estimate(question: &Question<'_>, plan: &PipelinePlan) -> Result<Candidat
     }
     if let Some((stage, one)) = plan.stages.iter().enumerate().find(|(_, stage)| stage.batch_shards > question.batch) {
         let (batch_shards, batch) = (one.batch_shards, question.batch);
-        let problem = format!("rows = {batch_shards}: a batch has only {batch} samples; use at most {batch} rows");
+        let problem = format!("batch_shards = {batch_shards}: a batch has only {batch} samples; use at most {batch}");
         return Err(PlanError::Stage { stage, problem });
     }
     Ok(Candidate {
@@ -91,16 +91,16 @@ pub fn estimate(question: &Question<'_>, plan: &PipelinePlan) -> Result<Candidat
 /// Writes the chosen stages into a job that leaves them to the planner, so that all its peers have the same; stages that the job
 /// gives are checked. Nothing of a job that does not share out its layers.
 pub fn resolve(job: &mut Job, spec: &ModelSpec, n_peers: usize) -> Result<Option<Choice>, PlanError> {
-    let Some(layers) = &job.layers else { return Ok(None) };
+    let Some(pipeline) = &job.pipeline else { return Ok(None) };
     let question = Question::of(job, spec, n_peers)?;
-    match &layers.groups {
-        Groups::Auto(_) => {
+    match &pipeline.stages {
+        Stages::Auto(_) => {
             let choice = choose(&question)?;
-            let stages = Groups::Given(choice.best.plan.group_specs());
-            job.layers = Some(LayersSpec { groups: stages, ..layers.clone() });
+            let stages = Stages::Given(choice.best.plan.stage_specs());
+            job.pipeline = Some(PipelineSpec { stages, ..pipeline.clone() });
             Ok(Some(choice))
         }
-        Groups::Given(stages) => {
+        Stages::Given(stages) => {
             let best = estimate(&question, &PipelinePlan::new(spec, stages)?)?;
             Ok(Some(Choice { best, runners_up: Vec::new() }))
         }

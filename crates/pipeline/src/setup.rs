@@ -53,7 +53,7 @@ pub fn setup(
     spec: &ModelSpec,
 ) -> Result<(Setup, Option<Arc<PipelineSetup>>), PipelineError> {
     let whole = Setup::new(job, opened.task.clone())?;
-    let Some(layers) = &job.layers else { return Ok((whole, None)) };
+    let Some(pipeline) = &job.pipeline else { return Ok((whole, None)) };
     let Some(parts) = &opened.parts else {
         return Err(PipelineError::NoParts { what: format!("what the backend `{}` computes", job.backend) });
     };
@@ -64,7 +64,7 @@ pub fn setup(
         return Err(PipelineError::Strategy { strategy: job.swarm.strategy.clone() });
     }
     let save_every = job.checkpoint.every;
-    let pipelines = Arc::new(PipelineSetup::new(&whole.replica, layers, parts.clone(), spec, save_every)?);
+    let pipelines = Arc::new(PipelineSetup::new(&whole.replica, pipeline, parts.clone(), spec, save_every)?);
     Ok((whole.with_partition(pipelines.clone()), Some(pipelines)))
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Resul
     let refused = |layer: usize, what_to_do: &str| {
         Err(ModelError {
             place: place(spec, layer),
-            problem: format!("it cannot be split by columns; {what_to_do}, or use columns = 1"),
+            problem: format!("it cannot be split into tensor shards; {what_to_do}, or use tensor_shards = 1"),
         })
     };
     let is_flatten = |layer: &usize| matches!(spec.layers[*layer], LayerSpec::Flatten);
@@ -22,10 +22,10 @@ pub(crate) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Resul
         LayerSpec::Conv(spec) => spec.out,
         LayerSpec::Dense(spec) => spec.out,
         LayerSpec::Embedding(spec) => spec.out,
-        _ => return refused(first, "begin the group at a conv, dense or embedding layer"),
+        _ => return refused(first, "begin the stage at a conv, dense or embedding layer"),
     };
     match (first + 1..layers.end).find(|layer| !spec.layers[*layer].is_by_channel()) {
-        Some(layer) => refused(layer, "end the group before it"),
+        Some(layer) => refused(layer, "end the stage before it"),
         None => Ok(n_outputs),
     }
 }

@@ -4,17 +4,17 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use nettorrent_engine::data::source::{self, DataSpec};
-use nettorrent_engine::data::{Dataset, Part};
+use nettorrent_engine::data::{Dataset, Split};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::nearest::nearest;
 use nettorrent_fetch::{Cache, catalog, find};
 
 use crate::error::SessionError;
 
-/// One part of a job's data.
-pub fn open_data(job: &Job, part: Part) -> Result<Box<dyn Dataset>, SessionError> {
+/// One split of a job's data.
+pub fn open_data(job: &Job, split: Split) -> Result<Box<dyn Dataset>, SessionError> {
     let path = data_path(&job.data)?;
-    Ok(source::open(&job.data, path.as_deref(), part, job.seed)?)
+    Ok(source::open(&job.data, path.as_deref(), split, job.seed)?)
 }
 
 /// Where a named set lies, if it was fetched; sets with a path and the embedded one need no looking.

@@ -30,7 +30,7 @@ pub enum Keep {
     Always,
 }
 
-/// Has a peer's state written. In a layer network nobody has it whole: there the blocks come one by one.
+/// Has a peer's state written. In a pipeline nobody has it whole: there the blocks come one by one.
 pub(crate) fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) {
     if let Some(state) = peer.state() {
         checkpoint_writer.keep(state);
@@ -214,9 +214,9 @@ impl<'a> Reporter<'a> {
         Ok(())
     }
 
-    /// Samples of the turn that goes on. The batches of a layer network are all its peers', not each one's.
+    /// Samples of the turn that goes on. The batches of a pipeline are all its peers', not each one's.
     fn n_ahead(&self, peer: &dyn Peer) -> u64 {
-        let is_open = self.ahead.round == peer.place().standing.round && self.training.job.layers.is_none();
+        let is_open = self.ahead.round == peer.place().standing.round && self.training.job.pipeline.is_none();
         if is_open { self.ahead.n_samples } else { 0 }
     }
 

@@ -115,11 +115,11 @@ impl Session {
         run: RunFolder,
         options: Options,
     ) -> Result<Self, SessionError> {
-        let Invited { invitation: Invitation { seat, members, .. }, identity, seen } = invited;
-        let bound = options.bind(identity.with_seat(seat), &training).await?;
+        let Invited { invitation: Invitation { join_index, members, .. }, identity, seen } = invited;
+        let bound = options.bind(identity.with_seat(join_index), &training).await?;
         let endpoint = &bound.0;
         let job = fingerprint::of_job(&training.package);
-        endpoint.introduce_as(seat, Purpose::Peer { generation: 0, job });
+        endpoint.introduce_as(join_index, Purpose::Peer { generation: 0, job });
         let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
         let seats = vec![Seat::new(bound, address)];

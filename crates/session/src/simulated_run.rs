@@ -135,7 +135,7 @@ impl SimulatedRun {
         if let Some(peer) = most_advanced {
             (epoch, step) = (peer.place.ledger.epoch, peer.place.step);
         }
-        let values = most_advanced.and_then(|peer| match &job.layers {
+        let values = most_advanced.and_then(|peer| match &job.pipeline {
             // There nobody has all of it.
             Some(_) => outcome.whole(0, task.n_values()).map(Arc::new),
             None => Some(peer.values.clone()),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nettorrent_engine::checkpoint::load_weights;
-use nettorrent_engine::data::{Batch, Dataset, Part, Tone};
+use nettorrent_engine::data::{Batch, Dataset, Split, Tone};
 use nettorrent_engine::evaluation::{check_fit, evaluate};
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::{Network, Workspace, best_class};
@@ -79,7 +79,7 @@ impl TrainedModel {
         if let Some(argument) = data {
             job.data = data_spec(argument, job.data)?;
         }
-        let test_set = open_data(&job, Part::Test)?;
+        let test_set = open_data(&job, Split::Test)?;
         check_fit(&network, test_set.as_ref())?;
         Ok(Self { job, network, values, test_set, workspace })
     }
@@ -96,7 +96,7 @@ impl TrainedModel {
         let mut job = Job::parse("the arguments", "", settings)?;
         model.clone_into(&mut job.model);
         job.data = data_spec(data, job.data)?;
-        let test_set = open_data(&job, Part::Test)?;
+        let test_set = open_data(&job, Split::Test)?;
         let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
         let network = build_network(model, &spec)?;
         let values = load_weights(weights, &network.layout())?;

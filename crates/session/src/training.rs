@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use nettorrent_engine::backend::Opening;
 use nettorrent_engine::backends;
-use nettorrent_engine::data::Part;
-use nettorrent_engine::job::{Groups, Job, LayersSpec, SwarmSpec, read_toml};
+use nettorrent_engine::data::Split;
+use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::task::Task;
 use nettorrent_history::Start;
@@ -57,13 +57,13 @@ impl Training {
 
     fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: Option<usize>) -> Result<Self, SessionError> {
         let backend = backends::find(&job.backend)?;
-        let train_set = open_data(&job, Part::Train)?;
-        let test_set = open_data(&job, Part::Test)?;
+        let train_set = open_data(&job, Split::Train)?;
+        let test_set = open_data(&job, Split::Test)?;
         let spec = match spec {
             Some(spec) => spec,
             None => job.model_spec(train_set.shape(), train_set.classes().len())?,
         };
-        if let (Some(LayersSpec { groups: Groups::Auto(_), .. }), Some(n_peers)) = (&job.layers, n_peers) {
+        if let (Some(PipelineSpec { stages: Stages::Auto(_), .. }), Some(n_peers)) = (&job.pipeline, n_peers) {
             planner::resolve(&mut job, &spec, n_peers)?;
         }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
@@ -71,7 +71,7 @@ impl Training {
         let is_alone = n_peers.is_none();
         let (setup, pipelines) = if is_alone {
             // Whatever the strategy, with one peer there is nothing to exchange; the usual one takes a step with every batch.
-            let job = Job { swarm: SwarmSpec::default(), layers: None, ..job.clone() };
+            let job = Job { swarm: SwarmSpec::default(), pipeline: None, ..job.clone() };
             nettorrent_pipeline::setup(&job, &opened, &spec)?
         } else {
             nettorrent_pipeline::setup(&job, &opened, &spec)?
@@ -83,7 +83,7 @@ impl Training {
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
     /// the task's name; peers train together whose tasks have the same name, layout and samples.
     pub fn custom(task: Arc<dyn Task>, job: Job) -> Result<Self, SessionError> {
-        if job.layers.is_some() {
+        if job.pipeline.is_some() {
             return Err(PipelineError::NoParts { what: format!("the task `{}`", job.model) }.into());
         }
         let setup = Arc::new(Setup::new(&job, task.clone())?);

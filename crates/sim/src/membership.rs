@@ -11,7 +11,7 @@ pub(crate) fn id(peer: usize) -> PeerId {
 
 /// A peer's number by its name.
 pub(crate) fn number(id: PeerId) -> usize {
-    id.seat() as usize
+    id.join_index() as usize
 }
 
 /// Who is believed to be there, and what everyone was told last.

@@ -37,7 +37,7 @@ fn run(n_peers: usize, scenario: Scenario) -> Outcome {
 fn views(outcome: &Outcome) -> Vec<(u32, Vec<u32>, f64)> {
     let view = |record: &Record| match &record.event {
         Event::View { view, members, .. } => {
-            Some((*view, members.iter().map(|member| member.seat()).collect(), record.at_s))
+            Some((*view, members.iter().map(|member| member.join_index()).collect(), record.at_s))
         }
         _ => None,
     };

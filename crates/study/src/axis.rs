@@ -91,9 +91,9 @@ const NAMES: [&str; 10] =
 
 /// Whether an axis means nothing to one who trains alone.
 pub(crate) fn is_for_swarms(axis: &str) -> bool {
-    matches!(axis, "split" | "link" | "peers" | "strategy" | "aggregation" | "tau" | "density" | "layers")
+    matches!(axis, "split" | "link" | "peers" | "strategy" | "aggregation" | "tau" | "density" | "pipeline")
         || axis.starts_with("swarm.")
-        || axis.starts_with("layers.")
+        || axis.starts_with("pipeline.")
 }
 
 /// The axes of a study's matrix, in their order. An empty list is no axis: that is how a quick form leaves one out.
@@ -122,9 +122,9 @@ pub(crate) fn read_matrix(matrix: &Table) -> Result<Vec<AxisSpec>, AxisError> {
 fn check_name(name: &str) -> Result<(), AxisError> {
     let job = Table::try_from(Job::default()).expect("a job is a table");
     let fields = job.keys().map(String::as_str).filter(|field| !matches!(*field, "swarm" | "data"));
-    let is_field = name.split_once('.').is_some_and(|(first, _)| job.contains_key(first) || first == "layers");
+    let is_field = name.split_once('.').is_some_and(|(first, _)| job.contains_key(first) || first == "pipeline");
     // A job has no layers of its own unless it says so.
-    let known: Vec<&str> = NAMES.into_iter().chain(fields).chain(["layers"]).collect();
+    let known: Vec<&str> = NAMES.into_iter().chain(fields).chain(["pipeline"]).collect();
     if is_field || known.contains(&name) {
         return Ok(());
     }

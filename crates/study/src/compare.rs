@@ -159,10 +159,10 @@ mod tests {
     use super::{Spread, groups};
     use crate::results::{Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Results, RunResult, StudyHead};
 
-    fn peer(seat: u32, wait_s: f64, encode_s: f64) -> PeerMeasurement {
-        let Times { elapsed_s, compute_s, send_s, .. } = Times::of(PeerId::new(seat, 0));
+    fn peer(join_index: u32, wait_s: f64, encode_s: f64) -> PeerMeasurement {
+        let Times { elapsed_s, compute_s, send_s, .. } = Times::of(PeerId::new(join_index, 0));
         PeerMeasurement {
-            peer: PeerId::new(seat, 0),
+            peer: PeerId::new(join_index, 0),
             elapsed_s,
             compute_s,
             encode_s,

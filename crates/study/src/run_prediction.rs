@@ -19,14 +19,14 @@ use nettorrent_swarm::strategy::{Cost, CostQuestion};
 
 use crate::results::{Facts, Host, Measurement, PeerMeasurement, Prediction};
 
-/// What would have been predicted; nothing of one who trains alone, of layer networks, and where the link is not known.
+/// What would have been predicted; nothing of one who trains alone, of pipelines, and where the link is not known.
 pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measurement) -> Option<Prediction> {
     let link: LinkSpec = match (&facts.link, host) {
         (Some(text), _) => text.parse().ok()?,
         (None, Host::Sim) => Scenario::lan().link,
         (None, Host::Processes) => return None,
     };
-    if facts.n_peers < 2 || found.peers.is_empty() || found.epochs.is_empty() || job.layers.is_some() {
+    if facts.n_peers < 2 || found.peers.is_empty() || found.epochs.is_empty() || job.pipeline.is_some() {
         return None;
     }
     let strategy = (find(facts.strategy.as_deref()?).ok()?.build)(&job.swarm.options).ok()?;
@@ -86,8 +86,8 @@ mod tests {
     use crate::results::{EpochPoint, Facts, Host, Measurement, PeerMeasurement};
 
     fn run() -> (Facts, Measurement) {
-        let peer = |seat| PeerMeasurement {
-            peer: PeerId::new(seat, 0),
+        let peer = |join_index| PeerMeasurement {
+            peer: PeerId::new(join_index, 0),
             elapsed_s: 20.0,
             compute_s: 10.0,
             encode_s: 0.0,

@@ -63,7 +63,7 @@ impl ReplicaSetup {
 /// How a job's samples are shared out and trained.
 fn rules(job: &Job, strategy: &dyn Strategy, n_train: usize) -> Rules {
     // Blocks of a pipeline have to agree on who trains what, without a word.
-    let follows_speed = job.swarm.work == Work::Speed && job.layers.is_none() && strategy.follows_speed();
+    let follows_speed = job.swarm.work == Work::Speed && job.pipeline.is_none() && strategy.follows_speed();
     let n_held_out = strategy.n_held_out(n_train);
     let redeal = if follows_speed { (f64::from(REDEAL) * (1.0 + strategy.delay())) as u32 } else { 0 };
     Rules {

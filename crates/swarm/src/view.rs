@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// A peer's name. Its upper bits are its seat, the order in which peers came; its lower bits tell apart those who took the
-/// same seat at the same time (over the network they are a fingerprint of its key).
+/// A peer's name. Its upper bits are its join index, the order in which peers came; its lower bits tell apart those who took the
+/// same join index at the same time (over the network they are a fingerprint of its key).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PeerId(pub u64);
@@ -15,26 +15,26 @@ impl PeerId {
     /// How many of the lower bits are the fingerprint.
     pub const FINGERPRINT_BITS: u32 = 40;
 
-    /// The peer of this seat whose key has this fingerprint.
-    pub fn new(seat: u32, fingerprint: u64) -> Self {
-        Self(u64::from(seat) << Self::FINGERPRINT_BITS | fingerprint & ((1 << Self::FINGERPRINT_BITS) - 1))
+    /// The peer of this join index whose key has this fingerprint.
+    pub fn new(join_index: u32, fingerprint: u64) -> Self {
+        Self(u64::from(join_index) << Self::FINGERPRINT_BITS | fingerprint & ((1 << Self::FINGERPRINT_BITS) - 1))
     }
 
     /// When it came: 0 for who started the swarm.
-    pub fn seat(self) -> u32 {
+    pub fn join_index(self) -> u32 {
         (self.0 >> Self::FINGERPRINT_BITS) as u32
     }
 }
 
 impl fmt::Display for PeerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "peer {}", self.seat())
+        write!(f, "peer {}", self.join_index())
     }
 }
 
 impl fmt::Debug for PeerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{:x}", self.seat(), self.0 & ((1 << Self::FINGERPRINT_BITS) - 1))
+        write!(f, "{}/{:x}", self.join_index(), self.0 & ((1 << Self::FINGERPRINT_BITS) - 1))
     }
 }
 

@@ -39,7 +39,7 @@ pub enum Kind {
     /// Who lives: failure detection. It goes before all else that waits on its link, or a peer that has much to say would be
     /// taken for dead. Hosts only.
     Probe = 7,
-    /// What peers of a layer network say to each other about blocks and what goes through them.
+    /// What peers of a pipeline say to each other about blocks and what goes through them.
     Layers = 8,
     /// How fast peers are, for those who deal out work by that.
     Pace = 9,

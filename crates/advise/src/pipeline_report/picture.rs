@@ -1,4 +1,4 @@
-//! A plan as a picture: the grid of peers of each group, in plain text and as a figure.
+//! A plan as a picture: the grid of peers of each stage, in plain text and as a figure.
 
 use nettorrent_engine::partition::block;
 use nettorrent_figures::{PeerGrid, PeerGrids};
@@ -17,10 +17,10 @@ pub(super) fn picture(report: &PipelineReport<'_>) -> String {
     let cell = plan.n_slots().saturating_sub(1).to_string().len() + 2;
     let mut text = String::new();
     let mut first = 0;
-    for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
-        text += &format!("  group {index}: {}\n", report.layers_of(group));
-        text += &grid(group, first, cell, report.question.batch);
-        first += group.batch_shards * group.tensor_shards;
+    for (index, (stage, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+        text += &format!("  stage {index}: {}\n", report.layers_of(stage));
+        text += &grid(stage, first, cell, report.question.batch);
+        first += stage.batch_shards * stage.tensor_shards;
         if let Some(above) = estimate.stages.get(index + 1) {
             text += &format!("   ↓ ↑   {}\n", passing(one, above));
         }
@@ -43,22 +43,22 @@ impl PipelineReport<'_> {
         let Candidate { plan, estimate, .. } = &self.choice.best;
         let mut first = 0;
         let mut grids = Vec::with_capacity(plan.stages.len());
-        for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+        for (index, (stage, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
             let above = estimate.stages.get(index + 1);
-            let each = if group.batch_shards * group.tensor_shards > 1 { " each" } else { "" };
+            let each = if stage.batch_shards * stage.tensor_shards > 1 { " each" } else { "" };
             grids.push(PeerGrid {
-                name: self.layers_of(group),
+                name: self.layers_of(stage),
                 detail: format!(
                     "{} parameters, {}{each}",
                     indicatif::HumanCount(one.n_params),
                     bytes(one.memory_bytes)
                 ),
-                rows: group.batch_shards,
-                columns: group.tensor_shards,
+                rows: stage.batch_shards,
+                columns: stage.tensor_shards,
                 first,
                 passing: above.map_or(String::new(), |above| passing(one, above)),
             });
-            first += group.batch_shards * group.tensor_shards;
+            first += stage.batch_shards * stage.tensor_shards;
         }
         let replicas = match estimate.n_replicas {
             1 => String::new(),
@@ -68,10 +68,10 @@ impl PipelineReport<'_> {
     }
 }
 
-/// One group's peers, row by row; beside each row its samples.
-fn grid(group: &Stage, first: usize, cell: usize, batch: usize) -> String {
-    let columns = shown(group.tensor_shards, MOST_SHOWN);
-    let rows = shown(group.batch_shards, 2 * MOST_SHOWN);
+/// One stage's peers, row by row; beside each row its samples.
+fn grid(stage: &Stage, first: usize, cell: usize, batch: usize) -> String {
+    let columns = shown(stage.tensor_shards, MOST_SHOWN);
+    let rows = shown(stage.batch_shards, 2 * MOST_SHOWN);
     let bar = "─".repeat(cell);
     let line = |left: &str, middle: &str, right: &str| {
         format!("  {left}{}{right}\n", vec![bar.as_str(); columns.len()].join(middle))
@@ -82,11 +82,11 @@ fn grid(group: &Stage, first: usize, cell: usize, batch: usize) -> String {
             text += &line("├", "┼", "┤");
         }
         let number = |column: &Option<usize>| match (row, column) {
-            (Some(row), Some(column)) => (first + row * group.tensor_shards + column).to_string(),
+            (Some(row), Some(column)) => (first + row * stage.tensor_shards + column).to_string(),
             _ => "…".to_owned(),
         };
         let cells: Vec<String> = columns.iter().map(|column| format!("{:^cell$}", number(column))).collect();
-        text += &format!("  │{}│{}\n", cells.join("│"), samples(*row, group.batch_shards, batch));
+        text += &format!("  │{}│{}\n", cells.join("│"), samples(*row, stage.batch_shards, batch));
     }
     text + &line("└", "┴", "┘")
 }
@@ -126,15 +126,15 @@ mod tests {
 
     #[test]
     fn grids_are_drawn_whatever_their_size() {
-        let group = |rows, columns| Stage { layers: 0..1, batch_shards: rows, tensor_shards: columns };
-        assert_eq!(grid(&group(1, 1), 7, 3, 10), "  ┌───┐\n  │ 7 │\n  └───┘\n");
+        let stage = |rows, columns| Stage { layers: 0..1, batch_shards: rows, tensor_shards: columns };
+        assert_eq!(grid(&stage(1, 1), 7, 3, 10), "  ┌───┐\n  │ 7 │\n  └───┘\n");
         let two =
             "  ┌────┬────┐\n  │ 8  │ 9  │  samples 0 – 1\n  ├────┼────┤\n  │ 10 │ 11 │  sample 2\n  └────┴────┘\n";
-        assert_eq!(grid(&group(2, 2), 8, 4, 3), two);
-        let square = grid(&group(10, 10), 0, 4, 100);
+        assert_eq!(grid(&stage(2, 2), 8, 4, 3), two);
+        let square = grid(&stage(10, 10), 0, 4, 100);
         assert_eq!(square.lines().count(), 21);
         assert!(square.contains("│ 99 │  samples 90 – 99"), "{square}");
-        let large = grid(&group(100, 100), 0, 6, 100);
+        let large = grid(&stage(100, 100), 0, 6, 100);
         assert!(large.lines().all(|line| line.chars().count() <= 100), "{large}");
         assert!(large.contains("9999") && large.contains('…'), "{large}");
     }

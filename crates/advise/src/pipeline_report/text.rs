@@ -25,7 +25,7 @@ impl PipelineReport<'_> {
             "n_peers": n_peers, "speeds": speeds, "link": link, "multiplications_per_s": multiplications_per_s,
             "speed": self.speed_source, "memory_limit": memory_limit, "is_given": self.is_given,
             "best": self.choice.best, "runners_up": self.choice.runners_up, "alone": self.alone,
-            "groups": self.choice.best.plan.group_specs(), "assumptions": PIPELINE_ASSUMPTIONS,
+            "stages": self.choice.best.plan.stage_specs(), "assumptions": PIPELINE_ASSUMPTIONS,
         })
     }
 
@@ -69,17 +69,17 @@ impl PipelineReport<'_> {
         text
     }
 
-    /// A line for each group.
-    fn group_lines(&self) -> Vec<Vec<String>> {
-        let head = ["group", "layers", "grid", "parameters", "memory", "up", "down", "sums", "compute", "exchange"];
+    /// A line for each stage.
+    fn stage_lines(&self) -> Vec<Vec<String>> {
+        let head = ["stage", "layers", "grid", "parameters", "memory", "up", "down", "sums", "compute", "exchange"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         let Candidate { plan, estimate, .. } = &self.choice.best;
-        for (index, (group, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
+        for (index, (stage, one)) in plan.stages.iter().zip(&estimate.stages).enumerate() {
             let StageEstimate { n_params, memory_bytes, up_bytes, down_bytes, sum_bytes, compute_s, exchange_s } = one;
             lines.push(vec![
                 index.to_string(),
-                shortened(&self.layers_of(group)),
-                format!("{}x{}", group.batch_shards, group.tensor_shards),
+                shortened(&self.layers_of(stage)),
+                format!("{}x{}", stage.batch_shards, stage.tensor_shards),
                 HumanCount(*n_params).to_string(),
                 bytes(*memory_bytes),
                 bytes(*up_bytes),
@@ -117,7 +117,7 @@ impl PipelineReport<'_> {
 
     /// A line for each candidate.
     fn candidate_lines(&self) -> Vec<Vec<String>> {
-        let head = ["plan", "groups", "peers in each", "replicas", "a batch", "samples/s", "memory", "speed"];
+        let head = ["plan", "stages", "peers in each", "replicas", "a batch", "samples/s", "memory", "speed"];
         let mut lines = vec![head.map(str::to_owned).to_vec()];
         let best = self.choice.best.estimate.samples_per_s;
         for Candidate { kind, plan, estimate } in std::iter::once(&self.choice.best).chain(&self.choice.runners_up) {
@@ -141,15 +141,15 @@ impl PipelineReport<'_> {
         let is_over = self.question.memory_limit.filter(|limit| best.estimate.memory_bytes > *limit);
         if let (true, Some(limit)) = (self.is_given, is_over) {
             let needs = bytes(best.estimate.memory_bytes);
-            return format!("The job's groups do not fit: a peer needs {needs} and has {}.\n", bytes(limit));
+            return format!("The job's stages do not fit: a peer needs {needs} and has {}.\n", bytes(limit));
         }
         if self.is_given {
-            return "These are the job's own groups; --set layers.groups=auto lets the planner choose.\n".to_owned();
+            return "These are the job's own stages; --set pipeline.stages=auto lets the planner choose.\n".to_owned();
         }
         let parallel = runners_up.iter().find(|one| one.kind == PlanKind::DataParallel);
         let mut text = match (best.kind, parallel) {
             (PlanKind::DataParallel, _) => {
-                return "Data parallelism is best here: every peer holds the whole network, and no [layers] section is \
+                return "Data parallelism is best here: every peer holds the whole network, and no [pipeline] section is \
                         needed.\n"
                     .to_owned();
             }
@@ -161,14 +161,14 @@ impl PipelineReport<'_> {
                 format!("A {} plan is best here; the whole network does not fit a peer's memory.", kind.name())
             }
         };
-        text += " In the job:\n\n  [layers]\n";
+        text += " In the job:\n\n  [pipeline]\n";
         if self.in_flight() > 1 {
             text += &format!("  in_flight = {}\n", self.in_flight());
         }
-        text += "  groups = [\n";
-        for group in best.plan.group_specs() {
-            let mut fields = format!("layers = {}", group.layers);
-            for (name, n) in [("rows", group.rows), ("columns", group.columns)] {
+        text += "  stages = [\n";
+        for stage in best.plan.stage_specs() {
+            let mut fields = format!("layers = {}", stage.layers);
+            for (name, n) in [("batch_shards", stage.batch_shards), ("tensor_shards", stage.tensor_shards)] {
                 if n > 1 {
                     fields += &format!(", {name} = {n}");
                 }
@@ -183,7 +183,7 @@ impl PipelineReport<'_> {
 impl fmt::Display for PipelineReport<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.head())?;
-        out.write_str(&aligned(&self.group_lines(), &[Side::Left, Side::Left, Side::Right]))?;
+        out.write_str(&aligned(&self.stage_lines(), &[Side::Left, Side::Left, Side::Right]))?;
         write!(out, "{}\n{}", self.totals(), picture(self))?;
         if !self.is_given {
             write!(out, "\n{}", aligned(&self.candidate_lines(), &[Side::Left, Side::Right]))?;

@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use bytesize::ByteSize;
 use clap::Args;
 use nettorrent_advise::{ComputeSpeed, PIPELINE_ASSUMPTIONS, PipelineReport, SpeedSource};
-use nettorrent_engine::data::Part;
-use nettorrent_engine::job::{Job, LayersSpec, build_network, model_spec};
+use nettorrent_engine::data::Split;
+use nettorrent_engine::job::{Job, PipelineSpec, build_network, model_spec};
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_session::open::open_data;
 use nettorrent_swarm::link_spec::LinkSpec;
@@ -47,12 +47,12 @@ pub(crate) struct PlanArguments {
 /// Runs `plan`.
 pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     let mut job = arguments.job.open(&[])?;
-    let layers = job.layers.get_or_insert_with(LayersSpec::default);
+    let pipeline = job.pipeline.get_or_insert_with(PipelineSpec::default);
     if !arguments.speeds.is_empty() {
-        layers.speeds.clone_from(&arguments.speeds);
+        pipeline.speeds.clone_from(&arguments.speeds);
     }
     if let Some(link) = arguments.link {
-        layers.link = Some(link.to_string());
+        pipeline.link = Some(link.to_string());
     }
     let (spec, without_data) = describe(&job)?;
     let network = build_network(&job.model, &spec)?;
@@ -80,7 +80,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
 /// The model for the job's data; where these are not here, for samples as the model usually has them, and why the data are not
 /// here: a plan needs none.
 fn describe(job: &Job) -> anyhow::Result<(ModelSpec, Option<String>)> {
-    match open_data(job, Part::Train) {
+    match open_data(job, Split::Train) {
         Ok(data) => Ok((job.model_spec(data.shape(), data.classes().len())?, None)),
         Err(error) => Ok((model_spec(&job.model, None, None)?, Some(error.to_string()))),
     }

@@ -120,8 +120,8 @@ mod tests {
         }
     }
 
-    fn awaited(seat: u32, address: Option<&str>) -> Awaited {
-        Awaited { peer: PeerId::new(seat, 9), address: address.map(|text| text.parse().expect("an address")) }
+    fn awaited(join_index: u32, address: Option<&str>) -> Awaited {
+        Awaited { peer: PeerId::new(join_index, 9), address: address.map(|text| text.parse().expect("an address")) }
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let two = vec![awaited(2, Some("10.0.0.7:4123")), awaited(3, None)];
         let expected = "exchanges, waits 3.2 s for peer 2 (10.0.0.7:4123), peer 3 in step 118";
         assert_eq!(doing(&status(Phase::Exchanging, two)), expected);
-        let many = (1..=10).map(|seat| awaited(seat, None)).collect();
+        let many = (1..=10).map(|join_index| awaited(join_index, None)).collect();
         let expected = "tests, waits 3.2 s for peer 1, peer 2, peer 3, peer 4, 6 more in step 118";
         assert_eq!(doing(&status(Phase::Testing, many)), expected);
     }

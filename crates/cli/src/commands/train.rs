@@ -36,8 +36,8 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
         bail!("{name} is for several peers, and this job has one: say how many with --peers N");
     }
     // A job that has them for others can be trained by one process too, which then holds all layers.
-    if arguments.job.settings().iter().any(|setting| setting.starts_with("layers")) {
-        bail!("--set layers is for several peers, and this job has one: say how many with --peers N");
+    if arguments.job.settings().iter().any(|setting| setting.starts_with("pipeline")) {
+        bail!("--set pipeline is for several peers, and this job has one: say how many with --peers N");
     }
     let training = Training::alone(job, None)?;
     training.check(1)?;

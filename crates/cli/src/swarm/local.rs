@@ -30,7 +30,7 @@ pub(crate) fn train(
     let (view, path) = (view.borrow(), run.path().display());
     if !is_finished {
         // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
-        let is_kept = run.job(&[])?.layers.is_none();
+        let is_kept = run.job(&[])?.pipeline.is_none();
         let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
         view.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));

@@ -16,7 +16,7 @@ pub(super) fn peer_text(progress: &PeerProgress) -> String {
         Phase::Finished => "finished",
         Phase::Training | Phase::Exchanging => "",
     };
-    let waits: Vec<String> = progress.waits_for.iter().take(3).map(|peer| peer.seat().to_string()).collect();
+    let waits: Vec<String> = progress.waits_for.iter().take(3).map(|peer| peer.join_index().to_string()).collect();
     let waits = if *n_samples == 0 && !waits.is_empty() {
         format!("waits for peer {}", waits.join(", "))
     } else {

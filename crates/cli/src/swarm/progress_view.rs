@@ -168,7 +168,7 @@ impl ProgressView {
         if !self.peers.contains_key(&peer) && n_lines >= MOST_LINES {
             return;
         }
-        // Below the whole, in the order of their seats.
+        // Below the whole, in the order of their join indices.
         let (bars, at) = (&self.bars, 1 + self.peers.range(..peer).count());
         let bar = self.peers.entry(peer).or_insert_with(|| {
             let bar = bars.insert(at, ProgressBar::new_spinner());

@@ -216,7 +216,7 @@ fn a_ready_study_goes_before_a_file_of_its_name() {
 #[test]
 fn what_one_process_cannot_do_is_refused() {
     let place = Place::new();
-    assert!(place.fail(&["train", "--set", "layers=auto"]).contains("say how many with --peers N"));
+    assert!(place.fail(&["train", "--set", "pipeline=auto"]).contains("say how many with --peers N"));
     assert!(place.run(&["train", "--epochs", "0"]).stderr.contains("at least 1 epoch"));
     let message = place.fail(&["plan", "--model", "mlp:4000,4000", "--peers", "2", "--memory", "10MB"]);
     assert!(message.contains("fits in 10.0 MB of memory per peer"), "{message}");

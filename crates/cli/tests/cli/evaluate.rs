@@ -88,7 +88,7 @@ fn a_swarm_learns_the_same_with_tests_within_epochs() {
 #[test]
 fn layer_networks_are_tested_after_batches_and_not_by_time() {
     let place = Place::new();
-    let layers = ["--peers", "3", "--set", "layers.groups=[{layers=3,columns=2},{layers=1}]"];
+    let layers = ["--peers", "3", "--set", "pipeline.stages=[{layers=3,tensor_shards=2},{layers=1}]"];
     train(&place, "plain", &layers);
     let tested = train(&place, "tested", &[&layers[..], &BY_BATCHES].concat());
     assert_expected(&places(&tested));

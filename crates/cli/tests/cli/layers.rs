@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::program::{Place, Running, newest_checkpoint, signal};
 
-const GROUPS: &str = "layers.groups=[{layers=2,columns=2},{layers=4},{layers=4}]";
+const STAGES: &str = "pipeline.stages=[{layers=2,tensor_shards=2},{layers=4},{layers=4}]";
 
 /// The numbers of a checkpoint's tensors, whatever their names.
 fn numbers(checkpoint: &Path) -> Vec<f32> {
@@ -34,7 +34,7 @@ fn train(place: &Place, arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn four_processes_with_some_layers_each_learn_what_one_with_all_does() {
     let (layers, whole) = (Place::new(), Place::new());
-    let events = train(&layers, &["--peers", "4", "--epochs", "2", "--set", GROUPS]);
+    let events = train(&layers, &["--peers", "4", "--epochs", "2", "--set", STAGES]);
     assert_eq!(events.last().expect("an end")["reason"], "finished");
     train(&whole, &["--peers", "1", "--epochs", "2"]);
     assert_close(&newest_checkpoint(&layers.path("run")), &newest_checkpoint(&whole.path("run")));
@@ -48,9 +48,9 @@ fn four_processes_with_some_layers_each_learn_what_one_with_all_does() {
 fn a_run_goes_on_from_its_checkpoint_whoever_holds_what() {
     let (first, second) = (Place::new(), Place::new());
     let schedule = ["--set", "schedule.kind=constant"];
-    train(&first, &[&["--peers", "4", "--epochs", "3", "--set", GROUPS], &schedule[..]].concat());
-    train(&second, &[&["--peers", "4", "--epochs", "1", "--set", GROUPS], &schedule[..]].concat());
-    let other = "layers.groups=[{layers=6,rows=2},{layers=4}]";
+    train(&first, &[&["--peers", "4", "--epochs", "3", "--set", STAGES], &schedule[..]].concat());
+    train(&second, &[&["--peers", "4", "--epochs", "1", "--set", STAGES], &schedule[..]].concat());
+    let other = "pipeline.stages=[{layers=6,batch_shards=2},{layers=4}]";
     second.succeed(&["resume", "run", "--json", "--epochs", "2", "--peers", "3", "--set", other]);
     second.succeed(&[
         "resume",
@@ -61,7 +61,7 @@ fn a_run_goes_on_from_its_checkpoint_whoever_holds_what() {
         "--peers",
         "2",
         "--set",
-        "layers.groups=[{layers=6},{layers=4}]",
+        "pipeline.stages=[{layers=6},{layers=4}]",
     ]);
     assert_close(&newest_checkpoint(&first.path("run")), &newest_checkpoint(&second.path("run")));
 }
@@ -70,14 +70,14 @@ fn a_run_goes_on_from_its_checkpoint_whoever_holds_what() {
 fn a_lost_process_s_layers_go_on_elsewhere() {
     for victim in [0_usize, 2] {
         let place = Place::new();
-        let settings = ["--set", GROUPS, "--set", "layers.mark_every=20", "--set", "swarm.deadline=1"];
+        let settings = ["--set", STAGES, "--set", "pipeline.snapshot_every=20", "--set", "swarm.deadline=1"];
         let arguments =
             [&["train", "--json", "--run", "run", "--peers", "4", "--epochs", "8", "--threads", "1"], &settings[..]];
         let mut running = place.start(&arguments.concat());
         let pid = |event: &Value| event["pid"].as_u64().expect("a process") as u32;
         let peers: Vec<Value> = (0..4).map(|_| running.wait_for("peer")).collect();
-        let seat = |event: &Value| event["peer"].as_u64().expect("a name") >> 40;
-        let victim = peers.iter().find(|event| seat(event) == victim as u64).expect("it is there");
+        let join_index = |event: &Value| event["peer"].as_u64().expect("a name") >> 40;
+        let victim = peers.iter().find(|event| join_index(event) == victim as u64).expect("it is there");
         running.wait_for_line(|line| line.contains(r#""event":"epoch","epoch":2"#));
         assert!(signal(pid(victim), &["KILL"]));
         let last = running.wait_for_line(|line| line.contains(r#""event":"stop""#));
@@ -107,9 +107,9 @@ fn machines_join_by_ticket_and_the_first_keeps_the_whole() {
         "--epochs",
         "3",
         "--set",
-        "layers.groups=[{layers=2},{layers=4},{layers=4}]",
+        "pipeline.stages=[{layers=2},{layers=4},{layers=4}]",
         "--set",
-        "layers.in_flight=2",
+        "pipeline.in_flight=2",
     ];
     let (mut starter, ticket) = start(&first, &settings);
     let joiners =
@@ -126,14 +126,14 @@ fn machines_join_by_ticket_and_the_first_keeps_the_whole() {
 fn what_cannot_be_shared_out_is_explained() {
     let place = Place::new();
     for (setting, told) in [
-        ("layers.groups=[{layers=3}]", "the groups have 3 layers together, but the model has 10"),
-        ("layers.groups=[{layers=5},{layers=5,columns=2}]", "cannot be split by columns"),
-        ("layers.groups=[{layers=4},{layers=2},{layers=4}]", "none of its layers has parameters"),
-        ("layers.groups=[]", "groups"),
-        ("layers.in_flight=0", "in_flight"),
+        ("pipeline.stages=[{layers=3}]", "the stages have 3 layers together, but the model has 10"),
+        ("pipeline.stages=[{layers=5},{layers=5,tensor_shards=2}]", "cannot be split into tensor shards"),
+        ("pipeline.stages=[{layers=4},{layers=2},{layers=4}]", "none of its layers has parameters"),
+        ("pipeline.stages=[]", "stages"),
+        ("pipeline.in_flight=0", "in_flight"),
         ("swarm.strategy=manager-worker", "cannot be combined with layers"),
     ] {
-        let said = place.fail(&["train", "--peers", "2", "--run", "run", "--set", GROUPS, "--set", setting]);
+        let said = place.fail(&["train", "--peers", "2", "--run", "run", "--set", STAGES, "--set", setting]);
         assert!(said.contains(told), "{setting}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Plans of layer networks: chosen or given, shown in tables, in a picture and as JSON, and explained where they cannot be.
+//! Plans of pipelines: chosen or given, shown in tables, in a picture and as JSON, and explained where they cannot be.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn planned(place: &Place, arguments: &[&str]) -> Value {
 #[test]
 fn a_plan_is_chosen_and_says_why() {
     let place = Place::new();
-    let slow = ["--peers", "6", "--link", "1mbit/5ms", "--set", "layers.in_flight=8"];
+    let slow = ["--peers", "6", "--link", "1mbit/5ms", "--set", "pipeline.in_flight=8"];
     let told = planned(&place, &slow);
     let best = told["best"]["estimate"]["samples_per_s"].as_f64().expect("a number");
     assert_ne!(told["best"]["kind"], "data-parallel", "on such links nobody averages whole networks");
@@ -20,12 +20,13 @@ fn a_plan_is_chosen_and_says_why() {
         assert!(other["estimate"]["samples_per_s"].as_f64().is_some_and(|rate| rate <= best), "{told}");
     }
     let layers =
-        told["groups"].as_array().expect("a list").iter().map(|group| group["layers"].as_u64().expect("a number"));
+        told["stages"].as_array().expect("a list").iter().map(|stage| stage["layers"].as_u64().expect("a number"));
     assert_eq!(layers.sum::<u64>(), 10, "digits-cnn has ten layers");
     assert_eq!(planned(&place, &slow), told, "the same question has the same answer");
 
     let text = place.succeed(&[&["plan", "--speed", "10"], &slow[..]].concat()).stdout;
-    for part in ["parameters", "exchange", "group 0: 0 conv", "┌─", "↓ ↑", "data parallel", "[layers]", "in_flight = 8"]
+    for part in
+        ["parameters", "exchange", "stage 0: 0 conv", "┌─", "↓ ↑", "data parallel", "[pipeline]", "in_flight = 8"]
     {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
@@ -39,8 +40,8 @@ fn where_links_are_fast_the_answer_is_data_parallelism() {
     assert!(text.contains("Data parallelism is best here"), "{text}");
     assert!(!text.contains("one peer alone"), "{text}");
     assert!(text.contains("5 replicas of 1 peer each") && text.contains("│ 0 │"), "{text}");
-    // A batch of 32 is shared by five, and with one group there is nothing in flight.
-    let pipelined = ["--peers", "5", "--link", "100gbit", "--speed", "1", "--set", "layers.in_flight=4"];
+    // A batch of 32 is shared by five, and with one stage there is nothing in flight.
+    let pipelined = ["--peers", "5", "--link", "100gbit", "--speed", "1", "--set", "pipeline.in_flight=4"];
     let text = place.succeed(&[&["plan"], &pipelined[..]].concat()).stdout;
     if text.contains("Data parallelism is best here") {
         assert!(text.contains("of each 7 samples for a replica") && !text.contains("in flight"), "{text}");
@@ -66,23 +67,23 @@ fn the_speed_of_this_machine_is_measured() {
 }
 
 #[test]
-fn a_jobs_own_groups_are_shown() {
+fn a_jobs_own_stages_are_shown() {
     let place = Place::new();
     place.write(
         "job.toml",
-        "model = \"mlp:200\"\nbatch = 100\n[data]\nname = \"digits\"\n[layers]\nin_flight = 2\n\
-         groups = [{ layers = 3, rows = 10 }, { layers = 1, rows = 2, columns = 5 }]\n",
+        "model = \"mlp:200\"\nbatch = 100\n[data]\nname = \"digits\"\n[pipeline]\nin_flight = 2\n\
+         stages = [{ layers = 3, batch_shards = 10 }, { layers = 1, batch_shards = 2, tensor_shards = 5 }]\n",
     );
     let told = planned(&place, &["job.toml", "--peers", "20"]);
     assert_eq!((&told["is_given"], &told["best"]["kind"]), (&true.into(), &"mixed".into()));
-    assert_eq!(told["groups"][1]["columns"], 5);
+    assert_eq!(told["stages"][1]["tensor_shards"], 5);
     let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--speed", "5", "--svg", "plan.svg"]).stdout;
-    assert!(text.contains("samples 90 – 99") && text.contains("the job's own groups"), "{text}");
+    assert!(text.contains("samples 90 – 99") && text.contains("the job's own stages"), "{text}");
     let svg = std::fs::read_to_string(place.path("plan.svg")).expect("the figure");
     assert!(svg.starts_with("<svg") && svg.contains("mlp:200 on 20 peers"), "{svg}");
     let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--speed", "5", "--memory", "1kB"]).stdout;
     assert!(text.contains("do not fit"), "{text}");
-    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--set", "layers=auto", "--speed", "5"]).stdout;
+    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--set", "pipeline=auto", "--speed", "5"]).stdout;
     assert!(text.contains("data parallel"), "{text}");
 }
 
@@ -101,12 +102,12 @@ fn what_makes_no_sense_is_refused() {
     let place = Place::new();
     for (arguments, parts) in [
         (&["--memory", "1kB"][..], ["no plan for 4 peers fits in 1.0 kB of memory", "use more peers"].as_slice()),
-        (&["--set", "layers.groups=[{layers=3}]"], &["the groups have 3 layers together, but the model has 10"]),
-        (&["--set", "layers.groups=[{layers=10, columns=2}]"], &["layers.groups[0]", "cannot be split"]),
-        (&["--set", "layers.groups=[{layers=10, rows=5}]"], &["5 places, but there are only 4 peers"]),
-        (&["--set", "layers.link=fast"], &["layers.link: \"fast\" is neither a rate nor a delay"]),
-        (&["--set", "layers.in_fligt=2"], &["Did you mean `in_flight`?"]),
-        (&["--set", "layers=atuo"], &["Did you mean `auto`?"]),
+        (&["--set", "pipeline.stages=[{layers=3}]"], &["the stages have 3 layers together, but the model has 10"]),
+        (&["--set", "pipeline.stages=[{layers=10, tensor_shards=2}]"], &["pipeline.stages[0]", "cannot be split"]),
+        (&["--set", "pipeline.stages=[{layers=10, batch_shards=5}]"], &["5 places, but there are only 4 peers"]),
+        (&["--set", "pipeline.link=fast"], &["pipeline.link: \"fast\" is neither a rate nor a delay"]),
+        (&["--set", "pipeline.in_fligt=2"], &["Did you mean `in_flight`?"]),
+        (&["--set", "pipeline=atuo"], &["Did you mean `auto`?"]),
         (&["--speeds", "1,0"], &["a speed of 0"]),
         (&["--speeds", "1,1,1,1,1"], &["5 speeds for 4 peers"]),
         (&["--speed=-1"], &["--speed -1: must be a number above 0"]),

@@ -11,7 +11,7 @@ fn is(event: &Value, kind: &str) -> bool {
     event["event"] == kind
 }
 
-fn seat(peer: &Value) -> u64 {
+fn join_index(peer: &Value) -> u64 {
     peer.as_u64().expect("a peer's name") >> 40
 }
 
@@ -92,7 +92,7 @@ fn disturbed(signals: &[&str], victim: u64) -> Vec<Value> {
     let mut pid = None;
     let mut wait = |running: &mut Running, is_wanted: &dyn Fn(&Value) -> bool| loop {
         let event: Value = serde_json::from_str(&running.wait_for_line(|_| true)).expect("JSON");
-        if is(&event, "peer") && seat(&event["peer"]) == victim {
+        if is(&event, "peer") && join_index(&event["peer"]) == victim {
             pid = event["pid"].as_u64();
         }
         let is_there = is_wanted(&event);
@@ -106,7 +106,7 @@ fn disturbed(signals: &[&str], victim: u64) -> Vec<Value> {
     // The others agree on a view without it.
     let without = |event: &Value| {
         let members = event["members"].as_array();
-        is(event, "view") && members.is_some_and(|m| m.len() == 3 && m.iter().all(|peer| seat(peer) != victim))
+        is(event, "view") && members.is_some_and(|m| m.len() == 3 && m.iter().all(|peer| join_index(peer) != victim))
     };
     wait(&mut running, &without);
     for &name in &signals[1..] {
@@ -128,7 +128,7 @@ fn a_killed_peer_is_done_without() {
         for field in ["elapsed_s", "compute_s", "wait_s", "encode_s", "decode_s", "send_s"] {
             let is_told = |event: &Value| is(event, "times") && event[field].as_f64().is_some_and(|time| time > 0.0);
             let told: BTreeSet<u64> =
-                events.iter().filter(|event| is_told(event)).map(|event| seat(&event["peer"])).collect();
+                events.iter().filter(|event| is_told(event)).map(|event| join_index(&event["peer"])).collect();
             assert!((0..4).all(|peer| peer == victim || told.contains(&peer)), "{field} of {told:?}");
         }
     }
@@ -259,7 +259,7 @@ fn the_starter_s_folder_shows_the_whole_swarm() {
     for (events, n_peers) in [(&starter, 3), (&joined, 1)] {
         for kind in ["times", "resources"] {
             let peers: BTreeSet<u64> =
-                events.iter().filter(|event| is(event, kind)).map(|event| seat(&event["peer"])).collect();
+                events.iter().filter(|event| is(event, kind)).map(|event| join_index(&event["peer"])).collect();
             assert_eq!(peers.len(), n_peers, "{kind}: {peers:?}");
         }
     }
@@ -278,12 +278,12 @@ fn status_says_for_whom_a_peer_waits_and_for_how_long() {
     let waiting = |_| {
         let status = first.succeed(&["status", &ticket, "--json"]);
         let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
-        let starter = status.as_array().expect("a list").iter().find(|peer| seat(&peer["peer"]) == 0)?.clone();
+        let starter = status.as_array().expect("a list").iter().find(|peer| join_index(&peer["peer"]) == 0)?.clone();
         (starter["waits_for"][0]["peer"].as_u64()? >> 40 == 1).then_some((starter, status))
     };
     let (waiting, all) = (0..5).find_map(waiting).expect("who is there waits for who has stopped");
     let addresses = waiting["members"].as_array().expect("a list");
-    let joiner = addresses.iter().find(|member| seat(&member[0]) == 1).expect("both are members");
+    let joiner = addresses.iter().find(|member| join_index(&member[0]) == 1).expect("both are members");
     assert_eq!(waiting["waits_for"][0]["address"], joiner[1], "{all}");
     assert!(waiting["step"].as_u64().is_some_and(|step| step > 40), "{all}");
     assert!(waiting["since_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{all}");

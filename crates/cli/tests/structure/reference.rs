@@ -136,14 +136,14 @@ fn the_reference_of_jobs_has_every_field() {
         ("checkpoint", "engine/src/job.rs", "CheckpointSpec"),
         ("evaluate", "engine/src/job/evaluate.rs", "EvaluateSpec"),
         ("swarm", "engine/src/job/swarm.rs", "SwarmSpec"),
-        ("layers", "engine/src/job/layers.rs", "LayersSpec"),
-        ("layers.groups", "engine/src/job/layers.rs", "GroupSpec"),
+        ("pipeline", "engine/src/job/pipeline.rs", "PipelineSpec"),
+        ("pipeline.stages", "engine/src/job/pipeline.rs", "StageSpec"),
     ];
     let defaults = toml::Value::try_from(Job::default()).expect("a job is TOML");
     for (section, path, name) in sections {
         match section {
             "" => write!(page, "## Fields of the job\n\n").expect("room"),
-            "layers.groups" => write!(page, "## \\[\\[layers.groups\\]\\]\n\n").expect("room"),
+            "pipeline.stages" => write!(page, "## \\[\\[pipeline.stages\\]\\]\n\n").expect("room"),
             _ => write!(page, "## \\[{section}\\]\n\n").expect("room"),
         }
         writeln!(page, "| field | default | meaning |\n|---|---|---|").expect("room");

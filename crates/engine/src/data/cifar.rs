@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::in_memory::{InMemory, Samples};
-use super::{DataError, Part};
+use super::{DataError, Split};
 
 const SIDE: usize = 32;
 const N_CHANNELS: usize = 3;
@@ -29,11 +29,11 @@ pub fn is_here(folder: &Path) -> bool {
 }
 
 /// Reads one part; the samples are raw bytes, not yet normalised.
-pub fn open(folder: &Path, part: Part) -> Result<InMemory, DataError> {
+pub fn open(folder: &Path, split: Split) -> Result<InMemory, DataError> {
     let folder = inner(folder);
-    let names: &[&str] = match part {
-        Part::Train => &TRAIN_FILES,
-        Part::Test => &TEST_FILES,
+    let names: &[&str] = match split {
+        Split::Train => &TRAIN_FILES,
+        Split::Test => &TEST_FILES,
     };
     let missing: Vec<&str> = names.iter().copied().filter(|name| !folder.join(name).is_file()).collect();
     if !missing.is_empty() {
@@ -93,7 +93,7 @@ mod tests {
     use std::path::Path;
 
     use super::{CLASSES, N_RECORD_BYTES, TEST_FILES, TRAIN_FILES, is_here, open, parse};
-    use crate::data::{Dataset, Part};
+    use crate::data::{Dataset, Split};
     use crate::rng::Rng;
 
     fn record(label: u8) -> Vec<u8> {
@@ -112,23 +112,23 @@ mod tests {
             std::fs::write(folder.path().join(name), record(at as u8)).unwrap();
         }
         assert!(is_here(folder.path()));
-        let train = open(folder.path(), Part::Train).unwrap();
+        let train = open(folder.path(), Split::Train).unwrap();
         assert_eq!(train.labels(), [0, 1, 2, 3, 4]);
         assert_eq!((train.shape(), train.classes()[4].as_str()), ([32, 32, 3].as_slice(), "deer"));
         assert_eq!(train.batch(&[2]).unwrap().inputs[..6], [0.0, 60.0, 120.0, 1.0, 61.0, 121.0]);
-        assert_eq!(open(folder.path(), Part::Test).unwrap().labels(), [5]);
+        assert_eq!(open(folder.path(), Split::Test).unwrap().labels(), [5]);
         assert!(CLASSES.is_sorted());
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = |part| open(folder.path(), part).unwrap_err().to_string();
+        let error = |split| open(folder.path(), split).unwrap_err().to_string();
         std::fs::write(folder.path().join("data_batch_2.bin"), record(0)).unwrap();
-        assert!(error(Part::Train).contains("data_batch_1.bin, data_batch_3.bin"));
+        assert!(error(Split::Train).contains("data_batch_1.bin, data_batch_3.bin"));
         let test = folder.path().join("test_batch.bin");
         std::fs::create_dir(&test).unwrap();
-        assert!(error(Part::Test).contains("test_batch.bin missing"));
+        assert!(error(Split::Test).contains("test_batch.bin missing"));
         std::fs::remove_dir(&test).unwrap();
         for (bytes, answer) in [
             (Vec::new(), "has 0 bytes"),
@@ -137,7 +137,7 @@ mod tests {
             ([record(1), record(10)].concat(), "label 10 of record 1"),
         ] {
             std::fs::write(&test, bytes).unwrap();
-            assert!(error(Part::Test).contains(answer) && error(Part::Test).contains("test_batch.bin"));
+            assert!(error(Split::Test).contains(answer) && error(Split::Test).contains("test_batch.bin"));
         }
     }
 

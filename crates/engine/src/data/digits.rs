@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::in_memory::{InMemory, Normalisation};
-use super::{DataError, Part, idx};
+use super::{DataError, Split, idx};
 
 /// The pixels are counts of 0 to 16.
 pub(crate) const SCALE: f32 = 16.0;
@@ -14,18 +14,18 @@ pub(crate) const SCALE: f32 = 16.0;
 /// Opens one part; the pixels are scaled to 0 to 1.
 ///
 /// ```
-/// use nettorrent_engine::data::{Dataset, Part, digits};
-/// let train = digits::open(Part::Train)?;
+/// use nettorrent_engine::data::{Dataset, Split, digits};
+/// let train = digits::open(Split::Train)?;
 /// assert_eq!((train.len(), train.shape()), (3823, [8, 8, 1].as_slice()));
 /// # Ok::<(), nettorrent_engine::data::DataError>(())
 /// ```
-pub fn open(part: Part) -> Result<InMemory, DataError> {
-    let (images, labels): (&[u8], &[u8]) = match part {
-        Part::Train => (
+pub fn open(split: Split) -> Result<InMemory, DataError> {
+    let (images, labels): (&[u8], &[u8]) = match split {
+        Split::Train => (
             include_bytes!("../../assets/optdigits/train-images-idx3-ubyte.gz"),
             include_bytes!("../../assets/optdigits/train-labels-idx1-ubyte.gz"),
         ),
-        Part::Test => (
+        Split::Test => (
             include_bytes!("../../assets/optdigits/t10k-images-idx3-ubyte.gz"),
             include_bytes!("../../assets/optdigits/t10k-labels-idx1-ubyte.gz"),
         ),
@@ -40,12 +40,12 @@ pub fn open(part: Part) -> Result<InMemory, DataError> {
 #[cfg(test)]
 mod tests {
     use super::open;
-    use crate::data::{Dataset, Part};
+    use crate::data::{Dataset, Split};
 
     #[test]
     fn both_parts_are_whole() {
-        for (part, n_samples) in [(Part::Train, 3823), (Part::Test, 1797)] {
-            let set = open(part).unwrap();
+        for (split, n_samples) in [(Split::Train, 3823), (Split::Test, 1797)] {
+            let set = open(split).unwrap();
             assert_eq!((set.len(), set.shape()), (n_samples, [8, 8, 1].as_slice()));
             let all = set.batch(&(0..n_samples).collect::<Vec<usize>>()).unwrap();
             assert!(all.inputs.iter().all(|x| (0.0..=1.0).contains(x)));

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::files;
-use super::{DataError, Part};
+use super::{DataError, Split};
 
 /// The folders that may hold a part. Of several, the first that has class folders or files of its own is taken.
 const TRAIN_FOLDERS: [&str; 2] = ["train", "training"];
@@ -56,14 +56,14 @@ impl Listing {
 ///
 /// A class may be called `train` too. So a folder is a part only if it has folders of its own, or if all folders beside it
 /// are called like parts.
-pub(crate) fn part_folder(root: &Path, part: Part) -> Option<PathBuf> {
-    let names: &[&str] = match part {
-        Part::Train => &TRAIN_FOLDERS,
-        Part::Test => &TEST_FOLDERS,
+pub(crate) fn split_folder(root: &Path, split: Split) -> Option<PathBuf> {
+    let names: &[&str] = match split {
+        Split::Train => &TRAIN_FOLDERS,
+        Split::Test => &TEST_FOLDERS,
     };
     let is_part = |path: &PathBuf| {
         let name = files::name_of(path);
-        TRAIN_FOLDERS.iter().chain(&TEST_FOLDERS).any(|part| *part == name)
+        TRAIN_FOLDERS.iter().chain(&TEST_FOLDERS).any(|split| *split == name)
     };
     let all_parts = files::list(root).ok()?.iter().filter(|path| path.is_dir()).all(is_part);
     let usable = |folder: &PathBuf| {
@@ -76,14 +76,14 @@ pub(crate) fn part_folder(root: &Path, part: Part) -> Option<PathBuf> {
 /// The files of one part; where the set has no such part, those of the part or set that there is.
 pub(crate) fn list_part(
     root: &Path,
-    part: Part,
+    split: Split,
     layout: impl Fn(&Path) -> Result<Layout, DataError>,
     keep: impl Fn(&Path) -> bool,
 ) -> Result<Listing, DataError> {
-    let train = part_folder(root, Part::Train).unwrap_or_else(|| root.to_owned());
+    let train = split_folder(root, Split::Train).unwrap_or_else(|| root.to_owned());
     let listing = list(&train, layout(&train)?, &keep, None)?;
-    match (part, part_folder(root, Part::Test)) {
-        (Part::Test, Some(test)) => list(&test, layout(&test)?, &keep, Some(&listing.classes)),
+    match (split, split_folder(root, Split::Test)) {
+        (Split::Test, Some(test)) => list(&test, layout(&test)?, &keep, Some(&listing.classes)),
         _ => Ok(listing),
     }
 }
@@ -167,8 +167,8 @@ fn by_prefix(root: &Path, keep: &impl Fn(&Path) -> bool) -> Result<Found, DataEr
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, list, part_folder};
-    use crate::data::Part;
+    use super::{Layout, list, split_folder};
+    use crate::data::Split;
     use crate::data::files::name_of;
 
     fn make(names: &[&str]) -> tempfile::TempDir {
@@ -199,9 +199,9 @@ mod tests {
     fn parts_are_found_and_must_agree() {
         let root = make(&["train/a/1", "train/b/1", "val/b/1", "val/c/1"]);
         std::fs::create_dir(root.path().join("test")).unwrap();
-        let test = part_folder(root.path(), Part::Test).unwrap();
+        let test = split_folder(root.path(), Split::Test).unwrap();
         assert!(test.ends_with("val"), "an empty folder is no part");
-        let train = part_folder(root.path(), Part::Train).unwrap();
+        let train = split_folder(root.path(), Split::Train).unwrap();
         let classes = list(&train, Layout::Folders, |_| true, None).unwrap().classes;
         let error = list(&test, Layout::Folders, |_| true, Some(&classes)).unwrap_err().to_string();
         assert!(error.contains("class `c` is not in the training part (a, b)"), "{error}");
@@ -212,9 +212,9 @@ mod tests {
     #[test]
     fn a_class_may_be_called_train() {
         let root = make(&["car/1", "train/1", "train/2"]);
-        assert_eq!(part_folder(root.path(), Part::Train), None);
+        assert_eq!(split_folder(root.path(), Split::Train), None);
         let flat = make(&["train/a_1", "test/a_2"]);
-        assert!(part_folder(flat.path(), Part::Train).is_some() && part_folder(flat.path(), Part::Test).is_some());
+        assert!(split_folder(flat.path(), Split::Train).is_some() && split_folder(flat.path(), Split::Test).is_some());
     }
 
     #[test]

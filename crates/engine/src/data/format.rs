@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Part, cifar, files, folders, idx, images, names, wav};
+use super::{DataError, Split, cifar, files, folders, idx, images, names, wav};
 
 /// How a data set is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,10 +86,10 @@ pub fn detect(path: &Path) -> Result<Format, DataError> {
     if cifar::is_here(path) {
         return Ok(Format::Cifar10);
     }
-    if idx::has_part(path, Part::Train) || idx::has_part(path, Part::Test) {
+    if idx::has_split(path, Split::Train) || idx::has_split(path, Split::Test) {
         return Ok(Format::Idx);
     }
-    let train = folders::part_folder(path, Part::Train).unwrap_or_else(|| path.to_owned());
+    let train = folders::split_folder(path, Split::Train).unwrap_or_else(|| path.to_owned());
     if let Some(format) = by_names(&train)? {
         return Ok(format);
     }

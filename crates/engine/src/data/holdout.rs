@@ -1,14 +1,14 @@
 //! Test samples held back from a set that has no test part of its own.
 
 use super::split::indices_by_class;
-use super::{DataError, Part};
+use super::{DataError, Split};
 use crate::rng::Rng;
 
 /// The indices of one part: of each class, `test_fraction` of the samples are for the test, and the rest for training.
 ///
 /// It depends on nothing but its arguments, so peers with the same seed hold back the same samples; peers with different
 /// seeds would train on each other's test samples. A class of two or more samples has at least one in each part.
-pub(crate) fn part(labels: &[u32], part: Part, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
+pub(crate) fn split(labels: &[u32], split: Split, test_fraction: f64, seed: u64) -> Result<Vec<usize>, DataError> {
     if !(test_fraction > 0.0 && test_fraction < 1.0) {
         let problem = format!("`test_fraction` is {test_fraction}; it must lie between 0 and 1, as 0.1 does");
         return Err(DataError::Setting(problem));
@@ -18,9 +18,9 @@ pub(crate) fn part(labels: &[u32], part: Part, test_fraction: f64, seed: u64) ->
         Rng::stream(seed, "holdout", u64::from(class)).shuffle(&mut samples);
         let wanted = (samples.len() as f64 * test_fraction).round() as usize;
         let n_test = wanted.max(1).min(samples.len() - 1);
-        chosen.extend_from_slice(match part {
-            Part::Test => &samples[..n_test],
-            Part::Train => &samples[n_test..],
+        chosen.extend_from_slice(match split {
+            Split::Test => &samples[..n_test],
+            Split::Train => &samples[n_test..],
         });
     }
     chosen.sort_unstable();
@@ -28,7 +28,7 @@ pub(crate) fn part(labels: &[u32], part: Part, test_fraction: f64, seed: u64) ->
         let n_samples = labels.len();
         return Err(DataError::Setting(format!(
             "{n_samples} samples are too few to hold some of each class back; give each class at least two, or the set a \
-             test part"
+             test split"
         )));
     }
     Ok(chosen)
@@ -36,8 +36,8 @@ pub(crate) fn part(labels: &[u32], part: Part, test_fraction: f64, seed: u64) ->
 
 #[cfg(test)]
 mod tests {
-    use super::part;
-    use crate::data::Part;
+    use super::split;
+    use crate::data::Split;
     use crate::rng::Rng;
 
     #[test]
@@ -45,8 +45,8 @@ mod tests {
         for seed in 0..100 {
             let mut rng = Rng::new(seed);
             let labels: Vec<u32> = (0..rng.below(300) + 20).map(|_| rng.below(4) as u32).collect();
-            let train = part(&labels, Part::Train, 0.2, seed).unwrap();
-            let test = part(&labels, Part::Test, 0.2, seed).unwrap();
+            let train = split(&labels, Split::Train, 0.2, seed).unwrap();
+            let test = split(&labels, Split::Test, 0.2, seed).unwrap();
             let mut all = [train.as_slice(), &test].concat();
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..labels.len()), "seed {seed}");
@@ -58,22 +58,22 @@ mod tests {
             }
         }
         let labels = [0; 100];
-        assert_ne!(part(&labels, Part::Test, 0.2, 1).unwrap(), part(&labels, Part::Test, 0.2, 2).unwrap());
+        assert_ne!(split(&labels, Split::Test, 0.2, 1).unwrap(), split(&labels, Split::Test, 0.2, 2).unwrap());
     }
 
     #[test]
     fn what_is_held_back_is_frozen() {
         // A model that is resumed must not be tested on what it has learned from: a change here breaks saved runs.
         let labels: Vec<u32> = (0..20).map(|i| i % 2).collect();
-        assert_eq!(part(&labels, Part::Test, 0.2, 42).unwrap(), [3, 6, 12, 15]);
+        assert_eq!(split(&labels, Split::Test, 0.2, 42).unwrap(), [3, 6, 12, 15]);
     }
 
     #[test]
     fn what_cannot_be_held_back_is_refused() {
         for fraction in [0.0, 1.0, -1.0, f64::NAN] {
-            assert!(part(&[0; 9], Part::Test, fraction, 0).is_err());
+            assert!(split(&[0; 9], Split::Test, fraction, 0).is_err());
         }
-        assert!(part(&[0, 1], Part::Test, 0.5, 0).is_err());
-        assert!(part(&[], Part::Train, 0.5, 0).is_err());
+        assert!(split(&[0, 1], Split::Test, 0.5, 0).is_err());
+        assert!(split(&[], Split::Train, 0.5, 0).is_err());
     }
 }

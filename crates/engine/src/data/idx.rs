@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::files;
 use super::in_memory::{InMemory, Samples};
-use super::{DataError, Part};
+use super::{DataError, Split};
 
 /// The most that deflate can shrink anything, so the most a compressed file can honestly claim to hold.
 const MAX_DEFLATE_RATIO: usize = 1032;
@@ -53,17 +53,17 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Array, DataError> {
 }
 
 /// Whether the folder holds this part: both files of it.
-pub fn has_part(folder: &Path, part: Part) -> bool {
-    [Kind::Images, Kind::Labels].iter().all(|&kind| find(folder, part, kind).is_some())
+pub fn has_split(folder: &Path, split: Split) -> bool {
+    [Kind::Images, Kind::Labels].iter().all(|&kind| find(folder, split, kind).is_some())
 }
 
 /// Reads one part of a folder; the samples are raw bytes, not yet normalised.
 ///
 /// Where the names of the classes are not known they are the numbers up to the largest label of both parts, so that both
 /// parts agree.
-pub fn open(folder: &Path, part: Part, classes: Option<&[&str]>) -> Result<InMemory, DataError> {
-    let images_path = require(folder, part, Kind::Images)?;
-    let labels_path = require(folder, part, Kind::Labels)?;
+pub fn open(folder: &Path, split: Split, classes: Option<&[&str]>) -> Result<InMemory, DataError> {
+    let images_path = require(folder, split, Kind::Images)?;
+    let labels_path = require(folder, split, Kind::Labels)?;
     let labels = read_labels(&labels_path)?;
     let images = read(&images_path)?;
     let classes = match classes {
@@ -131,8 +131,8 @@ pub(crate) fn labels_of(path: &Path, array: Array) -> Result<Vec<u8>, DataError>
 
 fn number_classes(folder: &Path, labels: &[u8]) -> Result<Vec<String>, DataError> {
     let mut largest = labels.iter().copied().max().unwrap_or(0);
-    for part in [Part::Train, Part::Test] {
-        if let Some(path) = find(folder, part, Kind::Labels) {
+    for split in [Split::Train, Split::Test] {
+        if let Some(path) = find(folder, split, Kind::Labels) {
             largest = largest.max(read_labels(&path)?.into_iter().max().unwrap_or(0));
         }
     }
@@ -146,10 +146,10 @@ enum Kind {
 }
 
 /// The names a file may have, in the order they are looked for.
-fn candidates(part: Part, kind: Kind) -> Vec<String> {
-    let prefixes: &[&str] = match part {
-        Part::Train => &["train"],
-        Part::Test => &["t10k", "test"],
+fn candidates(split: Split, kind: Kind) -> Vec<String> {
+    let prefixes: &[&str] = match split {
+        Split::Train => &["train"],
+        Split::Test => &["t10k", "test"],
     };
     let kinds: &[&str] = match kind {
         Kind::Images => &["images-idx3", "images.idx3", "images-idx4", "images.idx4"],
@@ -159,16 +159,16 @@ fn candidates(part: Part, kind: Kind) -> Vec<String> {
     names.flat_map(|name| [name.clone(), format!("{name}.gz")]).collect()
 }
 
-fn find(folder: &Path, part: Part, kind: Kind) -> Option<PathBuf> {
-    files::first_file(folder, &candidates(part, kind))
+fn find(folder: &Path, split: Split, kind: Kind) -> Option<PathBuf> {
+    files::first_file(folder, &candidates(split, kind))
 }
 
-fn require(folder: &Path, part: Part, kind: Kind) -> Result<PathBuf, DataError> {
+fn require(folder: &Path, split: Split, kind: Kind) -> Result<PathBuf, DataError> {
     if !folder.is_dir() {
         return Err(DataError::malformed(folder, "expected a folder of IDX files, and there is no such folder"));
     }
-    find(folder, part, kind).ok_or_else(|| {
-        let names = candidates(part, kind).join(", ");
+    find(folder, split, kind).ok_or_else(|| {
+        let names = candidates(split, kind).join(", ");
         DataError::malformed(folder, format!("an IDX file is missing; looked for {names}"))
     })
 }
@@ -245,8 +245,8 @@ mod tests {
     use std::io::Write;
     use std::path::Path;
 
-    use super::{Array, has_part, open, parse, read};
-    use crate::data::{Dataset, Part};
+    use super::{Array, has_split, open, parse, read};
+    use crate::data::{Dataset, Split};
     use crate::rng::Rng;
 
     fn idx(dimensions: &[u32], values: &[u8]) -> Vec<u8> {
@@ -282,8 +282,8 @@ mod tests {
     #[test]
     fn both_parts_of_a_folder_are_read_whatever_their_names_say_of_compression() {
         let folder = folder();
-        let train = open(folder.path(), Part::Train, None).unwrap();
-        let test = open(folder.path(), Part::Test, None).unwrap();
+        let train = open(folder.path(), Split::Train, None).unwrap();
+        let test = open(folder.path(), Split::Test, None).unwrap();
         assert_eq!((train.labels(), test.labels()), ([0, 1, 4].as_slice(), [1, 2].as_slice()));
         assert_eq!(train.shape(), [2, 2, 1]);
         assert_eq!(train.classes().len(), 5);
@@ -295,22 +295,22 @@ mod tests {
     fn what_is_missing_or_does_not_fit_is_named() {
         let set = folder();
         let file = |name: &str| set.path().join(name);
-        let error = |part| open(set.path(), part, None).unwrap_err().to_string();
+        let error = |split| open(set.path(), split, None).unwrap_err().to_string();
         std::fs::remove_file(file("t10k-images.idx3-ubyte")).unwrap();
-        assert!(!has_part(set.path(), Part::Test) && has_part(set.path(), Part::Train));
-        assert!(error(Part::Test).contains("looked for t10k-images-idx3-ubyte, "), "{}", error(Part::Test));
+        assert!(!has_split(set.path(), Split::Test) && has_split(set.path(), Split::Train));
+        assert!(error(Split::Test).contains("looked for t10k-images-idx3-ubyte, "), "{}", error(Split::Test));
         std::fs::write(file("train-labels.idx1-ubyte.gz"), idx(&[2], &[0, 1])).unwrap();
-        assert!(error(Part::Train).contains("3 images") && error(Part::Train).contains("2 labels"));
+        assert!(error(Split::Train).contains("3 images") && error(Split::Train).contains("2 labels"));
         std::fs::write(file("train-labels.idx1-ubyte.gz"), idx(&[3], &[0, 1, 200])).unwrap();
         let ten = ["x"; 10];
-        let wrong = open(set.path(), Part::Train, Some(&ten)).unwrap_err().to_string();
+        let wrong = open(set.path(), Split::Train, Some(&ten)).unwrap_err().to_string();
         assert!(wrong.contains("label 200 of sample 2"), "{wrong}");
         std::fs::write(file("train-labels.idx1-ubyte.gz"), idx(&[3, 1], &[0, 1, 2])).unwrap();
-        assert!(error(Part::Train).contains("mixed up"));
+        assert!(error(Split::Train).contains("mixed up"));
         std::fs::write(file("train-images-idx3-ubyte"), idx(&[3], &[0, 1, 2])).unwrap();
         std::fs::write(file("train-labels.idx1-ubyte.gz"), idx(&[3], &[0, 1, 2])).unwrap();
-        assert!(error(Part::Train).contains("mixed up"));
-        assert!(open(&file("none"), Part::Train, None).unwrap_err().to_string().contains("no such folder"));
+        assert!(error(Split::Train).contains("mixed up"));
+        assert!(open(&file("none"), Split::Train, None).unwrap_err().to_string().contains("no such folder"));
         assert!(read(set.path()).unwrap_err().to_string().contains("found a folder"));
     }
 

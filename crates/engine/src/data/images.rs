@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::folders::{self, Layout, Listing};
 use super::in_memory::{ByteTable, Normalisation};
 use super::picture::{MAX_SIDE, N_CHANNELS, decode, toned};
-use super::{Batch, DataError, Dataset, Part, Tone, check_indices, files};
+use super::{Batch, DataError, Dataset, Split, Tone, check_indices, files};
 
 /// Files that lie beside pictures and are none. Anything else in a class folder is taken for a picture, and named when
 /// it turns out not to be one.
@@ -91,8 +91,8 @@ impl Dataset for ImageFolder {
 }
 
 /// The pictures of one part of a set; all of them where the set has no parts.
-pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
-    folders::list_part(root, part, |_| Ok(Layout::Folders), may_be_image)
+pub(crate) fn list(root: &Path, split: Split) -> Result<Listing, DataError> {
+    folders::list_part(root, split, |_| Ok(Layout::Folders), may_be_image)
 }
 
 fn may_be_image(path: &Path) -> bool {
@@ -129,7 +129,7 @@ mod tests {
 
     use super::{Framing, ImageFolder, NOT_IMAGES, decode, frame, list};
     use crate::data::in_memory::Normalisation;
-    use crate::data::{Dataset, Part};
+    use crate::data::{Dataset, Split};
     use crate::rng::Rng;
 
     fn make() -> tempfile::TempDir {
@@ -152,15 +152,15 @@ mod tests {
         root
     }
 
-    fn open(root: &Path, part: Part, resize: usize, size: usize) -> ImageFolder {
-        let listing = list(root, part).unwrap();
+    fn open(root: &Path, split: Split, resize: usize, size: usize) -> ImageFolder {
+        let listing = list(root, split).unwrap();
         ImageFolder::new(listing, Framing { resize, size }, &Normalisation::scaled(255.0)).unwrap()
     }
 
     #[test]
     fn pictures_of_all_kinds_are_framed_alike() {
         let root = make();
-        let train = open(root.path(), Part::Train, 8, 4);
+        let train = open(root.path(), Split::Train, 8, 4);
         assert_eq!((train.labels(), train.classes()), ([0, 0, 1].as_slice(), ["cat".into(), "dog".into()].as_slice()));
         let batch = train.batch(&[2, 0]).unwrap();
         assert_eq!((batch.labels.as_slice(), batch.inputs.len()), ([1, 0].as_slice(), 2 * 4 * 4 * 3));
@@ -168,7 +168,7 @@ mod tests {
         let scaled = |values: [u8; 3]| values.map(|x| f32::from(x) / 255.0);
         assert_eq!(batch.inputs[..3], scaled([4, 2, 200]));
         assert_eq!(batch.inputs[48..51], scaled([2, 2, 200]));
-        let test = open(root.path(), Part::Test, 6, 6);
+        let test = open(root.path(), Split::Test, 6, 6);
         assert_eq!(test.labels(), [0, 1]);
         assert!(test.batch(&[1]).unwrap().inputs.iter().all(|&x| x == 0.2));
     }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn resizing_keeps_the_middle() {
         let root = make();
-        let train = open(root.path(), Part::Train, 4, 4);
+        let train = open(root.path(), Split::Train, 4, 4);
         let first = train.batch(&[0]).unwrap().inputs;
         // Each new pixel covers two old ones; the left one of the row is about the mean of columns 0 and 1.
         assert!((first[0] * 255.0 - 0.5).abs() <= 1.0, "{}", first[0] * 255.0);
@@ -188,7 +188,7 @@ mod tests {
         let root = make();
         let path = root.path().join("train/cat/a.png");
         let whole = std::fs::read(&path).unwrap();
-        let error = || open(root.path(), Part::Train, 8, 8).batch(&[1, 0]).unwrap_err().to_string();
+        let error = || open(root.path(), Split::Train, 8, 8).batch(&[1, 0]).unwrap_err().to_string();
         for (bytes, answer) in [
             (whole[..whole.len() / 2].to_vec(), "cannot be decoded"),
             (b"GIF89a, or so it says".to_vec(), "Gif picture"),
@@ -200,7 +200,7 @@ mod tests {
             assert!(error().contains(answer) && error().contains("a.png"), "{}", error());
         }
         std::fs::remove_file(&path).unwrap();
-        let listed = open(root.path(), Part::Train, 8, 8);
+        let listed = open(root.path(), Split::Train, 8, 8);
         std::fs::remove_file(root.path().join("train/cat/b.jpg")).unwrap();
         assert!(listed.batch(&[0]).unwrap_err().to_string().contains("b.jpg"));
         assert!(listed.batch(&[9]).is_err());
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn settings_that_cannot_be_are_refused() {
         let root = make();
-        let listing = list(root.path(), Part::Train).unwrap();
+        let listing = list(root.path(), Split::Train).unwrap();
         for (resize, size) in [(8, 9), (8, 0), (1 << 20, 8)] {
             let framing = Framing { resize, size };
             assert!(ImageFolder::new(listing.clone(), framing, &Normalisation::scaled(1.0)).is_err());

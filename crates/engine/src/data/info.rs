@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::format::Format;
 use super::source::{DataSpec, Source, open, open_whole};
-use super::{DataError, Part};
+use super::{DataError, Split};
 
 /// A summary of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,8 +43,8 @@ pub struct ClassInfo {
 /// Opens both parts and counts. The arguments are those of [`open`].
 pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, DataError> {
     let source = Source::new(spec, path)?;
-    let train = open(spec, path, Part::Train, seed)?;
-    let test = open(spec, path, Part::Test, seed)?;
+    let train = open(spec, path, Split::Train, seed)?;
+    let test = open(spec, path, Split::Test, seed)?;
     let count = |labels: &[u32], n_classes: usize| {
         let mut counts = vec![0; n_classes];
         labels.iter().for_each(|&label| counts[label as usize] += 1);
@@ -52,7 +52,7 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
     };
     let taken_from = match spec.take {
         0 => None,
-        _ => Some(open_whole(spec, path, Part::Train, seed)?.len()),
+        _ => Some(open_whole(spec, path, Split::Train, seed)?.len()),
     };
     let n_classes = train.classes().len();
     let counts = count(train.labels(), n_classes).into_iter().zip(count(test.labels(), n_classes));

@@ -12,7 +12,7 @@ use super::ledger::{Ledger, Left, Limits, Segment};
 use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
-use super::split::{Split, SplitError, SplitRule};
+use super::split::{PeerShares, SplitError, SplitRule};
 use crate::rng::{Rng, mix};
 
 pub use super::rules::{Resplit, Rules, Warmup, WarmupRule};
@@ -177,7 +177,7 @@ impl Sampler {
         // If the first epochs have a common order, it is enough that the others can be trained.
         let (trained, epoch) = (self.trained(), self.rules.warmup.epochs);
         let labels: Vec<u32> = trained.iter().map(|&sample| self.labels[sample]).collect();
-        let Split { peers, dropped } = self.rules.split.split(self.split_seed(epoch), &labels, n_peers)?;
+        let PeerShares { peers, dropped } = self.rules.split.split(self.split_seed(epoch), &labels, n_peers)?;
         let n_dropped = dropped.len();
         let report = Report { split: self.rules.split, n_trained: trained.len() - n_dropped, n_dropped };
         if self.rules.has_common_order(epoch) {
@@ -367,7 +367,7 @@ impl Sampler {
     fn share_out(&self, epoch: u64, left: &[usize], n_members: usize) -> Plan {
         let labels: Vec<u32> = left.iter().map(|&sample| self.labels[sample]).collect();
         let split = self.rules.split.split(self.split_seed(epoch), &labels, n_members);
-        let Split { peers, dropped } = split.unwrap_or_else(|_| dealt(left.len(), n_members));
+        let PeerShares { peers, dropped } = split.unwrap_or_else(|_| dealt(left.len(), n_members));
         let share = |places: Vec<usize>| places.into_iter().map(|place| left[place]).collect();
         let members =
             self.share_rule(&self.rules.rounds_of(epoch), epoch).rounds(peers.into_iter().map(share).collect());
@@ -394,9 +394,9 @@ fn done(segment: &Segment, rank: usize) -> u32 {
 }
 
 /// Samples dealt to the members in turn; some may get none.
-fn dealt(n_samples: usize, n_members: usize) -> Split {
+fn dealt(n_samples: usize, n_members: usize) -> PeerShares {
     let peers = (0..n_members).map(|rank| (rank..n_samples).step_by(n_members).collect()).collect();
-    Split { peers, dropped: Vec::new() }
+    PeerShares { peers, dropped: Vec::new() }
 }
 
 #[cfg(test)]

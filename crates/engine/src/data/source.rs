@@ -9,7 +9,7 @@ use super::format::{Format, csv_files, detect};
 use super::images::{Framing, ImageFolder};
 use super::in_memory::{InMemory, Normalisation};
 use super::subset::Subset;
-use super::{DataError, Dataset, Part, cifar, digits, files, folders, holdout, idx, images, known, wav};
+use super::{DataError, Dataset, Split, cifar, digits, files, folders, holdout, idx, images, known, wav};
 
 /// The name of the set that needs no files.
 const EMBEDDED: &str = "digits";
@@ -75,16 +75,16 @@ fn is_zero(n: &usize) -> bool {
 /// peers.
 ///
 /// ```
-/// use nettorrent_engine::data::{Part, source::{self, DataSpec}};
+/// use nettorrent_engine::data::{Split, source::{self, DataSpec}};
 /// let spec = DataSpec { name: Some("digits".to_owned()), ..DataSpec::default() };
-/// assert_eq!(source::open(&spec, None, Part::Test, 0)?.len(), 1797);
+/// assert_eq!(source::open(&spec, None, Split::Test, 0)?.len(), 1797);
 /// # Ok::<(), nettorrent_engine::data::DataError>(())
 /// ```
-pub fn open(spec: &DataSpec, path: Option<&Path>, part: Part, seed: u64) -> Result<Box<dyn Dataset>, DataError> {
-    let whole = open_whole(spec, path, part, seed)?;
-    match (part, spec.take) {
-        (Part::Test, _) | (_, 0) => Ok(whole),
-        (Part::Train, n_samples) => Ok(Box::new(Subset::draw(whole, n_samples, seed)?)),
+pub fn open(spec: &DataSpec, path: Option<&Path>, split: Split, seed: u64) -> Result<Box<dyn Dataset>, DataError> {
+    let whole = open_whole(spec, path, split, seed)?;
+    match (split, spec.take) {
+        (Split::Test, _) | (_, 0) => Ok(whole),
+        (Split::Train, n_samples) => Ok(Box::new(Subset::draw(whole, n_samples, seed)?)),
     }
 }
 
@@ -92,25 +92,25 @@ pub fn open(spec: &DataSpec, path: Option<&Path>, part: Part, seed: u64) -> Resu
 pub(crate) fn open_whole(
     spec: &DataSpec,
     path: Option<&Path>,
-    part: Part,
+    split: Split,
     seed: u64,
 ) -> Result<Box<dyn Dataset>, DataError> {
     let source = Source::new(spec, path)?;
     match source {
-        Source::Embedded => Ok(Box::new(spec.normalise(digits::open(part)?, Normalisation::scaled(digits::SCALE))?)),
+        Source::Embedded => Ok(Box::new(spec.normalise(digits::open(split)?, Normalisation::scaled(digits::SCALE))?)),
         Source::Files(Format::Cifar10, path) => {
-            Ok(Box::new(spec.normalise(cifar::open(&path, part)?, known::cifar10())?))
+            Ok(Box::new(spec.normalise(cifar::open(&path, split)?, known::cifar10())?))
         }
-        Source::Files(Format::Csv, path) => Ok(Box::new(spec.open_csv(&path, part, seed)?)),
-        Source::Files(Format::Idx, path) => Ok(Box::new(spec.open_idx(&path, part, seed)?)),
+        Source::Files(Format::Csv, path) => Ok(Box::new(spec.open_csv(&path, split, seed)?)),
+        Source::Files(Format::Idx, path) => Ok(Box::new(spec.open_idx(&path, split, seed)?)),
         Source::Files(Format::Images, path) => {
-            let listing = spec.hold_back(&path, part, seed, images::list)?;
+            let listing = spec.hold_back(&path, split, seed, images::list)?;
             let size = spec.size.unwrap_or(DEFAULT_SIZE);
             let framing = Framing { resize: spec.resize.unwrap_or(size.saturating_mul(8) / 7), size };
             Ok(Box::new(ImageFolder::new(listing, framing, &spec.normalisation(known::photographs()))?))
         }
         Source::Files(Format::Wav, path) => {
-            let listing = spec.hold_back(&path, part, seed, wav::list)?;
+            let listing = spec.hold_back(&path, split, seed, wav::list)?;
             let set = wav::compute(&listing, spec.frames.unwrap_or(wav::DEFAULT_FRAMES))?;
             Ok(Box::new(spec.normalise(set, Normalisation::scaled(1.0))?))
         }
@@ -164,8 +164,8 @@ impl Source {
         match self {
             Self::Embedded | Self::Files(Format::Cifar10, _) => false,
             Self::Files(Format::Csv, path) => csv_files(path).is_ok_and(|(_, test)| test.is_none()),
-            Self::Files(Format::Idx, path) => !idx::has_part(path, Part::Test),
-            Self::Files(_, path) => folders::part_folder(path, Part::Test).is_none(),
+            Self::Files(Format::Idx, path) => !idx::has_split(path, Split::Test),
+            Self::Files(_, path) => folders::split_folder(path, Split::Test).is_none(),
         }
     }
 }
@@ -225,46 +225,46 @@ impl DataSpec {
     fn hold_back(
         &self,
         path: &Path,
-        part: Part,
+        split: Split,
         seed: u64,
-        list: fn(&Path, Part) -> Result<folders::Listing, DataError>,
+        list: fn(&Path, Split) -> Result<folders::Listing, DataError>,
     ) -> Result<folders::Listing, DataError> {
-        if folders::part_folder(path, Part::Test).is_some() {
-            return list(path, part);
+        if folders::split_folder(path, Split::Test).is_some() {
+            return list(path, split);
         }
-        let all = list(path, Part::Train)?;
-        Ok(all.only(&holdout::part(&all.labels, part, self.test_fraction(), seed)?))
+        let all = list(path, Split::Train)?;
+        Ok(all.only(&holdout::split(&all.labels, split, self.test_fraction(), seed)?))
     }
 
-    fn open_idx(&self, path: &Path, part: Part, seed: u64) -> Result<InMemory, DataError> {
+    fn open_idx(&self, path: &Path, split: Split, seed: u64) -> Result<InMemory, DataError> {
         let known = known::known_idx(self.name.as_deref(), path);
         let classes = known.map(|known| known.classes.as_slice());
         let usual = known.map_or_else(|| Normalisation::scaled(255.0), known::KnownIdx::normalisation);
-        let set = if idx::has_part(path, Part::Test) {
-            idx::open(path, part, classes)?
+        let set = if idx::has_split(path, Split::Test) {
+            idx::open(path, split, classes)?
         } else {
-            let all = idx::open(path, Part::Train, classes)?;
-            all.only(&holdout::part(all.labels(), part, self.test_fraction(), seed)?)?
+            let all = idx::open(path, Split::Train, classes)?;
+            all.only(&holdout::split(all.labels(), split, self.test_fraction(), seed)?)?
         };
         self.normalise(set, usual)
     }
 
     /// A table. The training part is read even for the test, whose classes and measures must be those of the training.
-    fn open_csv(&self, path: &Path, part: Part, seed: u64) -> Result<InMemory, DataError> {
+    fn open_csv(&self, path: &Path, split: Split, seed: u64) -> Result<InMemory, DataError> {
         let (train_path, test_path) = csv_files(path)?;
         let read = |path: &Path| csv::read(path, self.label.as_ref(), self.header.unwrap_or_default());
         let table = read(&train_path)?;
         let (classes, n_features) = (table.classes(), table.n_features());
         let all = table.into_set(&train_path, classes.clone())?;
-        let hold = |part| all.only(&holdout::part(all.labels(), part, self.test_fraction(), seed)?);
-        let train = if test_path.is_none() { hold(Part::Train)? } else { all.clone() };
+        let hold = |split| all.only(&holdout::split(all.labels(), split, self.test_fraction(), seed)?);
+        let train = if test_path.is_none() { hold(Split::Train)? } else { all.clone() };
         let by_default = self.mean.is_none() && self.deviation.is_none();
         let standardise = self.standardise.unwrap_or(by_default);
         let usual = if standardise { train.measure() } else { Normalisation::scaled(1.0) };
-        let set = match (part, test_path) {
-            (Part::Train, _) => train,
-            (Part::Test, None) => hold(Part::Test)?,
-            (Part::Test, Some(test_path)) => {
+        let set = match (split, test_path) {
+            (Split::Train, _) => train,
+            (Split::Test, None) => hold(Split::Test)?,
+            (Split::Test, Some(test_path)) => {
                 let table = read(&test_path)?;
                 if table.n_features() != n_features {
                     return Err(DataError::malformed(
@@ -285,14 +285,14 @@ mod tests {
 
     use super::{DataSpec, Source, open};
     use crate::data::in_memory::Normalisation;
-    use crate::data::{DataError, Dataset, Part};
+    use crate::data::{DataError, Dataset, Split};
 
     fn spec(text: &str) -> DataSpec {
         toml::from_str(text).unwrap()
     }
 
     fn problem(text: &str, path: Option<&Path>) -> String {
-        open(&spec(text), path, Part::Train, 0).err().expect("it is refused").to_string()
+        open(&spec(text), path, Split::Train, 0).err().expect("it is refused").to_string()
     }
 
     fn all(set: &dyn Dataset) -> Vec<f32> {
@@ -320,8 +320,8 @@ mod tests {
 
     #[test]
     fn the_digits_are_scaled_and_can_be_normalised() {
-        let plain = open(&spec("format = \"digits\""), None, Part::Test, 0).unwrap();
-        let shifted = open(&spec("name = \"digits\"\nmean = [0.5]\ndeviation = [0.5]"), None, Part::Test, 0).unwrap();
+        let plain = open(&spec("format = \"digits\""), None, Split::Test, 0).unwrap();
+        let shifted = open(&spec("name = \"digits\"\nmean = [0.5]\ndeviation = [0.5]"), None, Split::Test, 0).unwrap();
         let pairs = all(&*plain).into_iter().zip(all(&*shifted));
         assert!(pairs.into_iter().all(|(plain, shifted)| (0.0..=1.0).contains(&plain) && shifted == plain * 2.0 - 1.0));
     }
@@ -331,12 +331,12 @@ mod tests {
         let some = spec("name = \"digits\"\ntake = 100");
         assert_eq!(spec(&toml::to_string(&some).unwrap()), some);
         assert!(!toml::to_string(&spec("take = 0")).unwrap().contains("take"), "all of them need no word");
-        let (train, test) = (open(&some, None, Part::Train, 1)?, open(&some, None, Part::Test, 1)?);
+        let (train, test) = (open(&some, None, Split::Train, 1)?, open(&some, None, Split::Test, 1)?);
         assert_eq!((train.len(), test.len()), (100, 1797));
         assert_eq!(train.classes().len(), 10);
-        assert_eq!(all(&*train), all(&*open(&some, None, Part::Train, 1)?));
-        assert_ne!(all(&*train), all(&*open(&some, None, Part::Train, 2)?), "another seed");
-        assert_eq!(open(&spec("name = \"digits\"\ntake = 0"), None, Part::Train, 1)?.len(), 3823);
+        assert_eq!(all(&*train), all(&*open(&some, None, Split::Train, 1)?));
+        assert_ne!(all(&*train), all(&*open(&some, None, Split::Train, 2)?), "another seed");
+        assert_eq!(open(&spec("name = \"digits\"\ntake = 0"), None, Split::Train, 1)?.len(), 3823);
         assert!(problem("name = \"digits\"\ntake = 4000", None).contains("the training set has 3823 samples"));
         Ok(())
     }
@@ -356,17 +356,17 @@ mod tests {
         std::fs::write(folder.path().join("test.csv"), rows(100).collect::<String>()).unwrap();
         let path = Some(folder.path());
         let near = |a: f32, b: f32| (a - b).abs() < 1e-4;
-        let (mean, deviation) = first_feature(&*open(&spec(""), path, Part::Train, 0)?);
+        let (mean, deviation) = first_feature(&*open(&spec(""), path, Split::Train, 0)?);
         assert!(near(mean, 0.0) && near(deviation, 1.0));
         // Both parts are alike but for 100 more, which in the training part's deviation of 14.43 is 6.93.
-        let (mean, deviation) = first_feature(&*open(&spec(""), path, Part::Test, 0)?);
+        let (mean, deviation) = first_feature(&*open(&spec(""), path, Split::Test, 0)?);
         assert!(near(mean, 100.0 / 14.430_87) && near(deviation, 1.0), "{mean}, {deviation}");
-        let raw = open(&spec("standardise = false"), path, Part::Test, 0)?;
+        let raw = open(&spec("standardise = false"), path, Split::Test, 0)?;
         assert_eq!(all(&*raw)[..2], [100.0, 10_000.0]);
-        let own = open(&spec("mean = [100, 0]\ndeviation = [2]"), path, Part::Test, 0)?;
+        let own = open(&spec("mean = [100, 0]\ndeviation = [2]"), path, Split::Test, 0)?;
         assert_eq!(all(&*own)[..4], [0.0, 5000.0, 0.5, 5100.5]);
         std::fs::write(folder.path().join("test.csv"), "1,2,3,a\n").unwrap();
-        let error = open(&spec(""), path, Part::Test, 0).err().unwrap().to_string();
+        let error = open(&spec(""), path, Split::Test, 0).err().unwrap().to_string();
         assert!(error.contains("has 3 features, the training table has 2"), "{error}");
         Ok(())
     }
@@ -377,16 +377,16 @@ mod tests {
         let path = folder.path().join("all.csv");
         std::fs::write(&path, (0..100).map(|i| format!("{i},0,{}\n", i % 4)).collect::<String>()).unwrap();
         let spec = spec("test_fraction = 0.2\nstandardise = false");
-        let part = |part, seed| open(&spec, Some(&path), part, seed).map(|set| all(&*set));
-        let (train, test) = (part(Part::Train, 1)?, part(Part::Test, 1)?);
+        let split = |split, seed| open(&spec, Some(&path), split, seed).map(|set| all(&*set));
+        let (train, test) = (split(Split::Train, 1)?, split(Split::Test, 1)?);
         assert_eq!((train.len(), test.len()), (160, 40));
         assert!(test.chunks(2).all(|sample| !train.chunks(2).any(|other| other == sample)));
-        assert_eq!(test, part(Part::Test, 1)?);
-        assert_ne!(test, part(Part::Test, 2)?);
+        assert_eq!(test, split(Split::Test, 1)?);
+        assert_ne!(test, split(Split::Test, 2)?);
         assert!(Source::new(&spec, Some(&path))?.holds_back());
         // The measures are those of what is left to train on, not of what is held back.
         let standardised = DataSpec { standardise: Some(true), ..spec.clone() };
-        let (mean, deviation) = first_feature(&*open(&standardised, Some(&path), Part::Train, 1)?);
+        let (mean, deviation) = first_feature(&*open(&standardised, Some(&path), Split::Train, 1)?);
         assert!(mean.abs() < 1e-5 && (deviation - 1.0).abs() < 1e-5);
         Ok(())
     }
@@ -404,8 +404,8 @@ mod tests {
         std::fs::rename(folder.path(), &inside).unwrap();
         let folder = outside;
         let pictures = spec("size = 7\ntest_fraction = 0.4");
-        let train = open(&pictures, Some(folder.path()), Part::Train, 0)?;
-        let test = open(&pictures, Some(folder.path()), Part::Test, 0)?;
+        let train = open(&pictures, Some(folder.path()), Split::Train, 0)?;
+        let test = open(&pictures, Some(folder.path()), Split::Test, 0)?;
         assert_eq!((train.shape(), train.labels()), ([7, 7, 3].as_slice(), [0, 0, 0, 1, 1, 1].as_slice()));
         assert_eq!(test.labels(), [0, 0, 1, 1]);
         // Black, by the usual mean and deviation of photographs.

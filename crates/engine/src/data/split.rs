@@ -139,7 +139,7 @@ pub enum SplitError {
 
 /// Who owns what. All lists are in ascending order: the order of training is the business of [`super::batches`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct PeerShares {
     /// The samples of each peer.
     pub peers: Vec<Vec<usize>>,
     /// The samples that nobody got.
@@ -156,11 +156,11 @@ impl SplitRule {
     /// assert_eq!(split.dropped.len(), 1);
     /// # Ok::<(), nettorrent_engine::data::split::SplitError>(())
     /// ```
-    pub fn split(&self, seed: u64, labels: &[u32], n_peers: usize) -> Result<Split, SplitError> {
+    pub fn split(&self, seed: u64, labels: &[u32], n_peers: usize) -> Result<PeerShares, SplitError> {
         let n_samples = labels.len();
         self.check_peers(n_samples, n_peers)?;
         let everyone = 0..n_peers;
-        let nothing_dropped = |peers| Split { peers, dropped: Vec::new() };
+        let nothing_dropped = |peers| PeerShares { peers, dropped: Vec::new() };
         let mut split = match *self {
             Self::Class => by_class(labels, n_peers)?,
             Self::Equal => equal(seed, labels, n_peers),
@@ -213,7 +213,7 @@ pub(crate) fn indices_by_class(indices: impl Iterator<Item = usize>, labels: &[u
     classes
 }
 
-fn by_class(labels: &[u32], n_peers: usize) -> Result<Split, SplitError> {
+fn by_class(labels: &[u32], n_peers: usize) -> Result<PeerShares, SplitError> {
     let classes = indices_by_class(0..labels.len(), labels);
     if n_peers > classes.len() {
         return Err(SplitError::TooFewClasses { n_classes: classes.len(), n_peers });
@@ -222,10 +222,10 @@ fn by_class(labels: &[u32], n_peers: usize) -> Result<Split, SplitError> {
     for (turn, samples) in classes.into_values().enumerate() {
         peers[turn % n_peers].extend(samples);
     }
-    Ok(Split { peers, dropped: Vec::new() })
+    Ok(PeerShares { peers, dropped: Vec::new() })
 }
 
-fn equal(seed: u64, labels: &[u32], n_peers: usize) -> Split {
+fn equal(seed: u64, labels: &[u32], n_peers: usize) -> PeerShares {
     let mut peers = vec![Vec::new(); n_peers];
     let mut dropped = Vec::new();
     for (class, mut samples) in indices_by_class(0..labels.len(), labels) {
@@ -236,11 +236,11 @@ fn equal(seed: u64, labels: &[u32], n_peers: usize) -> Split {
             peers.iter_mut().zip(samples.chunks(each)).for_each(|(peer, chunk)| peer.extend(chunk));
         }
     }
-    Split { peers, dropped }
+    PeerShares { peers, dropped }
 }
 
 /// Deals what was dropped to the peers in turn, across classes, so that totals differ by at most one.
-fn spread(mut split: Split) -> Split {
+fn spread(mut split: PeerShares) -> PeerShares {
     let n_peers = split.peers.len();
     for (turn, index) in split.dropped.drain(..).enumerate() {
         split.peers[turn % n_peers].push(index);
@@ -277,7 +277,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::{RULES, Split, SplitError, SplitRule, indices_by_class};
+    use super::{PeerShares, RULES, SplitError, SplitRule, indices_by_class};
     use crate::rng::Rng;
 
     fn labels(rng: &mut Rng, n_samples: usize, n_classes: usize) -> Vec<u32> {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     /// Every sample is in exactly one list.
-    fn assert_partition(split: &Split, n_samples: usize, hint: &str) {
+    fn assert_partition(split: &PeerShares, n_samples: usize, hint: &str) {
         let mut all: Vec<usize> = split.peers.iter().flatten().chain(&split.dropped).copied().collect();
         all.sort_unstable();
         assert!(all.iter().copied().eq(0..n_samples), "{hint}");
@@ -344,7 +344,7 @@ mod tests {
         let split = SplitRule::Groups { networks: 10, sets: 10 }.split(1, &[0; 10_000], 1000).unwrap();
         assert!(split.peers.iter().all(|samples| samples.len() == 100));
         for network in split.peers.chunks(100) {
-            assert_partition(&Split { peers: network.to_vec(), dropped: Vec::new() }, 10_000, "network");
+            assert_partition(&PeerShares { peers: network.to_vec(), dropped: Vec::new() }, 10_000, "network");
         }
         assert_eq!(split.peers[0], split.peers[100], "the same set lies in the same place of each network");
     }
@@ -359,7 +359,11 @@ mod tests {
             let rule = SplitRule::Groups { networks, sets };
             let split = rule.split(seed, &vec![0; n_samples], n_peers).unwrap();
             for network in split.peers.chunks(sets * per_set) {
-                assert_partition(&Split { peers: network.to_vec(), dropped: Vec::new() }, n_samples, &rule.to_string());
+                assert_partition(
+                    &PeerShares { peers: network.to_vec(), dropped: Vec::new() },
+                    n_samples,
+                    &rule.to_string(),
+                );
             }
             if networks * sets > 1 {
                 let error = rule.split(seed, &vec![0; n_samples], n_peers + 1).unwrap_err();

@@ -16,15 +16,15 @@ use super::folders::{self, Layout, Listing};
 use super::in_memory::{InMemory, Samples};
 use super::mfcc::{Mfcc, N_COEFFICIENTS, SAMPLE_RATES};
 use super::origins::Origins;
-use super::{DataError, Part};
+use super::{DataError, Split};
 use crate::team::Team;
 
 /// How many frames a sample has unless it is said otherwise: two thirds of a second, enough for a spoken word.
 pub const DEFAULT_FRAMES: usize = 64;
 
 /// The recordings of one part of a set; all of them where the set has no parts.
-pub(crate) fn list(root: &Path, part: Part) -> Result<Listing, DataError> {
-    folders::list_part(&innermost(root)?, part, layout, is_wav)
+pub(crate) fn list(root: &Path, split: Split) -> Result<Listing, DataError> {
+    folders::list_part(&innermost(root)?, split, layout, is_wav)
 }
 
 /// Computes the features of all recordings, on all cores, with threads that are gone when it is done.
@@ -142,7 +142,7 @@ mod tests {
     use hound::{SampleFormat, WavSpec, WavWriter};
 
     use super::{compute, list, parse};
-    use crate::data::{Dataset, Part};
+    use crate::data::{Dataset, Split};
     use crate::rng::Rng;
 
     fn spec(sample_rate: u32, channels: u16, bits_per_sample: u16) -> WavSpec {
@@ -200,7 +200,7 @@ mod tests {
             std::fs::write(nested.path().join("recordings").join(name), &sound).unwrap();
         }
         for root in [prefixes.path(), folders.path(), nested.path()] {
-            let set = compute(&list(root, Part::Train).unwrap(), 64).unwrap();
+            let set = compute(&list(root, Split::Train).unwrap(), 64).unwrap();
             assert_eq!((set.shape(), set.labels()), ([64, 13].as_slice(), [0, 0, 1].as_slice()));
             let batch = set.batch(&[0, 2]).unwrap();
             assert_eq!(batch.inputs[..64 * 13], batch.inputs[64 * 13..]);
@@ -228,13 +228,13 @@ mod tests {
             (nan, "not numbers"),
         ] {
             put("b_1.wav", &bytes);
-            let error = compute(&list(folder.path(), Part::Train).unwrap(), 64).unwrap_err().to_string();
+            let error = compute(&list(folder.path(), Split::Train).unwrap(), 64).unwrap_err().to_string();
             assert!(error.contains(answer) && error.contains("b_1.wav"), "{error}");
         }
-        assert!(compute(&list(folder.path(), Part::Train).unwrap(), 0).is_err());
+        assert!(compute(&list(folder.path(), Split::Train).unwrap(), 0).is_err());
         std::fs::remove_file(folder.path().join("b_1.wav")).unwrap();
         std::fs::create_dir(folder.path().join("b_1.wav")).unwrap();
-        assert!(list(folder.path(), Part::Train).is_err());
+        assert!(list(folder.path(), Split::Train).is_err());
     }
 
     #[test]

@@ -87,10 +87,10 @@ fn set(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
     }
 }
 
-/// A word that is short for a table becomes that table, so that fields beside it can be set: `layers = "auto"`.
+/// A word that is short for a table becomes that table, so that fields beside it can be set: `pipeline = "auto"`.
 fn write_out(name: &str, value: &mut Value) {
-    if name == "layers" && value.is_str() {
-        *value = Value::Table(Table::from_iter([("groups".to_owned(), value.clone())]));
+    if name == "pipeline" && value.is_str() {
+        *value = Value::Table(Table::from_iter([("stages".to_owned(), value.clone())]));
     }
 }
 
@@ -103,16 +103,29 @@ fn text_error(name: &str, text: &str, error: &toml::de::Error) -> ReadError {
     ReadError::Text { name: name.to_owned(), line, column, problem: helped(error.message()), snippet }
 }
 
+/// What fields were called before, and what they are called now.
+const RENAMED: [(&str, &str); 5] = [
+    ("columns", "tensor_shards"),
+    ("groups", "stages"),
+    ("layers", "pipeline"),
+    ("mark_every", "snapshot_every"),
+    ("rows", "batch_shards"),
+];
+
 /// Adds the nearest name to a message about an unknown one. Such messages quote the unknown name first and then all that
 /// exist: "unknown field `lrr`, expected one of `lr`, `momentum`".
 fn helped(message: &str) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     match quoted.split_first() {
         _ if message.contains("Did you mean") => message.to_owned(),
-        Some((unknown, known)) if message.starts_with("unknown") => match nearest(unknown, known) {
-            Some(near) => format!("{message}. Did you mean `{near}`?"),
-            None => message.to_owned(),
-        },
+        Some((unknown, known)) if message.starts_with("unknown") => {
+            let renamed = RENAMED.iter().find(|(old, new)| old == unknown && known.contains(new));
+            match (renamed, nearest(unknown, known)) {
+                (Some((old, new)), _) => format!("unknown field `{old}`: it is called `{new}` now"),
+                (None, Some(near)) => format!("{message}. Did you mean `{near}`?"),
+                (None, None) => message.to_owned(),
+            }
+        }
         _ => message.trim_end().to_owned(),
     }
 }
@@ -125,6 +138,21 @@ mod tests {
     fn error(text: &str, settings: &[&str]) -> String {
         let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
         Job::parse("job.toml", text, &settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn fields_that_were_renamed_are_answered_with_the_new_name() {
+        for (text, answer) in [
+            ("[layers]\nin_flight = 2\n", "line 1, column 2: unknown field `layers`: it is called `pipeline` now"),
+            ("[pipeline]\ngroups = \"auto\"\n", "`groups`: it is called `stages` now"),
+            ("[pipeline]\nmark_every = 5\n", "`mark_every`: it is called `snapshot_every` now"),
+            ("[pipeline]\nstages = [{ layers = 2, rows = 3 }]\n", "`rows`: it is called `batch_shards` now"),
+            ("[pipeline]\nstages = [{ layers = 2, columns = 3 }]\n", "`columns`: it is called `tensor_shards` now"),
+        ] {
+            let message = error(text, &[]);
+            assert!(message.contains(answer), "{text}\n{message}");
+        }
+        assert!(error("", &["layers.in_flight=2"]).contains("it is called `pipeline` now"));
     }
 
     #[test]

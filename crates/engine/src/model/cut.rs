@@ -45,13 +45,15 @@ fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
     let wrong = |problem: String| Err(ModelError { place: format!("the layers {start} to {end}"), problem });
     let n = spec.layers.len();
     if start >= end {
-        return wrong("there is none from the first to before the last; give every group at least one".into());
+        return wrong("there is none from the first to before the last; give every stage at least one".into());
     }
     if end > n {
-        return wrong(format!("the network has only {n}; let the last group end there"));
+        return wrong(format!("the network has only {n}; let the last stage end there"));
     }
     if column >= columns {
-        return wrong(format!("there is no column {column} of {columns}; use at least one, and count them from 0"));
+        return wrong(format!(
+            "there is no tensor shard {column} of {columns}; use at least one, and count them from 0"
+        ));
     }
     Ok(())
 }
@@ -71,22 +73,23 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
         LayerSpec::Dense(spec) => &mut spec.out,
         LayerSpec::Embedding(spec) => &mut spec.out,
         layer => {
-            let problem = "a group of several columns must begin with a layer that can be split by outputs: conv, dense or \
-                           embedding; begin the group there, or use columns = 1";
+            let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, dense or \
+                           embedding; begin the stage there, or use tensor_shards = 1";
             return Err(error(first, layer, problem.into()));
         }
     };
     let n_outputs = *out;
     if part.columns > n_outputs {
-        let problem = format!("{} columns cannot share its {n_outputs} outputs; use at most {n_outputs}", part.columns);
+        let problem =
+            format!("{} tensor shards cannot share its {n_outputs} outputs; use at most {n_outputs}", part.columns);
         return Err(error(first, &kind, problem));
     }
     let channels = block(part.column, part.columns, n_outputs);
     *out = channels.len();
     for (i, layer) in layers.iter().enumerate().skip(first + 1) {
         if !layer.is_by_channel() {
-            let problem = "it mixes channels, so it cannot be split by columns with the layers before it; end the group before \
-                           it, or use columns = 1";
+            let problem = "it mixes channels, so it cannot be split into tensor shards with the layers before it; end the stage before \
+                           it, or use tensor_shards = 1";
             return Err(error(i, layer, problem.into()));
         }
     }

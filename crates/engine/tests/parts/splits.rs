@@ -197,14 +197,20 @@ fn what_cannot_be_split_is_said_with_a_way_out() {
         assert_eq!(error.place, place, "{part:?}: {error}");
         words.iter().for_each(|word| assert!(error.problem.contains(word), "{part:?}: {error}"));
     };
-    refused(0..3, 0, 2, "layers[2] (conv)", &["cannot be split by columns", "end the group before it", "columns = 1"]);
-    refused(2..4, 1, 2, "layers[3] (residual)", &["cannot be split by columns"]);
-    refused(5..7, 1, 3, "layers[6] (layer-norm)", &["cannot be split by columns"]);
-    refused(5..8, 1, 3, "layers[6] (layer-norm)", &["cannot be split by columns"]);
-    refused(1..2, 0, 2, "layers[1] (relu)", &["must begin with", "conv, dense or embedding", "columns = 1"]);
+    refused(
+        0..3,
+        0,
+        2,
+        "layers[2] (conv)",
+        &["cannot be split into tensor shards", "end the stage before it", "tensor_shards = 1"],
+    );
+    refused(2..4, 1, 2, "layers[3] (residual)", &["cannot be split into tensor shards"]);
+    refused(5..7, 1, 3, "layers[6] (layer-norm)", &["cannot be split into tensor shards"]);
+    refused(5..8, 1, 3, "layers[6] (layer-norm)", &["cannot be split into tensor shards"]);
+    refused(1..2, 0, 2, "layers[1] (relu)", &["must begin with", "conv, dense or embedding", "tensor_shards = 1"]);
     refused(3..4, 0, 2, "layers[3] (residual)", &["must begin with"]);
     refused(4..5, 0, 2, "layers[4] (flatten)", &["must begin with"]);
-    refused(7..8, 3, 4, "layers[7] (dense)", &["4 columns", "3 outputs", "at most 3"]);
+    refused(7..8, 3, 4, "layers[7] (dense)", &["4 tensor shards", "3 outputs", "at most 3"]);
     refused(2..2, 0, 1, "the layers 2 to 2", &["at least one"]);
     refused(7..9, 0, 1, "the layers 7 to 9", &["only 8"]);
     refused(0..1, 2, 2, "the layers 0 to 1", &["no column 2 of 2"]);

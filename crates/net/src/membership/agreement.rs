@@ -297,16 +297,16 @@ mod tests {
 
     use super::{Agreement, Letter, Member, Message, Roster};
 
-    fn member(seat: u32) -> Member {
-        Member { id: PeerId::new(seat, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
+    fn member(join_index: u32) -> Member {
+        Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
     }
 
-    fn living(seats: &[u32]) -> BTreeMap<PeerId, Member> {
-        seats.iter().map(|seat| (member(*seat).id, member(*seat))).collect()
+    fn living(join_indices: &[u32]) -> BTreeMap<PeerId, Member> {
+        join_indices.iter().map(|join_index| (member(*join_index).id, member(*join_index))).collect()
     }
 
-    fn agreement(seat: u32) -> Agreement {
-        Agreement::new(member(seat).id, 1, 0)
+    fn agreement(join_index: u32) -> Agreement {
+        Agreement::new(member(join_index).id, 1, 0)
     }
 
     /// Delivers letters until nobody has anything to say.
@@ -314,7 +314,7 @@ mod tests {
         let mut queue: Vec<_> = mail.into_iter().map(|letter| (from, letter)).collect();
         while !queue.is_empty() {
             let (from, Letter { to, message }) = queue.remove(0);
-            let sender = member(peers[from].me.seat());
+            let sender = member(peers[from].me.join_index());
             for receiver in to {
                 let at = peers.iter().position(|peer| peer.me == receiver.id).unwrap();
                 let mut answers = Vec::new();
@@ -336,9 +336,9 @@ mod tests {
         }
     }
 
-    fn propose(peers: &mut [Agreement], from: usize, seats: &[u32]) {
+    fn propose(peers: &mut [Agreement], from: usize, join_indices: &[u32]) {
         let mut mail = Vec::new();
-        peers[from].propose(Duration::ZERO, &living(seats), &mut mail).unwrap();
+        peers[from].propose(Duration::ZERO, &living(join_indices), &mut mail).unwrap();
         deliver(peers, from, mail);
     }
 
@@ -401,8 +401,8 @@ mod tests {
         let mut mail = Vec::new();
         peers[0].propose(Duration::ZERO, &living(&[0, 1, 2]), &mut mail).unwrap();
         let forgetful = |peers: &mut [Agreement]| peers[2] = agreement(2);
-        for seat in [1, 2] {
-            peers[0].on_acknowledge(Duration::ZERO, member(seat).id, peers[0].promised, &mut mail);
+        for join_index in [1, 2] {
+            peers[0].on_acknowledge(Duration::ZERO, member(join_index).id, peers[0].promised, &mut mail);
         }
         forgetful(&mut peers);
         deliver(&mut peers, 0, mail.split_off(1));
@@ -414,7 +414,8 @@ mod tests {
     #[test]
     fn a_number_is_agreed_to_once() {
         let (mut peer, mut mail) = (agreement(1), Vec::new());
-        let roster = |seats: &[u32]| Roster { number: 9 << 12, members: living(seats).into_values().collect() };
+        let roster =
+            |join_indices: &[u32]| Roster { number: 9 << 12, members: living(join_indices).into_values().collect() };
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);

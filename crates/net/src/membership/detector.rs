@@ -274,8 +274,8 @@ mod tests {
     use super::{Detector, MAX_MEMBERS, Malformed, Member};
     use crate::membership::config::Timing;
 
-    fn member(seat: u32) -> Member {
-        Member { id: PeerId::new(seat, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
+    fn member(join_index: u32) -> Member {
+        Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
     }
 
     fn packet(src: u32, dst: Member, message: Message<Member>, updates: &[foca::Member<Member>]) -> Vec<u8> {
@@ -291,7 +291,7 @@ mod tests {
 
     fn detector() -> Detector {
         let mut detector = Detector::new(member(0), &Timing::new(Duration::from_secs(5)), 1);
-        detector.apply([1, 2].map(|seat| foca::Member::alive(member(seat))).into());
+        detector.apply([1, 2].map(|join_index| foca::Member::alive(member(join_index))).into());
         detector.take_effects();
         detector
     }
@@ -327,7 +327,8 @@ mod tests {
     fn a_flood_of_members_is_dammed() {
         let mut detector = detector();
         for first in (0..3 * MAX_MEMBERS as u32).step_by(1000) {
-            let flood: Vec<_> = (first..first + 1000).map(|seat| foca::Member::alive(member(10 + seat))).collect();
+            let flood: Vec<_> =
+                (first..first + 1000).map(|join_index| foca::Member::alive(member(10 + join_index))).collect();
             let gossip = packet(1, member(0), Message::Gossip, &flood);
             detector.receive(member(1).id, &gossip).unwrap();
             detector.take_effects();

@@ -54,14 +54,14 @@ mod tests {
 
     use super::{Lost, Member};
 
-    fn member(seat: u32) -> Member {
-        Member { id: PeerId::new(seat, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
+    fn member(join_index: u32) -> Member {
+        Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
     }
 
     #[test]
     fn all_have_their_turn() {
         let mut lost = Lost::default();
-        (0..10).for_each(|seat| lost.insert(member(seat)));
+        (0..10).for_each(|join_index| lost.insert(member(join_index)));
         let tried: BTreeSet<_> = (0..3).flat_map(|_| lost.next(4)).map(|member| member.id).collect();
         assert_eq!(tried.len(), 10);
     }
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn the_list_is_bounded_and_holds_each_once() {
         let mut lost = Lost::default();
-        (0..1000).for_each(|seat| lost.insert(member(seat)));
-        (990..1000).for_each(|seat| lost.insert(member(seat)));
+        (0..1000).for_each(|join_index| lost.insert(member(join_index)));
+        (990..1000).for_each(|join_index| lost.insert(member(join_index)));
         assert_eq!(lost.next(usize::MAX).len(), Lost::MOST);
         assert!(lost.remove(member(999).id) && !lost.remove(member(999).id));
     }

@@ -157,9 +157,9 @@ mod tests {
 
     use super::{MAX_MEMBERS, MAX_PACKET_LEN, Malformed, Member, Message, Packet};
 
-    fn member(seat: u32) -> Member {
+    fn member(join_index: u32) -> Member {
         let address = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap();
-        Member { id: PeerId::new(seat, u64::MAX), generation: u32::MAX, address }
+        Member { id: PeerId::new(join_index, u64::MAX), generation: u32::MAX, address }
     }
 
     fn parse(message: &Message) -> Result<(), Malformed> {
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn proposals_that_cannot_be_views_are_refused() {
-        let propose = |number, seats: &[u32]| {
-            let members = seats.iter().map(|seat| member(*seat)).collect();
+        let propose = |number, join_indices: &[u32]| {
+            let members = join_indices.iter().map(|join_index| member(*join_index)).collect();
             parse(&Message::Propose { number, members }).is_ok()
         };
         assert!(propose(1, &[0, 1, 2]));

@@ -8,11 +8,11 @@ const MARK_BITS: u32 = 12;
 /// A proposer's way of choosing numbers.
 ///
 /// ```text
-/// counter: 20 bits   seat: 8 bits   salt: 4 bits
+/// counter: 20 bits   join index: 8 bits   salt: 4 bits
 /// ```
 ///
-/// The mark is made of the seat rather than of a hash, because then it differs among any 256 peers that came one after the
-/// other. The salt tells apart those who took one seat at the same time, and a peer from an earlier life that it does not
+/// The mark is made of the join index rather than of a hash, because then it differs among any 256 peers that came one after the
+/// other. The salt tells apart those who took one join index at the same time, and a peer from an earlier life that it does not
 /// remember; for the latter the first step is random, too.
 ///
 /// Should two proposers choose the same number nevertheless, their views have no member in common that remembers both,
@@ -25,7 +25,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// The numbers of this peer; `salt` is random.
     pub(super) fn new(proposer: PeerId, salt: u64) -> Self {
-        Self { mark: (proposer.seat() & 0xff) << 4 | salt as u32 & 0xf, step: 1 + ((salt >> 8) & 0x3f) as u32 }
+        Self { mark: (proposer.join_index() & 0xff) << 4 | salt as u32 & 0xf, step: 1 + ((salt >> 8) & 0x3f) as u32 }
     }
 
     /// A number above another. There is none when numbers have run out.
@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn neighbours_never_choose_the_same() {
-        let choice = |seat| Numbers::new(PeerId::new(seat, 77), u64::from(seat) * 0x9e37_79b9).next(7);
+        let choice =
+            |join_index| Numbers::new(PeerId::new(join_index, 77), u64::from(join_index) * 0x9e37_79b9).next(7);
         assert_eq!((1000..1256).map(choice).collect::<BTreeSet<_>>().len(), 256);
     }
 }

@@ -101,8 +101,11 @@ mod tests {
 
     #[test]
     fn only_the_present_life_agrees_to_a_proposal() {
-        let member =
-            |seat, generation| Member { id: PeerId::new(seat, 0), generation, address: "10.0.0.1:1".parse().unwrap() };
+        let member = |join_index, generation| Member {
+            id: PeerId::new(join_index, 0),
+            generation,
+            address: "10.0.0.1:1".parse().unwrap(),
+        };
         for (known_as, agrees, goes_on_as) in [(2, false, 3), (3, true, 3), (7, false, 8)] {
             let mut membership = Membership::new(member(1, 3), &Config::default(), 1);
             let mut out = Outbox::default();

@@ -66,13 +66,13 @@ pub(crate) enum Event {
     Resume(PeerId),
 }
 
-pub(crate) fn id(seat: u32) -> PeerId {
-    PeerId::new(seat, u64::from(seat) * 0x9e37_79b9)
+pub(crate) fn id(join_index: u32) -> PeerId {
+    PeerId::new(join_index, u64::from(join_index) * 0x9e37_79b9)
 }
 
-pub(crate) fn member(seat: u32) -> Member {
-    let [_, a, b, c] = seat.to_be_bytes();
-    Member { id: id(seat), generation: 0, address: ([10, a, b, c], 7000).into() }
+pub(crate) fn member(join_index: u32) -> Member {
+    let [_, a, b, c] = join_index.to_be_bytes();
+    Member { id: id(join_index), generation: 0, address: ([10, a, b, c], 7000).into() }
 }
 
 pub(crate) fn millis(millis: u64) -> Duration {
@@ -98,8 +98,8 @@ impl Network {
     pub(crate) fn settled(n_peers: u32, deadline: Duration, seed: u64) -> Self {
         let mut network = Self::new(Config { deadline, wait_for: n_peers as usize }, seed);
         network.start(member(0), Vec::new());
-        for seat in 1..n_peers {
-            network.start(member(seat), vec![member(0)]);
+        for join_index in 1..n_peers {
+            network.start(member(join_index), vec![member(0)]);
         }
         network.converge(deadline * 2, &format!("{n_peers} peers start, seed {seed}"));
         // Gossip about the beginning dies down.
@@ -175,10 +175,10 @@ impl Network {
         }
         // Nobody remembers its views of itself alone, so their numbers may come again.
         self.views.retain(|_, view| *view.members != [peer]);
-        let mut reborn = member(peer.seat());
+        let mut reborn = member(peer.join_index());
         let port = 6999 + self.rng.below(3) as u16;
         reborn.address = reborn.address.at_port_of(&([0, 0, 0, 0], port).into());
-        self.start(reborn, vec![member(introducer.seat())]);
+        self.start(reborn, vec![member(introducer.join_index())]);
     }
 
     /// Ends those whom nobody can find any more, because all who knew both them and the others are gone.

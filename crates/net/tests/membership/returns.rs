@@ -27,8 +27,8 @@ fn who_comes_back_to_nobody_finds_out() {
         let mut network = Network::settled(4, DEADLINE, seed);
         network.hang(id(2), DEADLINE * 3);
         network.run_for(DEADLINE * 2);
-        for seat in [0, 1, 3] {
-            network.kill(id(seat), State::Vanished);
+        for join_index in [0, 1, 3] {
+            network.kill(id(join_index), State::Vanished);
         }
         network.run_for(DEADLINE);
         network.converge(DEADLINE * 2, &format!("seed {seed}"));

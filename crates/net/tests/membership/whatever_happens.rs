@@ -12,7 +12,7 @@ fn disturb(network: &mut Network, n_started: &mut u32) {
     let any = |network: &mut Network| running[network.rng.below(running.len())];
     match network.rng.below(11) {
         0 | 1 if *n_started < 16 => {
-            let introducers = (0..2).map(|_| any(network)).map(|peer| member(peer.seat())).collect();
+            let introducers = (0..2).map(|_| any(network)).map(|peer| member(peer.join_index())).collect();
             // Newcomers may take any place in the order.
             network.start(member((*n_started * 37 + 50) % 101), introducers);
             *n_started += 1;
@@ -67,8 +67,8 @@ fn all_who_live_agree_whatever_happens() {
         let n_peers = 2 + seed as u32 % 6;
         let mut network = Network::new(Config { deadline: DEADLINE, wait_for: n_peers as usize }, seed);
         network.latency = [millis(1), millis(20), millis(80)][seed as usize % 3];
-        for seat in 0..n_peers {
-            network.start(member(seat), if seat == 0 { vec![] } else { vec![member(0)] });
+        for join_index in 0..n_peers {
+            network.start(member(join_index), if join_index == 0 { vec![] } else { vec![member(0)] });
         }
         let mut n_started = n_peers;
         if seed % 2 == 0 {
@@ -113,11 +113,11 @@ fn all_who_live_agree_whatever_happens() {
 fn nothing_grows() {
     let mut network = Network::settled(4, millis(1000), 1);
     let mut largest = 0;
-    for seat in 4..400 {
-        network.start(member(seat), vec![member(0)]);
+    for join_index in 4..400 {
+        network.start(member(join_index), vec![member(0)]);
         network.run_for(millis(500));
-        let end = if seat % 2 == 0 { State::Killed } else { State::Vanished };
-        network.kill(id(seat), end);
+        let end = if join_index % 2 == 0 { State::Killed } else { State::Vanished };
+        network.kill(id(join_index), end);
         network.run_for(millis(500));
         network.nodes.retain(|_, node| node.state == State::Running || node.n_views == 0);
         largest = largest.max(network.nodes[&id(0)].membership.n_remembered());
@@ -126,8 +126,8 @@ fn nothing_grows() {
     assert!(largest < 100, "{largest} things are remembered");
     network.run_for(millis(60_000));
     network.converge(millis(1), "all is quiet");
-    for seat in 0..4 {
-        let node = &network.nodes[&id(seat)];
+    for join_index in 0..4 {
+        let node = &network.nodes[&id(join_index)];
         assert!(node.membership.n_remembered() < 20, "{} things are remembered", node.membership.n_remembered());
         assert!(node.largest_outbox < 300, "{} packets at a time", node.largest_outbox);
     }

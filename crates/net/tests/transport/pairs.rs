@@ -72,26 +72,26 @@ pub(crate) fn peer_purpose() -> Purpose {
     Purpose::Peer { generation: 0, job: [1; 32] }
 }
 
-pub(crate) fn terms(seat: u32, encryption: Encryption) -> Terms {
-    Terms { encryption, ..Terms::new(Identity::new(&secret(), seat).unwrap(), peer_purpose()) }
+pub(crate) fn terms(join_index: u32, encryption: Encryption) -> Terms {
+    Terms { encryption, ..Terms::new(Identity::new(&secret(), join_index).unwrap(), peer_purpose()) }
 }
 
-pub(crate) fn settings(seat: u32, encryption: Encryption) -> Settings {
+pub(crate) fn settings(join_index: u32, encryption: Encryption) -> Settings {
     Settings {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         encryption,
-        ..Settings::new(Identity::new(&secret(), seat).unwrap(), peer_purpose())
+        ..Settings::new(Identity::new(&secret(), join_index).unwrap(), peer_purpose())
     }
 }
 
-/// Seats 0 (who dialled) and 1 (who was dialled).
+/// Join indices 0 (who dialled) and 1 (who was dialled).
 pub(crate) async fn connections(transport: Transport, limits: Limits) -> (Connection, Connection) {
     let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
-    let usual = |seat| Settings { shape, limits, ..settings(seat, transport.encryption) };
+    let usual = |join_index| Settings { shape, limits, ..settings(join_index, transport.encryption) };
     let network = Arc::new(InProcess::default());
-    let settings = |seat| match transport.over {
-        Over::Memory => Settings { transport: network.clone(), listen: Address::InProcess(0), ..usual(seat) },
-        Over::Tcp => Settings { transport: Arc::new(Tcp), ..usual(seat) },
+    let settings = |join_index| match transport.over {
+        Over::Memory => Settings { transport: network.clone(), listen: Address::InProcess(0), ..usual(join_index) },
+        Over::Tcp => Settings { transport: Arc::new(Tcp), ..usual(join_index) },
     };
     let (dialler, _) = Endpoint::bind(settings(0)).await.unwrap();
     let (listener, mut arrivals) = Endpoint::bind(settings(1)).await.unwrap();

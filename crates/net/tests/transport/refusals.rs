@@ -3,7 +3,7 @@
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::{Identity, NO_SEAT};
+use nettorrent_net::identity::{Identity, NO_JOIN_INDEX};
 use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::view::PeerId;
 use nettorrent_swarm::wire::{Head, Kind};
@@ -21,9 +21,9 @@ async fn told(dialler: Settings, listener: Settings) -> [String; 2] {
     [dialled.unwrap_err().to_string(), turned_away]
 }
 
-fn with_secret(secret: u8, seat: u32, encryption: Encryption) -> Settings {
-    let identity = Identity::new(&Secret::from_bytes([secret; 32]), seat).unwrap();
-    Settings { identity, ..settings(seat, encryption) }
+fn with_secret(secret: u8, join_index: u32, encryption: Encryption) -> Settings {
+    let identity = Identity::new(&Secret::from_bytes([secret; 32]), join_index).unwrap();
+    Settings { identity, ..settings(join_index, encryption) }
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn newcomers_and_visitors_come_in_whatever_the_job() {
             let dialled = dialler.dial(listener.local_address(), None).await.unwrap();
             let accepted = incoming(&mut arrivals).await;
             assert_eq!(accepted.hello().purpose, purpose);
-            assert_eq!(accepted.peer().seat(), NO_SEAT);
+            assert_eq!(accepted.peer().join_index(), NO_JOIN_INDEX);
             assert_eq!(dialled.peer(), listener.identity().peer);
             // Each is told how the other sees it.
             assert_eq!(&accepted.hello().seen, listener.local_address());
@@ -121,7 +121,7 @@ async fn who_gets_a_seat_is_known_under_it_from_then_on() {
     let (listener, mut arrivals) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
     let _dialled = endpoint.dial(listener.local_address(), None).await.unwrap();
     let accepted = incoming(&mut arrivals).await;
-    assert_eq!((accepted.peer(), accepted.peer().seat()), (endpoint.identity().peer, 7));
+    assert_eq!((accepted.peer(), accepted.peer().join_index()), (endpoint.identity().peer, 7));
     assert_eq!(accepted.hello().purpose, Purpose::Peer { generation: 3, job: [1; 32] });
 }
 

@@ -23,7 +23,7 @@ fn open(path: &Path) -> Arc<SharedFolder> {
 async fn linked(transport: Transport, folders: [Option<Arc<SharedFolder>>; 2]) -> (End, End) {
     let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
     let [one, other] = folders;
-    let settings = |seat, folder| Settings { shape, folder, ..settings(seat, transport.encryption) };
+    let settings = |join_index, folder| Settings { shape, folder, ..settings(join_index, transport.encryption) };
     let (dialler, _) = Endpoint::bind(settings(0, one)).await.unwrap();
     let (listener, mut arrivals) = Endpoint::bind(settings(1, other)).await.unwrap();
     let dialled = dialler.dial(listener.local_address(), None).await.unwrap();

@@ -27,7 +27,6 @@ pub struct Estimate {
     /// What the peer takes that takes most.
     pub memory_bytes: u64,
     /// Of each stage, from the first layers to the last.
-    #[serde(rename = "groups")]
     pub stages: Vec<StageEstimate>,
 }
 

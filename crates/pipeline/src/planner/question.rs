@@ -1,6 +1,6 @@
 //! What a plan is wanted for.
 
-use nettorrent_engine::job::{Job, LayersSpec};
+use nettorrent_engine::job::{Job, PipelineSpec};
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale::Scale;
@@ -47,19 +47,19 @@ pub struct Question<'a> {
 impl<'a> Question<'a> {
     /// What a job asks, for so many peers that are as fast as usual.
     pub fn of(job: &Job, spec: &'a ModelSpec, n_peers: usize) -> Result<Self, PlanError> {
-        let usual = LayersSpec::default();
-        let layers = job.layers.as_ref().unwrap_or(&usual);
+        let usual = PipelineSpec::default();
+        let pipeline = job.pipeline.as_ref().unwrap_or(&usual);
         Ok(Self {
             spec,
             batch: job.batch,
             scale: job.swarm.scale,
-            in_flight: layers.in_flight,
+            in_flight: pipeline.in_flight,
             n_peers,
-            speeds: layers.speeds.clone(),
-            link: layers.link.as_deref().unwrap_or(USUAL_LINK).parse()?,
+            speeds: pipeline.speeds.clone(),
+            link: pipeline.link.as_deref().unwrap_or(USUAL_LINK).parse()?,
             n_memories: Optimizer::new(job.optimizer.clone(), 0).state().1.count(),
             multiplications_per_s: USUAL_MULTIPLICATIONS_PER_S,
-            copies: layers.copies,
+            copies: pipeline.copies,
             memory_limit: None,
         })
     }
@@ -70,7 +70,7 @@ impl<'a> Question<'a> {
             return problem(format!("{} peers: plans are made for 1 to {MOST_PEERS}", self.n_peers));
         }
         if self.batch == 0 || self.in_flight == 0 {
-            return problem("batch and layers.in_flight must be at least 1".into());
+            return problem("batch and pipeline.in_flight must be at least 1".into());
         }
         if let Some(speed) = self.speeds.iter().find(|speed| !(**speed > 0.0 && speed.is_finite())) {
             return problem(format!("a speed of {speed}: must be a number above 0, such as 1.0 or 0.5"));
@@ -86,8 +86,8 @@ impl<'a> Question<'a> {
     }
 
     /// How many batches are on their way in a pipeline of so many stages.
-    pub fn in_flight(&self, n_groups: usize) -> usize {
-        if n_groups > 1 { self.in_flight } else { 1 }
+    pub fn in_flight(&self, n_stages: usize) -> usize {
+        if n_stages > 1 { self.in_flight } else { 1 }
     }
 
     /// How many samples one of so many replicas trains of a batch.

@@ -1,6 +1,6 @@
 //! Plans whose best answer is known by hand, and small ones against all plans there are.
 
-use nettorrent_engine::job::{Groups, Job};
+use nettorrent_engine::job::{Job, Stages};
 use nettorrent_engine::model::{DenseSpec, LayerSpec, ModelSpec, zoo};
 use nettorrent_engine::scale::Scale;
 
@@ -65,7 +65,7 @@ fn on_slow_links_large_layers_stay_where_they_are() {
     // Averaging 20,000 numbers: 80,000 bytes leave each peer, in 2 s, after 0.2 s of computing.
     let parallel = choice.runners_up.iter().find(|one| one.kind == PlanKind::DataParallel).unwrap();
     assert!(near(parallel.estimate.journey_s, 2.2), "{:?}", parallel.estimate);
-    assert!(near(parallel.estimate.batch_s, 2.2), "with one group there is one batch on its way");
+    assert!(near(parallel.estimate.batch_s, 2.2), "with one stage there is one batch on its way");
     let one_by_one = Question { in_flight: 1, ..asked };
     let parallel_then = choose(&one_by_one).unwrap().runners_up.into_iter().find(|one| one.kind == parallel.kind);
     assert_eq!(parallel_then.unwrap().estimate, parallel.estimate);
@@ -156,7 +156,7 @@ fn batch_norm_keeps_rows_together() {
     let asked = Question { in_flight: 8, multiplications_per_s: 1e10, ..question(&spec, 40, "10mbit") };
     let choice = choose(&asked).unwrap();
     for candidate in choice.runners_up.iter().chain([&choice.best]) {
-        let plan = PipelinePlan::new(&spec, &candidate.plan.group_specs()).expect("what is chosen can be");
+        let plan = PipelinePlan::new(&spec, &candidate.plan.stage_specs()).expect("what is chosen can be");
         assert_eq!(plan, candidate.plan);
     }
 }
@@ -206,16 +206,16 @@ fn of_all_small_plans_none_is_much_better_than_the_chosen() {
 }
 
 #[test]
-fn a_jobs_groups_are_chosen_once() {
+fn a_jobs_stages_are_chosen_once() {
     let spec = zoo::describe("digits-cnn", None, None).unwrap();
     let mut plain = Job::default();
     assert_eq!(resolve(&mut plain, &spec, 4), Ok(None));
     assert_eq!(plain, Job::default());
-    let mut job = Job::parse("job", "", &["layers=auto".into(), "layers.link=1mbit".into()]).unwrap();
+    let mut job = Job::parse("job", "", &["pipeline=auto".into(), "pipeline.link=1mbit".into()]).unwrap();
     let choice = resolve(&mut job, &spec, 4).unwrap().unwrap();
-    let layers = job.layers.clone().unwrap();
-    assert_eq!(layers.groups, Groups::Given(choice.best.plan.group_specs()));
-    assert_eq!(layers.link.as_deref(), Some("1mbit"), "all else stays");
+    let pipeline = job.pipeline.clone().unwrap();
+    assert_eq!(pipeline.stages, Stages::Given(choice.best.plan.stage_specs()));
+    assert_eq!(pipeline.link.as_deref(), Some("1mbit"), "all else stays");
     let again = resolve(&mut job, &spec, 4).unwrap().unwrap();
     assert_eq!(again.best, choice.best);
 }
@@ -233,6 +233,6 @@ fn what_makes_no_sense_is_answered() {
     assert_eq!(estimate(&asked, &plan(3)), Err(PlanError::Peers { n_slots: 3, n_peers: 2 }));
     let asked = Question { n_peers: 20, ..asked };
     assert!(estimate(&asked, &plan(11)).unwrap_err().to_string().contains("a batch has only 10 samples"));
-    let mut job = Job::parse("job", "", &["layers.link=fast".into()]).unwrap();
-    assert!(resolve(&mut job, &spec, 2).unwrap_err().to_string().contains("layers.link: \"fast\""));
+    let mut job = Job::parse("job", "", &["pipeline.link=fast".into()]).unwrap();
+    assert!(resolve(&mut job, &spec, 2).unwrap_err().to_string().contains("pipeline.link: \"fast\""));
 }

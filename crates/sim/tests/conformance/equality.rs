@@ -45,7 +45,7 @@ fn averaged_gradients_are_the_gradient_of_all_samples_together() {
             let setup = case.setup(3);
             let outcome = Simulation::new(setup.clone(), n_peers, Scenario::lan()).unwrap().run().unwrap();
             let rate = |record: &Record| match record.event {
-                Event::Round { lr, .. } if record.peer.seat() == 0 => Some(lr),
+                Event::Round { lr, .. } if record.peer.join_index() == 0 => Some(lr),
                 _ => None,
             };
             let rates: Vec<f32> = outcome.records.iter().filter_map(rate).collect();

@@ -103,7 +103,7 @@ impl Host {
         }
         self.refused.append(&mut self.out.refused);
         for (to, frame) in self.out.frames.drain(..) {
-            self.inputs.push_back((to.seat() as usize, Input::Frame { from: id(peer), frame }));
+            self.inputs.push_back((to.join_index() as usize, Input::Frame { from: id(peer), frame }));
         }
         self.timers.extend(self.out.timers.drain(..).map(|(_, timer)| (peer, timer)));
         self.out.records.clear();

@@ -110,7 +110,7 @@ fn two_may_be_lost_at_once_and_all_but_one() {
                 let lost = (0..4).filter(|&peer| peer != last);
                 let faults = lost.map(|peer| fault(peer, When::Round(round), What::Kill)).collect();
                 let outcome = survive(&case, 4, &Scenario { faults, ..scenario() });
-                let live: Vec<usize> = outcome.live().map(|peer| peer.id.seat() as usize).collect();
+                let live: Vec<usize> = outcome.live().map(|peer| peer.id.join_index() as usize).collect();
                 assert_eq!(live, [last]);
             }
         }

@@ -34,7 +34,7 @@ fn sent_bytes(case: &Case, scenario: Scenario) -> (BTreeMap<u32, Vec<u64>>, usiz
     let mut sent: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
     for record in outcome.records {
         if let Event::Round { sent_bytes, .. } = record.event {
-            sent.entry(record.peer.seat()).or_default().push(sent_bytes);
+            sent.entry(record.peer.join_index()).or_default().push(sent_bytes);
         }
     }
     (sent, n_params)

@@ -1,4 +1,4 @@
-//! With one batch in flight a layer network computes what one machine would, to rounding, whatever the grid.
+//! With one batch in flight a pipeline computes what one machine would, to rounding, whatever the grid.
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::zoo::ZOO;
@@ -22,13 +22,13 @@ fn assert_equal(pipeline: &Pipeline, n_pipelines: usize) {
     for k in 0..n_pipelines {
         let learnt = outcome.whole(k, pipeline.n_values()).expect("all blocks are there");
         let apart = difference(&expected, &learnt, &pipeline.init());
-        assert!(apart < tolerance, "{:?} in pipeline {k}: {apart}", pipeline.job.layers);
+        assert!(apart < tolerance, "{:?} in pipeline {k}: {apart}", pipeline.job.pipeline);
     }
 }
 
 fn check(model: &str, (shape, n_classes): (&[usize], usize), grids: &[&str]) {
     for grid in grids {
-        let (model, grid) = (format!("model={model}"), format!("layers.groups={grid}"));
+        let (model, grid) = (format!("model={model}"), format!("pipeline.stages={grid}"));
         // Fifty batch norms over a handful of numbers each would make rounding grow beyond all measure.
         let (batch, n_steps) = if model.ends_with("resnet50") { (24, 1) } else { (6, 2) };
         let size = format!("batch={batch}");
@@ -44,8 +44,8 @@ const ZOO_GRIDS: &[(&str, &[usize], &[&str])] = &[
         &[16, 16, 3],
         &[
             "[{layers=17}]",
-            "[{layers=2,columns=2},{layers=4,rows=2},{layers=2,columns=3},{layers=5,columns=2},{layers=3,columns=4},\
-              {layers=1,columns=2}]",
+            "[{layers=2,tensor_shards=2},{layers=4,batch_shards=2},{layers=2,tensor_shards=3},{layers=5,tensor_shards=2},{layers=3,tensor_shards=4},\
+              {layers=1,tensor_shards=2}]",
         ],
     ),
     (
@@ -54,35 +54,44 @@ const ZOO_GRIDS: &[(&str, &[usize], &[&str])] = &[
         &[
             "[{layers=10}]",
             "[{layers=4},{layers=6}]",
-            "[{layers=2,columns=3},{layers=4,columns=2,rows=2},{layers=3,columns=4},{layers=1,columns=2,rows=3}]",
+            "[{layers=2,tensor_shards=3},{layers=4,tensor_shards=2,batch_shards=2},{layers=3,tensor_shards=4},{layers=1,tensor_shards=2,batch_shards=3}]",
         ],
     ),
     (
         "mlp:20,15",
         &[4, 4, 1],
-        &["[{layers=6}]", "[{layers=3,columns=5},{layers=2,rows=4,columns=2},{layers=1,columns=5}]"],
+        &[
+            "[{layers=6}]",
+            "[{layers=3,tensor_shards=5},{layers=2,batch_shards=4,tensor_shards=2},{layers=1,tensor_shards=5}]",
+        ],
     ),
     (
         "mnist-cnn",
         &[12, 12, 1],
         &[
             "[{layers=11}]",
-            "[{layers=2,columns=2,rows=2},{layers=5,columns=4},{layers=3,columns=3},{layers=1}]",
-            "[{layers=7,rows=3},{layers=4,rows=2}]",
+            "[{layers=2,tensor_shards=2,batch_shards=2},{layers=5,tensor_shards=4},{layers=3,tensor_shards=3},{layers=1}]",
+            "[{layers=7,batch_shards=3},{layers=4,batch_shards=2}]",
         ],
     ),
     (
         "resnet20",
         &[8, 8, 3],
-        &["[{layers=23}]", "[{layers=3,columns=2},{layers=8},{layers=11},{layers=1,columns=2,rows=2}]"],
+        &[
+            "[{layers=23}]",
+            "[{layers=3,tensor_shards=2},{layers=8},{layers=11},{layers=1,tensor_shards=2,batch_shards=2}]",
+        ],
     ),
-    ("resnet50", &[64, 64, 3], &["[{layers=4,columns=4},{layers=16},{layers=17},{layers=1,columns=3}]"]),
+    ("resnet50", &[64, 64, 3], &["[{layers=4,tensor_shards=4},{layers=16},{layers=17},{layers=1,tensor_shards=3}]"]),
     (
         "speech-dense:40",
         &[8, 5],
-        &["[{layers=12}]", "[{layers=3,columns=2},{layers=2,rows=3},{layers=4},{layers=2,columns=2},{layers=1}]"],
+        &[
+            "[{layers=12}]",
+            "[{layers=3,tensor_shards=2},{layers=2,batch_shards=3},{layers=4},{layers=2,tensor_shards=2},{layers=1}]",
+        ],
     ),
-    ("speech-rnn:16", &[8, 5], &["[{layers=2}]", "[{layers=1,rows=2},{layers=1,columns=2}]"]),
+    ("speech-rnn:16", &[8, 5], &["[{layers=2}]", "[{layers=1,batch_shards=2},{layers=1,tensor_shards=2}]"]),
 ];
 
 #[test]
@@ -96,7 +105,7 @@ fn all_networks_of_the_zoo() {
 
 #[test]
 fn a_batch_smaller_than_the_rows() {
-    check("mlp:20,15", (&[4, 4, 1], 5), &["[{layers=3,rows=9},{layers=3,rows=2}]"]);
+    check("mlp:20,15", (&[4, 4, 1], 5), &["[{layers=3,batch_shards=9},{layers=3,batch_shards=2}]"]);
 }
 
 #[test]
@@ -104,7 +113,8 @@ fn the_example_of_a_ten_by_ten_grid() {
     // A batch of 100 samples of 50 numbers meets a layer of 200 neurons: each of 100 peers multiplies 10x50 by 50x20.
     let dense = |out| LayerSpec::Dense(DenseSpec { out, bias: true, name: None });
     let spec = ModelSpec { input: vec![50], layers: vec![dense(200)] };
-    let settings = ["layers.groups=[{layers=1,rows=10,columns=10}]", "epochs=1", "batch=100"].map(str::to_owned);
+    let settings =
+        ["pipeline.stages=[{layers=1,batch_shards=10,tensor_shards=10}]", "epochs=1", "batch=100"].map(str::to_owned);
     let job = Job::parse("the test's job", "optimizer.lr = 0.05\n", &settings).unwrap();
     let pipeline = Pipeline::of_model(job, &spec, 400);
     let pipelines = &pipeline.pipelines;
@@ -114,7 +124,7 @@ fn the_example_of_a_ten_by_ten_grid() {
 
 #[test]
 fn several_pipelines_are_several_machines() {
-    let grid = "layers.groups=[{layers=3,rows=2},{layers=2,columns=2},{layers=1}]";
+    let grid = "pipeline.stages=[{layers=3,batch_shards=2},{layers=2,tensor_shards=2},{layers=1}]";
     for strategy in ["ring-all-reduce", "ring-reduce", "parameter-server"] {
         let strategy = format!("swarm.strategy={strategy}");
         let settings = ["model=mlp:12,9", grid, &strategy, "epochs=2", "batch=4"];
@@ -124,7 +134,7 @@ fn several_pipelines_are_several_machines() {
 
 #[test]
 fn fewer_peers_than_slots_hold_several_blocks() {
-    let grid = "layers.groups=[{layers=3,rows=2},{layers=2,columns=2},{layers=1}]";
+    let grid = "pipeline.stages=[{layers=3,batch_shards=2},{layers=2,tensor_shards=2},{layers=1}]";
     let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "epochs=2", "batch=4"], (&[4, 4, 1], 3), 36);
     let expected = pipeline.run(5, Scenario::default()).whole(0, pipeline.n_values()).unwrap();
     for n_peers in 1..5 {

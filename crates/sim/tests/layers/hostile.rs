@@ -25,7 +25,7 @@ fn body(rng: &mut Rng) -> Bytes {
 
 #[test]
 fn made_up_messages_are_refused() {
-    let grid = "layers.groups=[{layers=3,columns=2},{layers=2,rows=2},{layers=1}]";
+    let grid = "pipeline.stages=[{layers=3,tensor_shards=2},{layers=2,batch_shards=2},{layers=1}]";
     let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "batch=4"], (&[6], 3), 60);
     let setup = &pipeline.pipelines;
     let members: Vec<PeerId> = (0..5).map(|seat| PeerId::new(seat, 0)).collect();

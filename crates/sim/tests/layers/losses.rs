@@ -7,11 +7,13 @@ use nettorrent_swarm::record::Event;
 
 use crate::pipeline::Pipeline;
 
-const GRIDS: [&str; 2] =
-    ["layers.groups=[{layers=3,columns=2},{layers=2},{layers=1}]", "layers.groups=[{layers=5},{layers=1,rows=3}]"];
+const GRIDS: [&str; 2] = [
+    "pipeline.stages=[{layers=3,tensor_shards=2},{layers=2},{layers=1}]",
+    "pipeline.stages=[{layers=5},{layers=1,batch_shards=3}]",
+];
 
 fn pipeline(grid: &str, settings: &[&str]) -> Pipeline {
-    let usual = ["model=mlp:12,9", grid, "layers.mark_every=4", "epochs=4", "batch=4"];
+    let usual = ["model=mlp:12,9", grid, "pipeline.snapshot_every=4", "epochs=4", "batch=4"];
     Pipeline::new(&[&usual, settings].concat(), (&[6], 3), 240)
 }
 
@@ -52,7 +54,7 @@ fn beginnings(outcome: &Outcome) -> Vec<(u32, u32)> {
 #[test]
 fn any_peer_may_be_lost_at_any_time() {
     for grid in GRIDS {
-        for in_flight in ["layers.in_flight=1", "layers.in_flight=3"] {
+        for in_flight in ["pipeline.in_flight=1", "pipeline.in_flight=3"] {
             let pipeline = pipeline(grid, &[in_flight]);
             for peer in 0..4 {
                 for round in [0, 1, 5, 60, 61, 238] {
@@ -72,7 +74,7 @@ fn any_peer_may_be_lost_at_any_time() {
 
 #[test]
 fn a_lost_block_is_its_replica_s() {
-    let pipeline = pipeline(GRIDS[0], &["layers.copies=false"]);
+    let pipeline = pipeline(GRIDS[0], &["pipeline.copies=false"]);
     for peer in 0..8 {
         let faults = vec![fault(peer, 10, What::Kill)];
         let outcome = pipeline.run(8, Scenario { faults, ..Scenario::default() });
@@ -83,7 +85,7 @@ fn a_lost_block_is_its_replica_s() {
 
 #[test]
 fn without_copies_all_begins_anew() {
-    let pipeline = pipeline(GRIDS[0], &["layers.copies=false"]);
+    let pipeline = pipeline(GRIDS[0], &["pipeline.copies=false"]);
     let outcome = pipeline.run(4, Scenario { faults: vec![fault(2, 50, What::Kill)], ..Scenario::default() });
     check(&pipeline, &outcome, "without copies");
     assert_eq!(beginnings(&outcome).last().unwrap().1, 0);
@@ -91,7 +93,7 @@ fn without_copies_all_begins_anew() {
 
 #[test]
 fn one_after_the_other_may_be_lost_to_the_last() {
-    let pipeline = pipeline(GRIDS[0], &["layers.in_flight=2"]);
+    let pipeline = pipeline(GRIDS[0], &["pipeline.in_flight=2"]);
     let faults = vec![fault(3, 10, What::Kill), fault(0, 40, What::Kill), fault(1, 70, What::Leave)];
     let outcome = pipeline.run(4, Scenario { faults, ..Scenario::default() });
     check(&pipeline, &outcome, "one after the other");
@@ -113,7 +115,7 @@ fn newcomers_take_over_blocks() {
 
 #[test]
 fn peers_that_hang_or_are_cut_off_come_back() {
-    let pipeline = pipeline(GRIDS[0], &["layers.in_flight=2"]);
+    let pipeline = pipeline(GRIDS[0], &["pipeline.in_flight=2"]);
     let deadline = Duration::from_millis(50);
     for peer in 0..4 {
         let faults = vec![fault(peer, 20, What::Hang(Duration::from_millis(200)))];

@@ -1,4 +1,4 @@
-//! Small tasks for layer networks: a network of the zoo, and samples that are made up.
+//! Small tasks for pipelines: a network of the zoo, and samples that are made up.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl Pipeline {
 
     pub(crate) fn run(&self, n_peers: usize, scenario: Scenario) -> Outcome {
         let outcome = Simulation::new(self.setup.clone(), n_peers, scenario).unwrap().run();
-        outcome.unwrap_or_else(|error| panic!("{:?}: {error}", self.job.layers))
+        outcome.unwrap_or_else(|error| panic!("{:?}: {error}", self.job.pipeline))
     }
 
     pub(crate) fn n_values(&self) -> usize {

@@ -88,8 +88,8 @@ pub(crate) fn resources(results: &Results) -> Result<Vec<u8>, csv::Error> {
         let Some(measured) = run.measurement() else { continue };
         for peer in &measured.peers {
             for point in peer.resources.iter().flat_map(|used| &used.series) {
-                let seat = peer.peer.seat().to_string();
-                table.write_record(start(results, run).into_iter().chain([seat]).chain(resource_cells(point)))?;
+                let join_index = peer.peer.join_index().to_string();
+                table.write_record(start(results, run).into_iter().chain([join_index]).chain(resource_cells(point)))?;
             }
         }
     }

@@ -76,13 +76,13 @@ fn whom(measured: &Measurement) -> Option<Figure> {
     let waited = |peer: &PeerMeasurement, whom: PeerId| -> f64 {
         peer.waits.iter().filter(|wait| wait.peer == whom).map(|wait| wait.seconds).sum()
     };
-    let seats = ids.iter().map(|id| id.seat().to_string());
+    let join_indices = ids.iter().map(|id| id.join_index().to_string());
     let map = Heatmap {
         title: "Wait time between peers".to_owned(),
         row_label: "waiting peer".to_owned(),
         column_label: "peer waited for".to_owned(),
         row_names: ids.iter().map(ToString::to_string).collect(),
-        column_names: seats.collect(),
+        column_names: join_indices.collect(),
         unit: Unit::Seconds,
         rows: measured
             .peers
