@@ -52,7 +52,7 @@ pub enum Event {
     Peer(PeerAddress),
     /// A peer has something to tell.
     Note(Note),
-    /// The members of a swarm have changed and agreed on whose parameters go on.
+    /// The members of a swarm have changed and agreed on whose state they continue with.
     View(ViewChange),
     /// The split gives some samples to nobody.
     Dropped(Dropped),
@@ -295,7 +295,7 @@ pub struct Stop {
     pub step: u64,
     /// Seconds since training began.
     pub seconds: f64,
-    /// The most memory that any of the processes took.
+    /// The peak memory of the largest process.
     pub peak_rss_bytes: Option<u64>,
     /// Whether a model that guesses would have done as well in the last test.
     #[serde(default)]

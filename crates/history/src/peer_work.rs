@@ -99,9 +99,9 @@ pub struct Resources {
     pub net_received_bytes: u64,
     /// What went to its sockets.
     pub net_sent_bytes: u64,
-    /// Of `net_received_bytes`, what strategies had to say.
+    /// Of `net_received_bytes`, the payload of the exchange strategy.
     pub payload_received_bytes: u64,
-    /// Of `net_sent_bytes`, what strategies had to say.
+    /// Of `net_sent_bytes`, the payload of the exchange strategy.
     pub payload_sent_bytes: u64,
     /// What was read from disks.
     pub disk_read_bytes: u64,

@@ -1,4 +1,4 @@
-//! Asking a swarm from outside: for what newcomers and visitors need to know.
+//! Asking a swarm from outside: for what joiners and observers need to know.
 
 use std::time::Duration;
 

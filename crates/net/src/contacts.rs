@@ -40,7 +40,7 @@ struct Contact {
 }
 
 /// How long the last words may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Contacts {
     /// No links yet; what comes of calls goes to `dialled`.
@@ -124,7 +124,7 @@ impl Contacts {
             std::mem::take(&mut self.contacts).into_values().flat_map(|contact| contact.links).collect();
         links.iter().for_each(Link::close);
         // Who takes nothing any more is not waited for.
-        let all_sent = tokio::time::timeout(FAREWELL, async {
+        let all_sent = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
             for link in &links {
                 link.drained_to(0).await;
             }

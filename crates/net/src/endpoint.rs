@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use crate::address::Address;
 use crate::connection::{Connection, Slot};
-use crate::crossing::Crossings;
+use crate::dial_race::DialRaces;
 use crate::handshake::{Encryption, Terms, shake};
 use crate::hello::{Hello, Purpose};
 use crate::identity::Identity;
@@ -45,9 +45,9 @@ pub struct Settings {
     /// Whether links are encrypted.
     pub encryption: Encryption,
     /// As what kind of network to send, for experiments.
-    pub shape: Option<LinkSpec>,
+    pub link: Option<LinkSpec>,
     /// As what kind of network to receive; only the rate counts.
-    pub receive_shape: Option<LinkSpec>,
+    pub receive_link: Option<LinkSpec>,
     /// What others may cost us.
     pub limits: Limits,
     /// A directory for large bodies; peers that do not have the same are spoken to over the wire alone.
@@ -63,8 +63,8 @@ impl Settings {
             identity,
             purpose,
             encryption: Encryption::On,
-            shape: None,
-            receive_shape: None,
+            link: None,
+            receive_link: None,
             limits: Limits::default(),
             folder: None,
         }
@@ -136,7 +136,7 @@ struct Inner {
     reachable_at: Vec<Address>,
     terms: Mutex<Terms>,
     shapers: Shapers,
-    crossings: Crossings,
+    dial_races: DialRaces,
     n_links: Arc<AtomicUsize>,
     sockets: Arc<SocketCount>,
 }
@@ -152,17 +152,17 @@ impl Drop for Listening {
 impl Endpoint {
     /// Begins to listen. Whoever comes is in the channel, which must be read: connections wait there.
     pub async fn bind(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
-        let Settings { transport, listen, identity, purpose, encryption, shape, receive_shape, limits, folder } =
+        let Settings { transport, listen, identity, purpose, encryption, link, receive_link, limits, folder } =
             settings;
         let listener = transport.listen(&listen).await.map_err(|source| BindError { address: listen, source })?;
-        let shapers = Shapers { send: shape.map(Shaper::new), receive: receive_shape.map(Shaper::new) };
+        let shapers = Shapers { send: link.map(Shaper::new), receive: receive_link.map(Shaper::new) };
         let inner = Arc::new(Inner {
             transport,
             local: listener.address(),
             reachable_at: listener.reachable_at(),
             terms: Mutex::new(Terms { identity, purpose, encryption, limits, expected: None, folder }),
             shapers,
-            crossings: Crossings::default(),
+            dial_races: DialRaces::default(),
             n_links: Arc::default(),
             sockets: Arc::default(),
         });
@@ -192,7 +192,7 @@ impl Endpoint {
     /// From now on we are known under this join index, and want this.
     pub fn introduce_as(&self, join_index: u32, purpose: Purpose) {
         let mut terms = self.inner.terms();
-        terms.identity = terms.identity.with_seat(join_index);
+        terms.identity = terms.identity.with_join_index(join_index);
         terms.purpose = purpose;
     }
 
@@ -235,7 +235,7 @@ impl Inner {
     }
 
     async fn connect(&self, stream: ByteStream, role: Role, terms: &Terms) -> Result<Connection, HandshakeError> {
-        let mut attempt = self.crossings.begin();
+        let mut attempt = self.dial_races.begin();
         let mut slot = None;
         let judge = |hello: &Hello| {
             let both_take_part = [&terms.purpose, &hello.purpose].iter().all(|p| matches!(p, Purpose::Peer { .. }));

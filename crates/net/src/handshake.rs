@@ -278,7 +278,7 @@ mod tests {
 
     fn terms() -> Terms {
         let identity = Identity::new(&Secret::from_bytes([8; 32]), 0).unwrap();
-        Terms { encryption: Encryption::Off, ..Terms::new(identity, Purpose::Visitor) }
+        Terms { encryption: Encryption::Off, ..Terms::new(identity, Purpose::Observer) }
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ const MAGIC_AT: usize = 24;
 pub struct Hello {
     /// The swarm that it belongs to.
     pub swarm: SwarmId,
-    /// Its name. Newcomers and visitors have [`NO_SEAT`](crate::identity::NO_SEAT), and the fingerprint of their key.
+    /// Its name. Joiners and observers have [`NO_JOIN_INDEX`](crate::identity::NO_JOIN_INDEX), and the fingerprint of their key.
     pub peer: PeerId,
     /// What it wants.
     pub purpose: Purpose,
@@ -50,12 +50,12 @@ pub enum Purpose {
         job: JobHash,
     },
     /// To be let in.
-    Newcomer {
+    Joiner {
         /// What it wants to train, if it knows.
         job: Option<JobHash>,
     },
     /// To ask how things stand.
-    Visitor,
+    Observer,
 }
 
 impl Purpose {
@@ -63,8 +63,8 @@ impl Purpose {
     pub fn job(&self) -> Option<JobHash> {
         match self {
             Self::Peer { job, .. } => Some(*job),
-            Self::Newcomer { job } => *job,
-            Self::Visitor => None,
+            Self::Joiner { job } => *job,
+            Self::Observer => None,
         }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn hellos_come_back_as_they_were() {
-        for purpose in [hello().purpose, Purpose::Newcomer { job: Some([2; 32]) }, Purpose::Visitor] {
+        for purpose in [hello().purpose, Purpose::Joiner { job: Some([2; 32]) }, Purpose::Observer] {
             let hello = Hello { purpose, ..hello() };
             let frame = hello.to_frame();
             assert!(frame.body.len() < MAX_HELLO_LEN / 2);

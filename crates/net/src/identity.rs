@@ -25,7 +25,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
 
 use crate::ticket::{Secret, SwarmId};
 
-/// The join index in the name of those who have none: newcomers and visitors.
+/// The join index in the name of those who have none: joiners and observers.
 pub const NO_JOIN_INDEX: u32 = (1 << 24) - 1;
 
 /// What every certificate names, since peers have no names of their own that a certificate could prove.
@@ -59,7 +59,7 @@ pub enum IdentityError {
 
 impl Identity {
     /// A fresh identity for who has no join index yet.
-    pub fn newcomer(secret: &Secret) -> Result<Self, IdentityError> {
+    pub fn joiner(secret: &Secret) -> Result<Self, IdentityError> {
         Self::new(secret, NO_JOIN_INDEX)
     }
 
@@ -93,7 +93,7 @@ impl Identity {
 
     /// The same keys under the name of another join index.
     #[must_use]
-    pub fn with_seat(&self, join_index: u32) -> Self {
+    pub fn with_join_index(&self, join_index: u32) -> Self {
         Self { peer: PeerId::new(join_index, fingerprint(self.peer)), ..self.clone() }
     }
 
@@ -250,11 +250,11 @@ mod tests {
         assert_eq!(fingerprint(identity.peer), seen);
         assert_eq!(identity.peer.join_index(), 5);
 
-        let newcomer = Identity::newcomer(&Secret::from_bytes([3; 32])).unwrap();
-        assert_eq!(newcomer.peer.join_index(), NO_JOIN_INDEX);
-        let seated = newcomer.with_seat(9);
-        assert_eq!((seated.peer.join_index(), fingerprint(seated.peer)), (9, fingerprint(newcomer.peer)));
-        assert_ne!(fingerprint(newcomer.peer), fingerprint(identity.peer));
+        let joiner = Identity::joiner(&Secret::from_bytes([3; 32])).unwrap();
+        assert_eq!(joiner.peer.join_index(), NO_JOIN_INDEX);
+        let joined = joiner.with_join_index(9);
+        assert_eq!((joined.peer.join_index(), fingerprint(joined.peer)), (9, fingerprint(joiner.peer)));
+        assert_ne!(fingerprint(joiner.peer), fingerprint(identity.peer));
     }
 
     #[test]

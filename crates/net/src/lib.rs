@@ -31,8 +31,8 @@
 //!
 //! // Somebody else joins with it.
 //! let ticket: Ticket = ticket.parse()?;
-//! let newcomer = Identity::newcomer(&ticket.secret)?;
-//! let (joiner, _) = Endpoint::bind(Settings::new(newcomer, Purpose::Newcomer { job: None })).await?;
+//! let identity = Identity::joiner(&ticket.secret)?;
+//! let (joiner, _) = Endpoint::bind(Settings::new(identity, Purpose::Joiner { job: None })).await?;
 //! let connection = joiner.dial(&ticket.addresses[0], None).await?;
 //! let (sender, _inbox) = inbox(64 << 20);
 //! let link = connection.start(sender);
@@ -89,7 +89,7 @@ pub mod wire;
 
 mod compute;
 mod contacts;
-mod crossing;
+mod dial_race;
 mod link_state;
 mod link_task;
 mod meters;

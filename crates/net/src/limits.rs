@@ -16,11 +16,11 @@ pub struct Limits {
     /// How long the other side may stop in the middle of a frame, or take nothing of what is to be sent.
     pub stall: Duration,
     /// How long a link that is being closed may take to send what is queued.
-    pub farewell: Duration,
+    pub shutdown_timeout: Duration,
 }
 
 impl Limits {
-    /// The usual, for peers that exchange vectors of so many bytes: a newcomer's whole state must have room.
+    /// The usual, for peers that exchange vectors of so many bytes: a joiner's whole state must have room.
     pub fn for_vectors(n_bytes: usize) -> Self {
         let usual = Self::default();
         Self { max_queued_bytes: usual.max_queued_bytes.max(16 * n_bytes), ..usual }
@@ -35,7 +35,7 @@ impl Default for Limits {
             max_links: 4096,
             max_queued_bytes: 256 << 20,
             stall: Duration::from_secs(60),
-            farewell: Duration::from_secs(5),
+            shutdown_timeout: Duration::from_secs(5),
         }
     }
 }

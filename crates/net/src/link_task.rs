@@ -244,7 +244,7 @@ impl Writing<'_> {
 async fn close(state: &LinkState) -> CloseReason {
     match state.wait_for_closing().await {
         Closing::AfterSending => {
-            sleep(state.limits.farewell).await;
+            sleep(state.limits.shutdown_timeout).await;
             CloseReason::Ourselves
         }
         Closing::TooSlow { n_queued } => CloseReason::TooSlow { n_queued, most: state.limits.max_queued_bytes },

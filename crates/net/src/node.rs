@@ -30,7 +30,7 @@ use crate::visitors::Visitors;
 
 /// What a node needs to know besides its peer.
 pub struct NodeSettings {
-    /// The job, for newcomers.
+    /// The job, for joiners.
     pub package: JobPackage,
     /// When a silent peer is given up, and how many must be there at the beginning.
     pub membership: membership::Config,
@@ -320,7 +320,7 @@ impl Node {
                 let link = connection.start(self.inbox_sender.clone());
                 match link.hello().purpose {
                     Purpose::Peer { .. } => self.contacts.add(link),
-                    Purpose::Newcomer { .. } | Purpose::Visitor => self.visitors.add(link),
+                    Purpose::Joiner { .. } | Purpose::Observer => self.visitors.add(link),
                 }
             }
         }

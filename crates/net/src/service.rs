@@ -1,4 +1,4 @@
-//! Questions that newcomers and visitors ask a peer, and its answers.
+//! Questions that joiners and observers ask a peer, and its answers.
 
 use bytes::Bytes;
 use nettorrent_swarm::wire::{Frame, Kind};

@@ -25,7 +25,7 @@ const MAX_PIECE: u64 = 64 << 10;
 /// A card that several links share.
 #[derive(Debug)]
 pub struct Shaper {
-    shape: LinkSpec,
+    link: LinkSpec,
     // When the last booked byte will have left.
     free_at: Mutex<Option<Instant>>,
 }
@@ -40,16 +40,16 @@ pub struct Shapers {
 }
 
 impl Shaper {
-    /// A card of this shape.
-    pub fn new(shape: LinkSpec) -> Arc<Self> {
-        Arc::new(Self { shape, free_at: Mutex::new(None) })
+    /// A card with this link.
+    pub fn new(link: LinkSpec) -> Arc<Self> {
+        Arc::new(Self { link, free_at: Mutex::new(None) })
     }
 
     /// Waits until so many bytes have come in.
     pub(crate) async fn receive(&self, n_bytes: usize) {
         let now = Instant::now();
         let mut arrived = now;
-        if let Some(rate) = self.shape.bits_per_second {
+        if let Some(rate) = self.link.bits_per_second {
             let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
             arrived = free_at.unwrap_or(now).max(now) + time_for(n_bytes, rate);
             *free_at = Some(arrived);
@@ -61,7 +61,7 @@ impl Shaper {
 
     /// Books up to `n_bytes` if the card is free soon enough: how many, and when their last one leaves.
     fn book(&self, now: Instant, n_bytes: usize) -> Option<(usize, Instant)> {
-        let Some(rate) = self.shape.bits_per_second else { return Some((n_bytes, now)) };
+        let Some(rate) = self.link.bits_per_second else { return Some((n_bytes, now)) };
         let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let start = free_at.unwrap_or(now).max(now);
         if start > now + HORIZON {
@@ -115,7 +115,7 @@ impl Pace {
         while self.n_under_way < n_waiting {
             let Some((n_booked, leaves)) = self.shaper.book(now, n_waiting - self.n_under_way) else { break };
             self.count(n_booked, leaves);
-            self.under_way.push_back((leaves + self.shaper.shape.delay, n_booked));
+            self.under_way.push_back((leaves + self.shaper.link.delay, n_booked));
             self.n_under_way += n_booked;
         }
         self.is_waiting = self.n_under_way < n_waiting;

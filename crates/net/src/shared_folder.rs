@@ -130,7 +130,7 @@ impl SharedFolder {
             let folder = self.clone();
             in_background(move || {
                 let token = File::options().write(true).open(folder.path_of(&folder.token, TOKEN));
-                // If it has been removed, newcomers use the wire.
+                // If it has been removed, joiners use the wire.
                 let _ = token.and_then(|token| token.set_modified(SystemTime::now()));
             });
         }

@@ -1,4 +1,4 @@
-//! Tickets: one word with a swarm's secret and where its peers are, which is all that a newcomer needs.
+//! Tickets: one word with a swarm's secret and where its peers are, which is all that a joiner needs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -110,7 +110,7 @@ impl fmt::Debug for SwarmId {
     }
 }
 
-/// A swarm's secret, and addresses of peers who let newcomers in.
+/// A swarm's secret, and addresses of peers who let joiners in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// What makes its holder a member.

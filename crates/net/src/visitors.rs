@@ -1,4 +1,4 @@
-//! Those who come to ask: newcomers who want to take part, and visitors who want to know how things stand.
+//! Those who come to ask: joiners who want to take part, and observers who want to know how things stand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

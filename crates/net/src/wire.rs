@@ -139,10 +139,10 @@ impl AsyncWrite for WireWrite {
 pub(crate) async fn shut_down_gracefully(read: &mut (impl AsyncRead + Unpin), write: &mut (impl AsyncWrite + Unpin)) {
     const PATIENCE: Duration = Duration::from_millis(500);
     const MOST_BYTES: u64 = 1 << 20;
-    let farewell = async {
+    let shutdown = async {
         write.shutdown().await?;
         tokio::io::copy(&mut read.take(MOST_BYTES), &mut tokio::io::sink()).await
     };
     // Whether it worked does not matter to anybody any more.
-    let _ = tokio::time::timeout(PATIENCE, farewell).await;
+    let _ = tokio::time::timeout(PATIENCE, shutdown).await;
 }

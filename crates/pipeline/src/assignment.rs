@@ -162,7 +162,7 @@ mod tests {
         // One of the first is gone: who is left of the second steps in.
         let claims = [claim(&[1], &[(1, 5)]), claim(&[2], &[(0, 5)]), claim(&[3], &[(1, 5)])];
         assert_eq!(decide(&claims, 2), (Some(5), vec![1, 0], vec![None, None]));
-        // A newcomer makes the second whole again.
+        // A joiner makes the second whole again.
         let claims = [claim(&[0], &[(0, 5)]), claim(&[1], &[(1, 5)]), claim(&[2], &[(0, 5)]), Claim::default()];
         assert_eq!(decide(&claims, 2), (Some(5), vec![0, 1, 2, 3], vec![None, None, None, Some(1)]));
     }

@@ -43,12 +43,12 @@ impl Directory {
     }
 
     /// Who keeps a copy of a block, by rank: the next peer of the pipeline, if nobody else has the block.
-    pub(crate) fn keeper_of(&self, address: usize) -> Option<usize> {
+    pub(crate) fn buddy_of(&self, address: usize) -> Option<usize> {
         let n_slots = self.setup.n_slots();
         let (first, slot) = (address / n_slots * n_slots, address % n_slots);
         let mut others = (1..n_slots).map(|k| self.holders[first + (slot + k) % n_slots]);
-        let keeper = others.find(|&rank| rank != self.holders[address]);
-        keeper.filter(|_| self.setup.needs_copies(slot, self.n_pipelines()))
+        let buddy = others.find(|&rank| rank != self.holders[address]);
+        buddy.filter(|_| self.setup.needs_copies(slot, self.n_pipelines()))
     }
 
     /// Says something to a member.

@@ -85,7 +85,7 @@ mod tests {
 
     use nettorrent_engine::backend::Opened;
     use nettorrent_engine::fn_task::FnTask;
-    use nettorrent_engine::job::{Job, LayersSpec};
+    use nettorrent_engine::job::{Job, PipelineSpec};
     use nettorrent_engine::model::{Layout, Score};
 
     use super::{PipelineError, setup};
@@ -98,7 +98,7 @@ mod tests {
         let whole = Job::default();
         let spec = whole.model_spec(&[8, 8, 1], 10).unwrap();
         assert!(setup(&whole, &opened, &spec).is_ok_and(|(_, pipelines)| pipelines.is_none()));
-        let cut = Job { layers: Some(LayersSpec::default()), ..whole };
+        let cut = Job { pipeline: Some(PipelineSpec::default()), ..whole };
         let error = setup(&cut, &opened, &spec).err().unwrap();
         assert!(matches!(error, PipelineError::NoParts { .. }));
         assert!(error.to_string().starts_with("what the backend `cpu` computes cannot be cut into stages"), "{error}");

@@ -117,7 +117,7 @@ impl Snapshots {
     ) -> Result<(), Malformed> {
         let address = message.label.from;
         let is_due =
-            directory.holders.get(address) == Some(&rank) && directory.keeper_of(address) == Some(directory.rank);
+            directory.holders.get(address) == Some(&rank) && directory.buddy_of(address) == Some(directory.rank);
         if !is_due {
             return Err(Malformed::new("it sends a copy of a block that is not for this peer to keep"));
         }
@@ -146,8 +146,8 @@ impl Snapshots {
                 let held: Held = decoded(&message.body)?;
                 let address = held.address as usize;
                 let holder = directory.holders.get(address).copied();
-                let keeper = if held.is_copy { holder.and_then(|_| directory.keeper_of(address)) } else { holder };
-                if keeper != Some(rank) {
+                let buddy = if held.is_copy { holder.and_then(|_| directory.buddy_of(address)) } else { holder };
+                if buddy != Some(rank) {
                     return Err(Malformed::new("it tells of a snapshot that is not its to keep"));
                 }
                 self.first.ledger.count(message.round, held)?;
@@ -189,7 +189,7 @@ impl Snapshots {
             return;
         }
         let n_blocks = directory.holders.len();
-        let n_copies = (0..n_blocks).filter(|&address| directory.keeper_of(address).is_some()).count();
+        let n_copies = (0..n_blocks).filter(|&address| directory.buddy_of(address).is_some()).count();
         let Some((round, epoch)) = self.first.ledger.take_complete(n_blocks + n_copies) else { return };
         let setup = &directory.setup;
         let (every, epochs) = (setup.save_every, setup.epochs());
@@ -285,11 +285,11 @@ fn send_copy(
     directory: &Directory,
     out: &mut Outbox,
 ) {
-    let Some(keeper) = directory.keeper_of(address) else { return };
+    let Some(buddy) = directory.buddy_of(address) else { return };
     // Where it is said to go tells whether it is an epoch's end.
     let to = usize::from(epoch.is_some());
     let label = Label { subject: Subject::Copy, purpose: Purpose::Train, from: address, to, piece: 0 };
-    to_messages(label, round, 0, state).for_each(|piece| directory.tell(keeper, piece, out));
+    to_messages(label, round, 0, state).for_each(|piece| directory.tell(buddy, piece, out));
 }
 
 /// Asks for the next pieces of a block, so that no more is on its way than a few.

@@ -22,10 +22,10 @@ pub struct Invited {
 impl Invited {
     /// Asks the swarm of a ticket for what it trains.
     pub async fn ask(ticket: &Ticket, options: &Options) -> Result<Self, SessionError> {
-        let identity = Identity::newcomer(&ticket.secret)?;
+        let identity = Identity::joiner(&ticket.secret)?;
         let addresses = find_addresses(ticket, options.discover).await?;
         let terms =
-            Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Newcomer { job: None }) };
+            Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Joiner { job: None }) };
         match ask_any(&*options.transport, &terms, &addresses, &Question::Join).await? {
             (Answer::Join(invitation), seen) => Ok(Self { invitation, identity, seen }),
             _ => Err(SessionError::OtherVersion),

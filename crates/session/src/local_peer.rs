@@ -86,7 +86,7 @@ async fn train(
     let settings = Settings {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         encryption: if orders.encryption { Encryption::On } else { Encryption::Off },
-        shape: orders.link,
+        link: orders.link,
         limits: training.limits(),
         folder: orders.shared_dir.as_deref().map(SharedFolder::open).transpose()?,
         ..Settings::new(identity, Purpose::Peer { generation: 0, job })

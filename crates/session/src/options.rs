@@ -82,7 +82,7 @@ impl Options {
             transport: self.transport.clone(),
             listen: self.listen.clone(),
             encryption: self.encryption,
-            shape: self.link,
+            link: self.link,
             limits: training.limits(),
             folder: self.open_folder()?,
             ..Settings::new(identity, Purpose::Peer { generation: 0, job })

@@ -116,7 +116,7 @@ impl Session {
         options: Options,
     ) -> Result<Self, SessionError> {
         let Invited { invitation: Invitation { join_index, members, .. }, identity, seen } = invited;
-        let bound = options.bind(identity.with_seat(join_index), &training).await?;
+        let bound = options.bind(identity.with_join_index(join_index), &training).await?;
         let endpoint = &bound.0;
         let job = fingerprint::of_job(&training.package);
         endpoint.introduce_as(join_index, Purpose::Peer { generation: 0, job });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nettorrent_engine::fn_task::{FnTask, Sample};
-use nettorrent_engine::job::{Job, LayersSpec};
+use nettorrent_engine::job::{Job, PipelineSpec};
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::task::Task;
@@ -131,7 +131,7 @@ fn the_starter_s_folder_tells_of_all_peers_wherever_they_are() {
 
 #[test]
 fn a_task_of_ones_own_cannot_be_cut_into_stages() {
-    let job = Job { model: "means".into(), layers: Some(LayersSpec::default()), ..Job::default() };
+    let job = Job { model: "means".into(), pipeline: Some(PipelineSpec::default()), ..Job::default() };
     let error = Training::custom(task(200), job).err().expect("it has no parts").to_string();
     assert!(error.starts_with("the task `means` cannot be cut into stages"), "{error}");
 }

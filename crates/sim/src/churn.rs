@@ -113,7 +113,7 @@ impl Simulation {
         }
     }
 
-    /// A newcomer.
+    /// A joiner.
     pub(crate) fn join(&mut self) {
         let peer = self.hosts.len();
         self.add_host(1.0);

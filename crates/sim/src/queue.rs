@@ -42,7 +42,7 @@ pub(crate) enum Event {
     Wake(u32),
     /// A fault of the scenario.
     Fault(u32),
-    /// A newcomer of the scenario.
+    /// A joiner of the scenario.
     Join(u32),
     /// The network falls apart, the peers notice, it heals.
     Cut(u32),

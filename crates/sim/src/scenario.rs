@@ -138,7 +138,7 @@ pub enum What {
     Leave,
 }
 
-/// A newcomer.
+/// A joiner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Join {

@@ -168,7 +168,7 @@ pub struct Measurement {
     pub confusion: Vec<Vec<u64>>,
     /// How far replicas were apart at the ends of epochs.
     pub replica_distances: Vec<ReplicaDistance>,
-    /// The most memory that any of the processes took.
+    /// The peak memory of the largest process.
     pub peak_rss_bytes: Option<u64>,
     /// What was predicted, if something was.
     pub prediction: Option<Prediction>,
@@ -286,7 +286,7 @@ pub struct ResourceUse {
     pub cpu_percent_mean: f64,
     /// The most in one interval.
     pub cpu_percent_max: f64,
-    /// The most memory.
+    /// Its peak memory.
     pub rss_bytes_max: u64,
     /// What went to its sockets: with framing and encryption.
     pub socket_sent_bytes: u64,

@@ -26,7 +26,7 @@ pub enum Kind {
     Hello = 0,
     /// Who takes part: views. Hosts only.
     Membership = 1,
-    /// Questions that a person or a newcomer asks, and their answers. Hosts only.
+    /// Questions that a person or a joiner asks, and their answers. Hosts only.
     Service = 2,
     /// Peers of a new view agree on whose parameters go on.
     Agreement = 3,

@@ -112,7 +112,7 @@ fn print_table(described: &Description) {
         println!("{name:width$}  {kind:14}  {:>16}  {params:>12}  {multiplications:>15}", show(output));
     }
     println!(
-        "\n{} parameters; {} multiplications for a sample on the way up",
+        "\n{} parameters; {} multiplications for a sample in the forward pass",
         HumanCount(described.n_params as u64),
         HumanCount(described.n_multiplications as u64)
     );

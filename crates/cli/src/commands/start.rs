@@ -27,7 +27,7 @@ pub(crate) struct StartArguments {
     /// Start from these weights (safetensors) instead of random ones.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Go on with a run that was stopped, with the peers that join now; its job is taken, not another.
+    /// Resume a run from its latest checkpoint, with the peers that join now; its job is taken, not another.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["job", "weights", "run"])]
     resume: Option<PathBuf>,
     /// The folder for this run [default: runs/MODEL-TIME].

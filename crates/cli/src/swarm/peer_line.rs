@@ -10,8 +10,8 @@ pub(super) fn peer_text(progress: &PeerProgress) -> String {
     let Times { elapsed_s, compute_s, wait_s, sent_bytes, .. } = times;
     let share = |seconds: f64| (100.0 * seconds / elapsed_s.max(1e-9)).min(100.0);
     let doing = match progress.phase {
-        Phase::Agreeing => "agreeing on whose parameters go on",
-        Phase::Syncing => "bringing replicas together",
+        Phase::Agreeing => "synchronizing state",
+        Phase::Syncing => "final sync",
         Phase::Testing => "testing",
         Phase::Finished => "finished",
         Phase::Training | Phase::Exchanging => "",

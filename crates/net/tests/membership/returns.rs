@@ -121,10 +121,10 @@ fn two_who_cannot_talk_to_each_other_do_not_stop_the_others() {
         let (a, b) = (id(0), id(1 + seed as u32 % 4));
         network.cut_link(a, b);
         network.run_for(DEADLINE);
-        let newcomer = member(9);
-        network.start(newcomer.clone(), vec![member(0)]);
+        let joiner = member(9);
+        network.start(joiner.clone(), vec![member(0)]);
         network.run_for(DEADLINE * 6);
-        let view = network.nodes[&newcomer.id].membership.view().cloned();
+        let view = network.nodes[&joiner.id].membership.view().cloned();
         assert!(view.is_some_and(|view| view.len() >= 5), "seed {seed}");
         network.mend();
         network.converge(DEADLINE * 4, &format!("seed {seed}"));

@@ -13,7 +13,7 @@ fn disturb(network: &mut Network, n_started: &mut u32) {
     match network.rng.below(11) {
         0 | 1 if *n_started < 16 => {
             let introducers = (0..2).map(|_| any(network)).map(|peer| member(peer.join_index())).collect();
-            // Newcomers may take any place in the order.
+            // Joiners may take any place in the order.
             network.start(member((*n_started * 37 + 50) % 101), introducers);
             *n_started += 1;
         }

@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use crate::pairs::{End, Over, Transport, connections, frame};
 
 async fn unshaped() -> (Connection, Connection) {
-    connections(Transport { over: Over::Memory, encryption: Encryption::Off, shape: None }, Limits::default()).await
+    connections(Transport { over: Over::Memory, encryption: Encryption::Off, link: None }, Limits::default()).await
 }
 
-fn shapers(shape: &str) -> Shapers {
-    Shapers { send: Some(Shaper::new(shape.parse::<LinkSpec>().unwrap())), receive: None }
+fn shapers(link: &str) -> Shapers {
+    Shapers { send: Some(Shaper::new(link.parse::<LinkSpec>().unwrap())), receive: None }
 }
 
 /// Asserts that something took so long, within two per cent and a little more than a tick of the timers.
@@ -28,7 +28,7 @@ fn assert_took(start: Instant, expected: Duration, what: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn large_and_small_frames_come_at_the_rate_after_the_delay() {
-    for (shape, n_frames, n_bytes, millis) in [
+    for (link, n_frames, n_bytes, millis) in [
         // (frames × (bytes + 24 for the head)) × 8 / rate + delay
         ("10mbit/5ms", 1, 1 << 20, 838.88 + 5.02),
         ("100mbit/20ms", 10, 1 << 20, 838.88 + 20.02),
@@ -39,7 +39,7 @@ async fn large_and_small_frames_come_at_the_rate_after_the_delay() {
         ("300ms", 5, 1 << 20, 300.0),
     ] {
         let (one, other) = unshaped().await;
-        let (one, mut other) = (End::of(one.shaped(shapers(shape))), End::of(other));
+        let (one, mut other) = (End::of(one.shaped(shapers(link))), End::of(other));
         let start = Instant::now();
         for number in 0..n_frames {
             one.link.send(frame(number, n_bytes));
@@ -47,7 +47,7 @@ async fn large_and_small_frames_come_at_the_rate_after_the_delay() {
         for number in 0..n_frames {
             assert_eq!(other.frame().await.head, frame(number, n_bytes).head);
         }
-        assert_took(start, Duration::from_secs_f64(millis / 1000.0), shape);
+        assert_took(start, Duration::from_secs_f64(millis / 1000.0), link);
     }
 }
 
@@ -127,9 +127,9 @@ async fn what_is_received_can_be_slowed_down_too() {
 }
 
 /// What a link lets out in a second that it is busy, while it has frames to let out now and then.
-async fn busy_rate(shape: &str, n_frames: u32, n_bytes: usize) -> f64 {
+async fn busy_rate(link: &str, n_frames: u32, n_bytes: usize) -> f64 {
     let (one, other) = unshaped().await;
-    let (one, mut other) = (End::of(one.shaped(shapers(shape))), End::of(other));
+    let (one, mut other) = (End::of(one.shaped(shapers(link))), End::of(other));
     for number in 0..n_frames {
         one.link.send(frame(number, n_bytes));
         // The next one comes when nothing is left of this: the link was idle meanwhile.
@@ -142,15 +142,15 @@ async fn busy_rate(shape: &str, n_frames: u32, n_bytes: usize) -> f64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_link_is_busy_as_long_as_bytes_wait_to_leave_and_not_while_they_travel() {
-    for (shape, n_frames, n_bytes, bytes_per_s) in [
+    for (link, n_frames, n_bytes, bytes_per_s) in [
         ("100mbit/20ms", 20, 1 << 20, 12.5e6),
         ("100mbit/20ms", 50, 10_000, 12.5e6),
         ("1gbit/5ms", 20, 1 << 20, 125e6),
         ("56kbit/100ms", 7, 976, 7e3),
     ] {
-        let measured = busy_rate(shape, n_frames, n_bytes).await;
+        let measured = busy_rate(link, n_frames, n_bytes).await;
         let error = (measured / bytes_per_s - 1.0).abs();
-        assert!(error < 0.05, "{shape}, {n_frames} frames of {n_bytes} bytes: {measured} bytes per second");
+        assert!(error < 0.05, "{link}, {n_frames} frames of {n_bytes} bytes: {measured} bytes per second");
     }
 }
 

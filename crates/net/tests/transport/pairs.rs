@@ -32,7 +32,7 @@ const EVER: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Transport {
     pub(crate) over: Over,
     pub(crate) encryption: Encryption,
-    pub(crate) shape: Option<&'static str>,
+    pub(crate) link: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(crate) fn transports() -> Vec<Transport> {
     let mut all = Vec::new();
     for over in [Over::Memory, Over::Tcp] {
         for encryption in [Encryption::Off, Encryption::On] {
-            for shape in [None, Some("5gbit/2ms")] {
-                all.push(Transport { over, encryption, shape });
+            for link in [None, Some("5gbit/2ms")] {
+                all.push(Transport { over, encryption, link });
             }
         }
     }
@@ -86,8 +86,8 @@ pub(crate) fn settings(join_index: u32, encryption: Encryption) -> Settings {
 
 /// Join indices 0 (who dialled) and 1 (who was dialled).
 pub(crate) async fn connections(transport: Transport, limits: Limits) -> (Connection, Connection) {
-    let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
-    let usual = |join_index| Settings { shape, limits, ..settings(join_index, transport.encryption) };
+    let link = transport.link.map(|link| link.parse::<LinkSpec>().unwrap());
+    let usual = |join_index| Settings { link, limits, ..settings(join_index, transport.encryption) };
     let network = Arc::new(InProcess::default());
     let settings = |join_index| match transport.over {
         Over::Memory => Settings { transport: network.clone(), listen: Address::InProcess(0), ..usual(join_index) },

@@ -94,8 +94,8 @@ async fn another_peer_than_the_one_expected_is_refused() {
 #[tokio::test]
 async fn newcomers_and_visitors_come_in_whatever_the_job() {
     for encryption in [Encryption::On, Encryption::Off] {
-        for purpose in [Purpose::Newcomer { job: None }, Purpose::Newcomer { job: Some([1; 32]) }, Purpose::Visitor] {
-            let identity = Identity::newcomer(&secret()).unwrap();
+        for purpose in [Purpose::Joiner { job: None }, Purpose::Joiner { job: Some([1; 32]) }, Purpose::Observer] {
+            let identity = Identity::joiner(&secret()).unwrap();
             let dialler = Settings { identity, purpose, ..settings(0, encryption) };
             let (dialler, _) = Endpoint::bind(dialler).await.unwrap();
             let (listener, mut arrivals) = Endpoint::bind(settings(1, encryption)).await.unwrap();
@@ -113,10 +113,10 @@ async fn newcomers_and_visitors_come_in_whatever_the_job() {
 
 #[tokio::test]
 async fn who_gets_a_seat_is_known_under_it_from_then_on() {
-    let newcomer = Identity::newcomer(&secret()).unwrap();
-    let purpose = Purpose::Newcomer { job: None };
+    let joiner = Identity::joiner(&secret()).unwrap();
+    let purpose = Purpose::Joiner { job: None };
     let (endpoint, _) =
-        Endpoint::bind(Settings { identity: newcomer, purpose, ..settings(0, Encryption::On) }).await.unwrap();
+        Endpoint::bind(Settings { identity: joiner, purpose, ..settings(0, Encryption::On) }).await.unwrap();
     endpoint.introduce_as(7, Purpose::Peer { generation: 3, job: [1; 32] });
     let (listener, mut arrivals) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
     let _dialled = endpoint.dial(listener.local_address(), None).await.unwrap();

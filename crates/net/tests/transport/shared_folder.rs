@@ -21,9 +21,9 @@ fn open(path: &Path) -> Arc<SharedFolder> {
 
 /// Two ends, each with its own view of a directory.
 async fn linked(transport: Transport, folders: [Option<Arc<SharedFolder>>; 2]) -> (End, End) {
-    let shape = transport.shape.map(|shape| shape.parse::<LinkSpec>().unwrap());
+    let link = transport.link.map(|link| link.parse::<LinkSpec>().unwrap());
     let [one, other] = folders;
-    let settings = |join_index, folder| Settings { shape, folder, ..settings(join_index, transport.encryption) };
+    let settings = |join_index, folder| Settings { link, folder, ..settings(join_index, transport.encryption) };
     let (dialler, _) = Endpoint::bind(settings(0, one)).await.unwrap();
     let (listener, mut arrivals) = Endpoint::bind(settings(1, other)).await.unwrap();
     let dialled = dialler.dial(listener.local_address(), None).await.unwrap();
@@ -32,7 +32,7 @@ async fn linked(transport: Transport, folders: [Option<Arc<SharedFolder>>; 2]) -
 
 /// The same over plain TCP, when both have found out that they share a directory.
 async fn sharing(path: &Path) -> (End, End) {
-    let transport = Transport { over: Over::Tcp, encryption: Encryption::Off, shape: None };
+    let transport = Transport { over: Over::Tcp, encryption: Encryption::Off, link: None };
     let (one, other) = linked(transport, [Some(open(path)), Some(open(path))]).await;
     wait_for_agreement(&one, &other).await;
     (one, other)
@@ -154,7 +154,7 @@ async fn who_has_lost_its_directory_is_spoken_to_over_the_wire() {
     std::fs::create_dir(&link).unwrap();
     let gone = open(&link);
     drop(broken);
-    let transport = Transport { over: Over::Tcp, encryption: Encryption::On, shape: None };
+    let transport = Transport { over: Over::Tcp, encryption: Encryption::On, link: None };
     for _ in 0..2 {
         let (mut one, mut other) = linked(transport, [Some(open(place.path())), Some(gone.clone())]).await;
         one.link.send(frame(1, 1 << 20));
@@ -211,7 +211,7 @@ async fn whoever_makes_up_words_or_files_is_cut_off() {
 #[tokio::test]
 async fn files_are_not_looked_for_where_no_directory_is_shared() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let transport = Transport { over: Over::Tcp, encryption: Encryption::On, shape: None };
+    let transport = Transport { over: Over::Tcp, encryption: Encryption::On, link: None };
     let (one, mut other) = linked(transport, [Some(open(here.path())), Some(open(there.path()))]).await;
     one.link.send(Frame::new(Kind::Hello, Bytes::from(stored(frame(1, 1000).head.to_bytes(), [1; 16]))));
     let reason = other.closed().await;

@@ -179,7 +179,7 @@ impl Observer for Steady {
 
 #[test]
 fn a_round_that_is_void_leaves_no_trace() {
-    // A copy of what keepers have is fetched at any time.
+    // A copy of what owners have is fetched at any time.
     for case in case::all().into_iter().filter(|case| !case.has_keepers()) {
         for at in [6, 9, 14, 22, 30] {
             let faults = vec![fault(1, When::At(millis(at)), What::Leave)];

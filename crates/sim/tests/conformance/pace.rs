@@ -27,7 +27,7 @@ impl Observer for Lead {
 
 #[test]
 fn nobody_is_many_rounds_ahead() {
-    // Who follows keepers has nothing to keep: others' changes are in the shards.
+    // Who follows owners has nothing to keep: others' changes are in the shards.
     for case in case::defaults().iter().filter(|case| !case.has_keepers()) {
         for n_peers in [3, 8, 9] {
             let toy = Toy::with_size(ToySize { n_train: 200 * n_peers, ..ToySize::default() }, 1);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::keeper::{Answer, Kept};
+use super::owner::{Answer, Kept};
 use super::segments::{Label, chunk};
 use crate::malformed::Malformed;
 use crate::strategy::{AsyncCtx, Past, add};
@@ -38,7 +38,7 @@ pub(crate) struct OwnCopy {
 #[derive(Default)]
 pub(crate) struct Shard {
     pub place: Range<usize>,
-    pub keeper: usize,
+    pub owner: usize,
     /// By rank, how many batches of each are in the copy.
     heard: Vec<u32>,
     /// How many of this peer's batches are in everybody's copy.
@@ -112,7 +112,7 @@ impl OwnCopy {
         }
         let shard = |k: usize| Shard {
             place: chunk(k, n_shards, n_params),
-            keeper: k % n_peers,
+            owner: k % n_peers,
             heard: vec![0; n_peers],
             ..Shard::default()
         };
@@ -122,7 +122,7 @@ impl OwnCopy {
 
     /// The shards that this peer keeps, as they begin.
     pub(crate) fn kept_here(&self) -> impl Iterator<Item = (usize, Kept)> {
-        let mine = self.shards.iter().enumerate().filter(|(_, shard)| shard.keeper == self.rank);
+        let mine = self.shards.iter().enumerate().filter(|(_, shard)| shard.owner == self.rank);
         mine.map(|(k, shard)| {
             let sums = self.sums.get(shard.place.clone()).unwrap_or_default().to_vec();
             (k, Kept::new(self.values[shard.place.clone()].to_vec(), sums, self.n_batches.len()))
@@ -156,7 +156,7 @@ impl OwnCopy {
             return None;
         }
         shard.fetched_at = clock;
-        Some(shard.keeper)
+        Some(shard.owner)
     }
 
     /// Whether a shard that came late is to be asked for again at once.
@@ -169,7 +169,7 @@ impl OwnCopy {
     /// An answer begins.
     pub(crate) fn begin_answer(&mut self, from: usize, k: usize, body: &[u8]) -> Result<(), Malformed> {
         let shard = &mut self.shards[k];
-        if shard.keeper != from || shard.incoming.is_some() {
+        if shard.owner != from || shard.incoming.is_some() {
             return Err(Malformed::new("it sends a shard that it was not asked for"));
         }
         shard.incoming = Some(Answer::begin(body, &shard.heard, &self.n_batches, self.rank)?);
@@ -181,7 +181,7 @@ impl OwnCopy {
     pub(crate) fn add_to_answer(&mut self, from: usize, label: Label, body: &[u8]) -> Result<(), Malformed> {
         let (k, uses_sums) = (label.bucket, self.uses_sums);
         let shard = &mut self.shards[k];
-        let Some(answer) = shard.incoming.as_mut().filter(|_| shard.keeper == from) else {
+        let Some(answer) = shard.incoming.as_mut().filter(|_| shard.owner == from) else {
             return Err(Malformed::new("it sends a shard that it was not asked for"));
         };
         let is_last = answer.heard.iter().zip(&self.n_batches).all(|(heard, n_batches)| heard >= n_batches);
@@ -259,7 +259,7 @@ impl OwnCopy {
 
     /// Who keeps shards that have not come to their end.
     pub(crate) fn missing(&self) -> impl Iterator<Item = usize> {
-        self.shards.iter().filter(|shard| !self.are_all(&shard.heard)).map(|shard| shard.keeper)
+        self.shards.iter().filter(|shard| !self.are_all(&shard.heard)).map(|shard| shard.owner)
     }
 
     /// The view has changed: the segment is over, and what of this peer's pushes is not in the parameters that go on, counts

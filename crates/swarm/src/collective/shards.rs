@@ -2,7 +2,7 @@
 //!
 //! Contributions are added in the order of ranks, so the sum does not depend on who was first; or, where a rule of aggregation
 //! is given, they wait until all are there, and the rule makes one of those that were trained for. Two steps, however many peers
-//! there are; a keeper of one of k shards sends and receives (N−1)M/k besides its own vector's M.
+//! there are; a owner of one of k shards sends and receives (N−1)M/k besides its own vector's M.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::codec::Codec;
 use crate::malformed::Malformed;
 use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Message, Rule, Trained};
 
-/// An exchange through the keepers of shards.
+/// An exchange through the owners of shards.
 pub struct Shards {
     codec: Codec,
     /// How contributions become one, if they are not just added.
@@ -25,7 +25,7 @@ pub struct Shards {
     n_asked: usize,
     rank: usize,
     n_peers: usize,
-    /// What comes for them are results; the step of a result is the rank of its keeper.
+    /// What comes for them are results; the step of a result is the rank of its owner.
     buckets: Buckets,
     /// The sums that this peer keeps, by bucket and by segment of its shard.
     sums: Vec<Vec<Sum>>,
@@ -153,7 +153,7 @@ impl Shards {
         let place = self.own_segment(bucket, k);
         let Self { codec, rank, n_peers, .. } = *self;
         let mut sum = std::mem::take(&mut self.sums[bucket][k].numbers);
-        // However large the numbers that came: a keeper that sent infinite ones on would be refused for what others did.
+        // However large the numbers that came: a owner that sent infinite ones on would be refused for what others did.
         sum.iter_mut().for_each(|number| *number = number.clamp(-MOST, MOST));
         let residue = self.residue.as_mut().map(|residue| &mut residue[bucket][place.clone()]);
         let body = encode(codec, &mut sum, residue);
@@ -208,11 +208,11 @@ impl Collective for Shards {
     }
 
     fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, mut numbers: Vec<f32>) {
-        for keeper in (0..self.n_shards()).filter(|&keeper| keeper != self.rank) {
-            for (k, place) in segments(self.shard(keeper, numbers.len())).enumerate() {
+        for owner in (0..self.n_shards()).filter(|&owner| owner != self.rank) {
+            for (k, place) in segments(self.shard(owner, numbers.len())).enumerate() {
                 let residue = self.residue.as_mut().map(|residue| &mut residue[bucket][place.clone()]);
                 let body = encode(self.codec, &mut numbers[place], residue);
-                ctx.send(keeper, Label { bucket, step: PUSH, segment: k }.to_part(), body);
+                ctx.send(owner, Label { bucket, step: PUSH, segment: k }.to_part(), body);
             }
         }
         // Nothing came before them: a result needs everybody's numbers.

@@ -5,9 +5,9 @@
 //! statistics, and the inner optimizers' state if it is exchanged, are averaged and nothing else: with momentum a variance could fall below zero. The momentum is the same at all
 //! peers; late comers get it with the parameters. Replicas are equal after every round.
 //!
-//! Messages: with 32 bits, those of a ring all-reduce. With fewer, segments of shards, pushed to their keepers and sent back:
+//! Messages: with 32 bits, those of a ring all-reduce. With fewer, segments of shards, pushed to their owners and sent back:
 //! so numbers are rounded twice however many peers there are. What rounding takes away is added to the next difference, at
-//! the contributor and at the keeper; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
+//! the contributor and at the owner; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
 //! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
 
 use serde::{Deserialize, Serialize};

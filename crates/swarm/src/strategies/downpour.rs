@@ -1,12 +1,12 @@
-//! `downpour`: peers push what they learnt to the keepers of the parameters and fetch those, both without waiting.
+//! `downpour`: peers push what they learnt to the owners of the parameters and fetch those, both without waiting.
 //!
-//! The parameters are cut into shards, each kept by one of the peers, so no machine is only a server. A keeper adds what is
+//! The parameters are cut into shards, each kept by one of the peers, so no machine is only a server. A owner adds what is
 //! pushed as it comes. A peer trains on its own copy: what it fetched last, and what it has learnt since. When all batches of
-//! a segment are in a shard, its keeper sends it to everybody, so all are together again.
+//! a segment are in a shard, its owner sends it to everybody, so all are together again.
 //!
 //! When the view changes, the copy of the most advanced peer goes on, and the shards begin anew from it; what of its own pushes
 //! is not in that copy, each peer pushes again, shard by shard. Of a batch that a lost peer had pushed to some of the
-//! keepers only, the rest is lost. AdaGrad's sums go on from those of the segment's beginning.
+//! owners only, the rest is lost. AdaGrad's sums go on from those of the segment's beginning.
 //!
 //! Messages: a push (to which batch it goes, u32; numbers in segments); a request; an answer (what is known to be in
 //! everybody's copy of the receiver's pushes, then by rank whose batches are in the shard, u32 each; then numbers, and at
@@ -21,8 +21,8 @@ use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::keeper::{Kept, push_bodies, push_len};
 use crate::collective::own_copy::{OwnCopy, Patience, Shard};
+use crate::collective::owner::{Kept, push_bodies, push_len};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
     AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, FinalSync, MOST_STALENESS, Malformed, Message, Mixing,
@@ -127,14 +127,14 @@ impl Downpour {
     fn push(&mut self, ctx: &mut AsyncCtx<'_>, until: u32) {
         let change = self.copy.push(until);
         for k in 0..self.copy.shards.len() {
-            let Shard { place, keeper, .. } = &self.copy.shards[k];
+            let Shard { place, owner, .. } = &self.copy.shards[k];
             if let Some(kept) = self.kept.get_mut(&k) {
                 kept.apply(ctx.rank(), until, &change[place.clone()], self.options.adagrad);
                 self.tell_all_if_complete(ctx, k);
                 continue;
             }
             for (number, body) in push_bodies(until, &change[place.clone()]).enumerate() {
-                ctx.send(*keeper, part(k, PUSH, number), body);
+                ctx.send(*owner, part(k, PUSH, number), body);
             }
         }
     }
@@ -149,8 +149,8 @@ impl Downpour {
     fn fetch_shard(&mut self, ctx: &mut AsyncCtx<'_>, k: usize, clock: u32) {
         if let Some(kept) = self.kept.get_mut(&k) {
             self.copy.take(k, kept.copy_here(ctx.rank()));
-        } else if let Some(keeper) = self.copy.fetch(k, clock) {
-            ctx.send(keeper, part(k, FETCH, 0), Bytes::new());
+        } else if let Some(owner) = self.copy.fetch(k, clock) {
+            ctx.send(owner, part(k, FETCH, 0), Bytes::new());
         }
     }
 
@@ -164,7 +164,7 @@ impl Downpour {
 
     /// Sends a shard to a peer that asked for it.
     fn answer(&mut self, ctx: &mut AsyncCtx<'_>, to: usize, k: usize) {
-        self.kept.get_mut(&k).expect("only its keeper answers").was_asked_by(to);
+        self.kept.get_mut(&k).expect("only its owner answers").was_asked_by(to);
         self.tell(ctx, to, k, false);
     }
 

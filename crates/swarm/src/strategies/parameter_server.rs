@@ -4,7 +4,7 @@
 //! Contributions are added in the order of ranks, so the sum does not depend on who was first; or a rule is applied to each
 //! number by itself that outvotes a few broken peers.
 //!
-//! Messages: a segment of a shard of a bucket, pushed to its keeper or sent back. Body: numbers.
+//! Messages: a segment of a shard of a bucket, pushed to its owner or sent back. Body: numbers.
 //! Li et al. (2014), "Scaling distributed machine learning with the parameter server".
 
 use serde::{Deserialize, Serialize};
@@ -18,9 +18,9 @@ use crate::strategy::{
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {
     name: "parameter-server",
-    about: "Peers send their vectors to the keepers of its shards and get the mean back. The classic to compare with; with \
+    about: "Peers send their vectors to the owners of its shards and get the mean back. The classic to compare with; with \
             one shard, one peer's link carries everything.",
-    cost: "each peer sends M and receives M; a keeper of one of k shards 2(N-1)M/k besides; 2 steps",
+    cost: "each peer sends M and receives M; a owner of one of k shards 2(N-1)M/k besides; 2 steps",
     paper: "Li et al. 2014",
     options: &[
         OptionDoc {
@@ -51,11 +51,11 @@ pub(super) const SPEC: Spec = Spec {
                 Ok(AnyStrategy::round(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
             }
             Aggregation::Krum => refuse(
-                "aggregation = \"krum\" compares whole vectors, and keepers see parts of them, one after the other: use \
+                "aggregation = \"krum\" compares whole vectors, and owners see parts of them, one after the other: use \
                  `median` or `trimmed-mean`",
             ),
             Aggregation::Weighted | Aggregation::WeightedMinmax => {
-                refuse("aggregation by losses: keepers are not told any; use `samples` or `average`")
+                refuse("aggregation by losses: owners are not told any; use `samples` or `average`")
             }
         }
     },

@@ -14,7 +14,7 @@ use super::segments::{n_segments, segment, segments};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
 
-/// A shard as its keeper holds it.
+/// A shard as its owner holds it.
 pub(crate) struct Kept {
     values: Vec<f32>,
     /// AdaGrad's sums, if it is used.
@@ -110,7 +110,7 @@ impl Kept {
         self.arrived[rank] = std::mem::replace(&mut self.answered[rank], self.applied.clone());
     }
 
-    /// The keeper's own copy.
+    /// The owner's own copy.
     pub(crate) fn copy_here(&mut self, rank: usize) -> Answer {
         self.arrived[rank] = self.applied.clone();
         Answer { n_safe: self.n_safe(rank), heard: self.applied.clone(), numbers: self.values.clone() }

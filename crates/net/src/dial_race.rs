@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 
 /// All handshakes of a process, as far as they have found out with whom.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Crossings {
+pub(crate) struct DialRaces {
     table: Arc<Mutex<Table>>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Attempt {
     consented: Option<PeerId>,
 }
 
-impl Crossings {
+impl DialRaces {
     /// A handshake begins; with whom is not known yet.
     pub(crate) fn begin(&self) -> Attempt {
         let began = lock(&self.table).tick();
@@ -101,7 +101,7 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 
 #[cfg(test)]
 mod tests {
-    use super::Crossings;
+    use super::DialRaces;
     use crate::refusal::Refusal;
     use nettorrent_swarm::view::PeerId;
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_lower_name_consents_to_one_at_a_time_and_the_higher_to_both() {
-        let (low, high) = (Crossings::default(), Crossings::default());
+        let (low, high) = (DialRaces::default(), DialRaces::default());
         let (mut low_dials, mut low_is_dialled) = (low.begin(), low.begin());
         assert_eq!(low_dials.consent(LOW, HIGH), Ok(()));
         assert_eq!(low_is_dialled.consent(LOW, HIGH), Err(Refusal::Crossed));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_failed_handshake_makes_way() {
-        let low = Crossings::default();
+        let low = DialRaces::default();
         let mut first = low.begin();
         first.consent(LOW, HIGH).unwrap();
         drop(first);
@@ -134,13 +134,13 @@ mod tests {
     #[test]
     fn what_began_before_a_completion_is_refused_and_what_begins_later_is_not() {
         for (own, other) in [(LOW, HIGH), (HIGH, LOW)] {
-            let crossings = Crossings::default();
-            let (mut first, mut second) = (crossings.begin(), crossings.begin());
+            let dial_races = DialRaces::default();
+            let (mut first, mut second) = (dial_races.begin(), dial_races.begin());
             first.consent(own, other).unwrap();
             first.complete();
             assert_eq!(second.consent(own, other), Err(Refusal::Crossed));
             // Who has lost its link dials again.
-            assert_eq!(crossings.begin().consent(own, other), Ok(()));
+            assert_eq!(dial_races.begin().consent(own, other), Ok(()));
         }
     }
 }
