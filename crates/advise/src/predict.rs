@@ -167,15 +167,9 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// The same of rounds that take so long, if that is longer.
-    #[must_use]
-    pub fn no_faster_than(self, round_s: f64) -> Self {
-        self.as_simulated(self.epoch_s.max(self.rounds_per_epoch as f64 * round_s))
-    }
-
     /// The same of epochs that took so long in the simulator.
     #[must_use]
-    pub fn as_simulated(self, epoch_s: f64) -> Self {
+    pub(crate) fn as_simulated(self, epoch_s: f64) -> Self {
         let factor = epoch_s / self.epoch_s.max(1e-12);
         Self {
             round_s: factor * self.round_s,
@@ -399,9 +393,8 @@ mod tests {
             assert!(epochs.is_sorted() && epochs[0] < epochs[3], "{}: {epochs:?}", spec.name);
             let alone = told(1, links[3]);
             assert_eq!((alone.bytes_per_peer, alone.wait_share < 1e-9), (0.0, true), "{}: {alone:?}", spec.name);
-            let slower = alone.no_faster_than(2.0 * alone.round_s);
+            let slower = alone.as_simulated(2.0 * alone.epoch_s);
             assert!((slower.epoch_s - 2.0 * alone.epoch_s).abs() < 1e-9 && (slower.wait_share - 0.5).abs() < 1e-9);
-            assert_eq!(alone.no_faster_than(0.0), alone, "{}", spec.name);
             assert_eq!(told_at(Some(1e3), 1, links[3]), alone, "{}: nobody works on messages alone", spec.name);
             let (free, laden) = (told(4, links[0]), told_at(Some(4e6), 4, links[0]));
             // To go through 100,000 numbers of four bytes takes a tenth of a second.

@@ -24,7 +24,7 @@ use share::Share;
 pub use error::CheckpointError;
 pub use pieces::{MODEL_FILE, PieceWriter};
 pub use progress::Progress;
-pub use weights::{load_weights, save_weights, weights_from_bytes, weights_to_bytes};
+pub use weights::{load_weights, save_weights};
 
 /// Writes a checkpoint as a folder, which must not exist yet.
 pub fn save(

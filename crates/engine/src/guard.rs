@@ -76,6 +76,12 @@ impl fmt::Display for Divergence {
                 write!(f, "the loss stays near {loss:.3e}, far above the {start:.3} that it began with")
             }
             Self::NotFinite { what, value } => write!(f, "{what} became {value}"),
+            Self::NotRecovered { highest, loss, chance } if highest.is_infinite() => {
+                write!(
+                    f,
+                    "since training diverged the loss has been near {loss:.3}, no better than chance ({chance:.3})"
+                )
+            }
             Self::NotRecovered { highest, loss, chance } => write!(
                 f,
                 "the loss went up to {highest:.3e} and has since been near {loss:.3}, no better than chance ({chance:.3})"
@@ -133,13 +139,10 @@ impl LossGuard {
         }
     }
 
-    /// From here on the run goes on after it has diverged: ending no better than chance would be no recovery.
-    pub fn go_on_after(&mut self, why: &Divergence) {
-        self.diverged_at = Some(match *why {
-            Divergence::Collapsed { loss, .. } | Divergence::Exploded { loss, .. } => loss,
-            Divergence::NotFinite { .. } => f64::INFINITY,
-            Divergence::NotRecovered { highest, .. } => highest,
-        });
+    /// The same for a run that goes on after it has diverged: ending no better than chance would be no recovery.
+    #[must_use]
+    pub fn after_divergence(self) -> Self {
+        Self { diverged_at: Some(f64::INFINITY), ..self }
     }
 
     /// What a sample's loss is when training begins.
@@ -150,12 +153,12 @@ impl LossGuard {
     }
 
     /// Whether a loss is beyond what ordinary samples have, even those of a model that has learnt the contrary.
-    pub fn is_enormous(&self, loss: f64) -> bool {
+    pub(crate) fn is_enormous(&self, loss: f64) -> bool {
         loss > ENORMOUS * self.start()
     }
 
     /// Whether the loss has exploded and not yet come down again.
-    pub fn has_exploded(&self) -> bool {
+    pub(crate) fn has_exploded(&self) -> bool {
         self.explosion.is_some()
     }
 
@@ -380,11 +383,10 @@ mod tests {
 
     #[test]
     fn a_run_that_went_back_must_do_better_than_chance() {
-        let mut guard = guard();
-        guard.go_on_after(&Divergence::Exploded { loss: 70.0, start: 2.3 });
+        let mut guard = guard().after_divergence();
         assert_eq!(feed(&mut guard, [2.3; 500]), None, "until the end it is given time");
         assert!(guard.is_healthy());
-        assert!(matches!(guard.finish(), Err(Divergence::NotRecovered { highest: 70.0, .. })));
+        assert!(matches!(guard.finish(), Err(Divergence::NotRecovered { .. })));
         assert_eq!(feed(&mut guard, [1.5; 20]), None);
         assert_eq!(guard.finish(), Ok(()));
     }

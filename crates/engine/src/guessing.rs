@@ -33,7 +33,7 @@ impl Guessing {
     }
 
     /// Whether a loss is no better than guessing's.
-    pub fn explains_loss(&self, loss: f64) -> bool {
+    pub(crate) fn explains_loss(&self, loss: f64) -> bool {
         loss.is_nan() || loss >= BETTER * self.loss
     }
 

@@ -12,7 +12,7 @@ mod product;
 mod vectors;
 
 pub use allocator::{LineAligned, keep_memory};
-pub use columns::{affine_columns, column_sums};
+pub(crate) use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use finite::is_finite;
 pub use peak::peak_multiplications;

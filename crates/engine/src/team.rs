@@ -8,7 +8,7 @@ use rayon::ThreadPool;
 use crate::partition::even;
 
 /// A number of threads that all run the same work. The result depends on how many they are, never on who is first.
-pub struct Team {
+pub(crate) struct Team {
     // None for a team of one: then the caller does the work itself.
     pool: Option<ThreadPool>,
     barrier: Barrier,
@@ -33,7 +33,7 @@ pub struct Member<'a> {
 
 impl Team {
     /// A team of this many threads, at least one.
-    pub fn new(n_threads: usize) -> Result<Self, TeamError> {
+    pub(crate) fn new(n_threads: usize) -> Result<Self, TeamError> {
         let n_threads = n_threads.max(1);
         let pool = match n_threads {
             1 => None,
@@ -50,17 +50,12 @@ impl Team {
     }
 
     /// How many threads there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Never: a team has at least one member.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Runs `work` once on every thread and waits for all.
-    pub fn run(&self, work: impl Fn(Member<'_>) + Sync) {
+    pub(crate) fn run(&self, work: impl Fn(Member<'_>) + Sync) {
         match &self.pool {
             None => work(Member { team: self, rank: 0 }),
             Some(pool) => {
@@ -70,7 +65,7 @@ impl Team {
     }
 
     /// Runs `work` where parallel iterators use this team's threads.
-    pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
             None => work(),
             Some(pool) => pool.install(work),

@@ -30,7 +30,7 @@ pub struct CacheEnvironment {
 
 impl CacheEnvironment {
     /// The variables of this process.
-    pub fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
         Self {
             home: env::var_os(home),
@@ -54,7 +54,7 @@ impl Cache {
 
     /// The cache that these variables name: `NETTORRENT_CACHE`, else `nettorrent` in the
     /// platform's folder for caches.
-    pub fn locate(environment: &CacheEnvironment) -> Result<Self, CacheError> {
+    pub(crate) fn locate(environment: &CacheEnvironment) -> Result<Self, CacheError> {
         if let Some(root) = non_empty(environment.nettorrent_cache.as_ref()) {
             return Ok(Self::at(root));
         }

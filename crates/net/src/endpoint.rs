@@ -207,7 +207,7 @@ impl Endpoint {
     }
 
     /// What there is to know about the shared directory, if there is one.
-    pub fn folder_news(&self) -> Vec<News> {
+    pub(crate) fn folder_news(&self) -> Vec<News> {
         let folder = self.inner.terms().folder.clone();
         folder.map_or_else(Vec::new, |folder| folder.news())
     }

@@ -68,7 +68,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Refuses longer bodies from now on.
-    pub fn set_max_body_len(&mut self, max_body_len: usize) {
+    pub(crate) fn set_max_body_len(&mut self, max_body_len: usize) {
         self.max_body_len = max_body_len.min(MAX_BODY_LEN);
     }
 

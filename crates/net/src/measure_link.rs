@@ -32,7 +32,11 @@ const N_ATTEMPTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Measures the link to a peer.
-pub async fn measure_link(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<LinkSpeed, AskError> {
+pub(crate) async fn measure_link(
+    transport: &dyn Transport,
+    terms: &Terms,
+    address: &Address,
+) -> Result<LinkSpeed, AskError> {
     let mut visit = Visit::begin(transport, terms, address).await?;
     let mut round_trip = Duration::MAX;
     for _ in 0..N_TRIPS {

@@ -195,7 +195,7 @@ impl Membership {
     }
 
     /// Where to dial a peer: one that lives, one of the view, or one that was lost.
-    pub fn address_of(&self, peer: PeerId) -> Option<&Address> {
+    pub(crate) fn address_of(&self, peer: PeerId) -> Option<&Address> {
         let known = self.find(peer).or_else(|| self.lost.find(peer));
         known.map(|member| &member.address)
     }

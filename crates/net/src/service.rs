@@ -22,7 +22,7 @@ pub enum Question {
 }
 
 /// The most that one probe is answered with: it fits into a frame.
-pub const MOST_PROBE_BYTES: usize = 2 << 20;
+pub(crate) const MOST_PROBE_BYTES: usize = 2 << 20;
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,12 +99,12 @@ pub struct Awaited {
 pub struct Unreadable(#[from] postcard::Error);
 
 /// Puts a question or an answer into a frame.
-pub fn to_frame(message: &impl Serialize) -> Frame {
+pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
     let body: Bytes = postcard::to_allocvec(message).expect("plain values can be written").into();
     Frame::new(Kind::Service, body)
 }
 
 /// Reads a question or an answer; its sender is not trusted.
-pub fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, Unreadable> {
+pub(crate) fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, Unreadable> {
     Ok(postcard::from_bytes(&frame.body)?)
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 
 /// How many addresses a ticket holds at most.
-pub const MAX_ADDRESSES: usize = 16;
+pub(crate) const MAX_ADDRESSES: usize = 16;
 
 // The number is the version: of what follows, and of the kinds of addresses that every program of this version knows.
 const PREFIX: &str = "nt2";
@@ -43,7 +43,7 @@ impl Secret {
     }
 
     /// The name of the swarm, which may be shown to anybody.
-    pub fn swarm_id(&self) -> SwarmId {
+    pub(crate) fn swarm_id(&self) -> SwarmId {
         SwarmId(self.derive("swarm id"))
     }
 
@@ -93,7 +93,7 @@ pub struct SwarmId(pub [u8; 16]);
 
 impl SwarmId {
     /// The whole name, where `Display` shows only as much as people compare.
-    pub fn to_hex(self) -> String {
+    pub(crate) fn to_hex(self) -> String {
         HEXLOWER.encode(&self.0)
     }
 }

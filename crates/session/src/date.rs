@@ -12,7 +12,7 @@ impl Date {
     }
 
     /// `20261115-024500`, for names.
-    pub fn stamp(&self) -> String {
+    pub(crate) fn stamp(&self) -> String {
         self.text().replace(['-', ':'], "").replace(' ', "-")
     }
 

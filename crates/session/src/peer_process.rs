@@ -26,7 +26,7 @@ use crate::training::Training;
 const ALONE: Duration = Duration::from_millis(400);
 
 /// A process that takes part in a swarm.
-pub struct PeerProcess {
+pub(crate) struct PeerProcess {
     /// What it trains.
     pub training: Arc<Training>,
     /// What it begins with.
@@ -49,7 +49,7 @@ pub struct PeerProcess {
 
 impl PeerProcess {
     /// Trains with the others until all is done or somebody says `leave`.
-    pub async fn run(
+    pub(crate) async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
         mut commands: mpsc::Receiver<Command>,

@@ -138,7 +138,7 @@ impl RunFolder {
     }
 
     /// Removes what is older than the newest `keep`, and what was never whole.
-    pub fn remove_old(&self, keep: usize) -> Result<(), SessionError> {
+    pub(crate) fn remove_old(&self, keep: usize) -> Result<(), SessionError> {
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {
             // Renamed first: if we are killed while it is removed, half a checkpoint must not look like a whole one.
@@ -166,7 +166,7 @@ impl RunFolder {
     }
 
     /// Reads only the model of a checkpoint.
-    pub fn load_model(&self, checkpoint: &Path, layout: &Layout) -> Result<Vec<f32>, SessionError> {
+    pub(crate) fn load_model(&self, checkpoint: &Path, layout: &Layout) -> Result<Vec<f32>, SessionError> {
         let path = checkpoint.join(checkpoint::MODEL_FILE);
         checkpoint::load_weights(&path, layout).map_err(|source| self.unreadable(checkpoint, source))
     }

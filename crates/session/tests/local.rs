@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::data::Dataset;
 use nettorrent_engine::data::in_memory::{InMemory, Samples};
 use nettorrent_engine::job::{Job, build_network};
@@ -102,8 +103,7 @@ fn one_peer_takes_the_steps_of_plain_sgd() {
     }
     let folder = tempfile::tempdir().unwrap();
     let outcome = train(&folder.path().join("run"), training, 1, None, to_the_end);
-    let learnt =
-        nettorrent_engine::checkpoint::weights_from_bytes(Path::new("the model"), &model(&outcome), task.layout());
+    let learnt = load_weights(&outcome.checkpoint.unwrap().join("model.safetensors"), task.layout());
     assert!(learnt.unwrap() == values);
 }
 

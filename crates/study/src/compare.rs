@@ -72,7 +72,7 @@ impl Group<'_> {
     }
 
     /// The spread of something that a run may lack; none if any does.
-    pub fn spread_if_all(&self, of: impl Fn(&Measurement) -> Option<f64>) -> Option<Spread> {
+    pub(crate) fn spread_if_all(&self, of: impl Fn(&Measurement) -> Option<f64>) -> Option<Spread> {
         let all: Option<Vec<f64>> = self.measurements.iter().map(|measurement| of(measurement)).collect();
         Spread::of(all?)
     }

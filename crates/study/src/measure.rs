@@ -92,7 +92,7 @@ impl Measurement {
     }
 
     /// Takes in how the trained model does.
-    pub fn add_evaluation(&mut self, evaluation: Evaluation) {
+    pub(crate) fn add_evaluation(&mut self, evaluation: Evaluation) {
         (self.classes, self.confusion) = (evaluation.classes, evaluation.confusion);
     }
 }

@@ -348,12 +348,12 @@ pub struct Published {
 
 impl Measurement {
     /// Bytes of bodies that a peer sent, in the mean over all.
-    pub fn payload_bytes_per_peer(&self) -> f64 {
+    pub(crate) fn payload_bytes_per_peer(&self) -> f64 {
         self.payload_bytes as f64 / self.peers.len().max(1) as f64
     }
 
     /// Bytes that a peer wrote to its sockets, in the mean over all.
-    pub fn socket_bytes_per_peer(&self) -> Option<f64> {
+    pub(crate) fn socket_bytes_per_peer(&self) -> Option<f64> {
         self.socket_bytes.map(|bytes| bytes as f64 / self.peers.len().max(1) as f64)
     }
 }

@@ -31,7 +31,7 @@ pub enum Codec {
 
 impl Codec {
     /// How many bytes this many numbers become.
-    pub fn encoded_len(self, n: usize) -> usize {
+    pub(crate) fn encoded_len(self, n: usize) -> usize {
         match self {
             Self::F32 => 4 * n,
             Self::F16 | Self::Bf16 => 2 * n,
@@ -94,7 +94,7 @@ impl Codec {
     }
 
     /// Replaces each number of a slice by its mean with one that is read.
-    pub fn decode_mean(self, bytes: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
+    pub(crate) fn decode_mean(self, bytes: &[u8], numbers: &mut [f32]) -> Result<(), Malformed> {
         // Halved before they are added, for the sum of two large numbers may be infinite.
         self.each(bytes, numbers, |number, x| *number = 0.5 * *number + 0.5 * x)
     }

@@ -13,9 +13,10 @@ mod ring;
 pub(crate) mod segments;
 mod shards;
 
-pub use chain::{Chain, Spread};
+pub(crate) use chain::Chain;
+pub use chain::Spread;
 pub(crate) use exchange::Exchange;
 pub use interface::Collective;
 pub use ring::{Extent, Ring};
 pub use segments::SEGMENT_LEN;
-pub use shards::Shards;
+pub(crate) use shards::Shards;

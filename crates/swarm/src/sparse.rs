@@ -31,7 +31,8 @@ mod rice;
 mod scan;
 mod tau;
 
-pub use deltas::{Deltas, MOST_VALUES};
-pub use message::{Coding, HEADER_LEN, longest_message};
-pub use scan::Scanned;
-pub use tau::{AdaptiveTau, TAU_BITS, round_tau};
+pub use deltas::Deltas;
+pub use message::Coding;
+pub(crate) use message::longest_message;
+pub use tau::AdaptiveTau;
+pub(crate) use tau::round_tau;

@@ -28,18 +28,13 @@ pub fn load_weights(path: &Path, layout: &Layout) -> Result<Vec<f32>, Checkpoint
 }
 
 /// The file's contents for these parameters.
-pub fn weights_to_bytes(layout: &Layout, values: &[f32]) -> Vec<u8> {
+fn weights_to_bytes(layout: &Layout, values: &[f32]) -> Vec<u8> {
     assert_eq!(values.len(), layout.n_values(), "the parameters belong to another model");
     let (file_layout, mut bytes) = file_layout(layout.tensors());
     bytes.resize(file_layout.n_bytes() as usize, 0);
     write(&mut Cursor::new(bytes.as_mut_slice()), &file_layout, layout.tensors(), &Share::whole(layout), values)
         .expect("there is room for all");
     bytes
-}
-
-/// The parameters in a file's contents; `path` is only for messages.
-pub fn weights_from_bytes(path: &Path, bytes: &[u8], layout: &Layout) -> Result<Vec<f32>, CheckpointError> {
-    read(path, &mut Cursor::new(bytes), layout, &Share::whole(layout))
 }
 
 /// Reads some of the parameters of a model from a file.

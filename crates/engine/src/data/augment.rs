@@ -5,7 +5,7 @@ use crate::rng::Rng;
 
 /// Whether pictures may be mirrored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flip {
+pub(crate) enum Flip {
     /// Half of them, left to right. Not for digits or letters, which mean something else in the mirror.
     Horizontal,
     /// None.
@@ -19,7 +19,7 @@ pub enum Flip {
 ///
 /// # Panics
 /// If the batch does not consist of pictures of this shape.
-pub fn crop_flip(batch: &mut Batch, shape: [usize; 3], padding: usize, flip: Flip, rng: &mut Rng) {
+pub(crate) fn crop_flip(batch: &mut Batch, shape: [usize; 3], padding: usize, flip: Flip, rng: &mut Rng) {
     let [height, width, n_channels] = shape;
     let per_sample = height * width * n_channels;
     assert_eq!(batch.inputs.len(), batch.len() * per_sample, "the batch does not hold pictures of shape {shape:?}");

@@ -12,7 +12,7 @@ const N_PIXELS: usize = SIDE * SIDE;
 const N_RECORD_BYTES: usize = 1 + N_CHANNELS * N_PIXELS;
 
 /// The classes, in the order of their labels.
-pub const CLASSES: [&str; 10] =
+pub(crate) const CLASSES: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
 const TRAIN_FILES: [&str; 5] =
@@ -23,7 +23,7 @@ const TEST_FILES: [&str; 1] = ["test_batch.bin"];
 const ARCHIVE_FOLDER: &str = "cifar-10-batches-bin";
 
 /// Whether this looks like CIFAR-10: any of its files is there.
-pub fn is_here(folder: &Path) -> bool {
+pub(crate) fn is_here(folder: &Path) -> bool {
     let folder = inner(folder);
     TRAIN_FILES.iter().chain(&TEST_FILES).any(|name| folder.join(name).is_file())
 }

@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// The samples, numbered by these classes: those of the training part, for both parts. Not yet normalised.
-    pub fn into_set(self, path: &Path, classes: Vec<String>) -> Result<InMemory, DataError> {
+    pub(crate) fn into_set(self, path: &Path, classes: Vec<String>) -> Result<InMemory, DataError> {
         let numbers: BTreeMap<&str, u32> = classes.iter().map(String::as_str).zip(0..).collect();
         let number = |name: &String| numbers.get(name.as_str()).copied();
         let Some(renumbered) = self.class_names.iter().map(number).collect::<Option<Vec<u32>>>() else {

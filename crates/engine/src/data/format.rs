@@ -73,7 +73,7 @@ impl From<Format> for String {
 }
 
 /// Finds out the format of a file or folder by what is there.
-pub fn detect(path: &Path) -> Result<Format, DataError> {
+pub(crate) fn detect(path: &Path) -> Result<Format, DataError> {
     let metadata = std::fs::metadata(path).map_err(|source| DataError::read(path, source))?;
     if !metadata.is_dir() {
         if has_extension(path, &["csv", "tsv", "txt"]) {

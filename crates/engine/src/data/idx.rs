@@ -53,7 +53,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Array, DataError> {
 }
 
 /// Whether the folder holds this part: both files of it.
-pub fn has_split(folder: &Path, split: Split) -> bool {
+pub(crate) fn has_split(folder: &Path, split: Split) -> bool {
     [Kind::Images, Kind::Labels].iter().all(|&kind| find(folder, split, kind).is_some())
 }
 

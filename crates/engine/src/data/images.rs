@@ -22,7 +22,7 @@ const NOT_IMAGES: [&str; 14] =
 
 /// The size that pictures are brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Framing {
+pub(crate) struct Framing {
     /// The shorter side after resizing.
     pub resize: usize,
     /// The side of the square that is cut out of the middle.
@@ -31,7 +31,7 @@ pub struct Framing {
 
 /// Pictures on disk.
 #[derive(Clone, Debug)]
-pub struct ImageFolder {
+pub(crate) struct ImageFolder {
     listing: Listing,
     framing: Framing,
     shape: [usize; 3],

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use realfft::{RealFftPlanner, RealToComplex};
 
 /// How many coefficients a frame has.
-pub const N_COEFFICIENTS: usize = 13;
+pub(crate) const N_COEFFICIENTS: usize = 13;
 /// The sample rates that make sense: below, the filters would be narrower than the spectrum is fine.
-pub const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 4_000..=384_000;
+pub(crate) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 4_000..=384_000;
 
 const N_FILTERS: usize = 26;
 const PRE_EMPHASIS: f64 = 0.97;
@@ -20,7 +20,7 @@ const PRE_EMPHASIS: f64 = 0.97;
 const FLOOR: f64 = 1e-10;
 
 /// Everything that can be worked out before the sound is known.
-pub struct Mfcc {
+pub(crate) struct Mfcc {
     n_window: usize,
     n_hop: usize,
     window: Vec<f64>,
@@ -33,7 +33,7 @@ pub struct Mfcc {
 
 impl Mfcc {
     /// For sounds at this rate, in samples per second. The rate must be one of [`SAMPLE_RATES`].
-    pub fn new(sample_rate: u32) -> Self {
+    pub(crate) fn new(sample_rate: u32) -> Self {
         assert!(SAMPLE_RATES.contains(&sample_rate), "no MFCC at {sample_rate} samples per second");
         let n_window = (sample_rate as usize * 25).div_ceil(1000);
         let n_transform = n_window.next_power_of_two();
@@ -49,12 +49,12 @@ impl Mfcc {
     }
 
     /// How many samples make this many frames: no more than these need be read.
-    pub fn n_samples(&self, n_frames: usize) -> usize {
+    pub(crate) fn n_samples(&self, n_frames: usize) -> usize {
         self.n_window + n_frames.saturating_sub(1) * self.n_hop
     }
 
     /// The coefficients of every whole window, frame by frame. A sound shorter than one window counts as one.
-    pub fn frames(&self, sound: &[f32]) -> Vec<[f64; N_COEFFICIENTS]> {
+    pub(crate) fn frames(&self, sound: &[f32]) -> Vec<[f64; N_COEFFICIENTS]> {
         let emphasised: Vec<f64> = std::iter::once(0.0)
             .chain(sound.iter().map(|&x| f64::from(x)))
             .zip(sound)
@@ -86,7 +86,7 @@ impl Mfcc {
     /// Each coefficient gets mean 0 and deviation 1 over the sound itself, not over the set. That takes away the microphone
     /// and the loudness, which differ from recording to recording, and it needs nothing that peers would have to agree on.
     /// The zeros of the padding are then the mean.
-    pub fn features(&self, sound: &[f32], n_frames: usize) -> Vec<f32> {
+    pub(crate) fn features(&self, sound: &[f32], n_frames: usize) -> Vec<f32> {
         let sound = &sound[..sound.len().min(self.n_samples(n_frames))];
         let mut frames = self.frames(sound);
         frames.truncate(n_frames);

@@ -134,7 +134,7 @@ impl Plan {
     }
 
     /// How many samples all members together train in the rounds before this one.
-    pub fn samples_until(&self, round: usize) -> usize {
+    pub(crate) fn samples_until(&self, round: usize) -> usize {
         self.n_until[round.min(self.n_rounds())]
     }
 

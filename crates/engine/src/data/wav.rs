@@ -20,7 +20,7 @@ use super::{DataError, Split};
 use crate::team::Team;
 
 /// How many frames a sample has unless it is said otherwise: two thirds of a second, enough for a spoken word.
-pub const DEFAULT_FRAMES: usize = 64;
+pub(crate) const DEFAULT_FRAMES: usize = 64;
 
 /// The recordings of one part of a set; all of them where the set has no parts.
 pub(crate) fn list(root: &Path, split: Split) -> Result<Listing, DataError> {

@@ -9,7 +9,7 @@ use super::vectors::{load, store, vectorised};
 ///
 /// With `a` and `b` the same and the shift near the mean this is what a mean and a variance need, without the loss of digits
 /// that plain sums would bring; with a gradient as `a` it is what batch norm's way down needs.
-pub fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
+pub(crate) fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
     let [(a, a_shift), (b, b_shift)] = pairs;
     let n_columns = a_shift.len();
     assert_eq!(a.len(), b.len());
@@ -74,7 +74,7 @@ impl ColumnSums<'_> {
 }
 
 /// `out = shift + the sum of factor * rows` over some (rows, factor) pairs, column by column.
-pub fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32], out: &mut [f32]) {
+pub(crate) fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32], out: &mut [f32]) {
     // Few channels make short loops: several rows are treated as one, with the factors repeated.
     let repeat = 128_usize.div_ceil(shift.len());
     let factors = terms.map(|(_, factors)| factors.repeat(repeat));

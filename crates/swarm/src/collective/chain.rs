@@ -22,7 +22,7 @@ pub enum Spread {
 
 /// A sum over all peers that goes along a chain.
 #[derive(Debug)]
-pub struct Chain {
+pub(crate) struct Chain {
     codec: Codec,
     spread: Spread,
     rank: usize,
@@ -36,7 +36,7 @@ const RESULT: usize = 1;
 
 impl Chain {
     /// A chain that nothing goes along yet.
-    pub fn new(codec: Codec, spread: Spread) -> Self {
+    pub(crate) fn new(codec: Codec, spread: Spread) -> Self {
         Self { codec, spread, rank: 0, n_peers: 1, buckets: Buckets::default() }
     }
 

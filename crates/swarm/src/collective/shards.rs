@@ -17,7 +17,7 @@ use crate::malformed::Malformed;
 use crate::strategy::{Contribution, Cost, CostQuestion, Ctx, Message, Rule, Trained};
 
 /// An exchange through the owners of shards.
-pub struct Shards {
+pub(crate) struct Shards {
     codec: Codec,
     /// How contributions become one, if they are not just added.
     rule: Option<Rule>,
@@ -52,20 +52,20 @@ const RESULT: usize = 1;
 
 impl Shards {
     /// So many shards, or with 0 as many as there are peers; nothing is exchanged yet.
-    pub fn new(codec: Codec, n_asked: usize) -> Self {
+    pub(crate) fn new(codec: Codec, n_asked: usize) -> Self {
         let (buckets, sums) = (Buckets::default(), Vec::new());
         Self { codec, rule: None, n_asked, rank: 0, n_peers: 1, buckets, sums, n_open: 0, residue: None }
     }
 
     /// Adds what rounding takes away in one exchange to the numbers of the next, so that over time nothing is lost.
     #[must_use]
-    pub fn with_feedback(self) -> Self {
+    pub(crate) fn with_feedback(self) -> Self {
         Self { residue: Some(Vec::new()), ..self }
     }
 
     /// Has contributions made one by a rule, each shard for itself, instead of adding them.
     #[must_use]
-    pub fn with_rule(self, rule: Rule) -> Self {
+    pub(crate) fn with_rule(self, rule: Rule) -> Self {
         Self { rule: Some(rule), ..self }
     }
 

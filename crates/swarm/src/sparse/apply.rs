@@ -5,20 +5,10 @@ use super::deltas::{Deltas, index, signed};
 impl Deltas {
     /// `values[i] += ±τ` for each delta. The slice has to be of the length that the deltas are for.
     pub fn add_to(&self, values: &mut [f32]) {
-        self.apply(values, self.tau);
-    }
-
-    /// `values[i] -= ±τ` for each delta. The slice has to be of the length that the deltas are for.
-    pub fn subtract_from(&self, values: &mut [f32]) {
-        // To subtract a number is to add its negative, bit for bit.
-        self.apply(values, -self.tau);
-    }
-
-    fn apply(&self, values: &mut [f32], tau: f32) {
         assert_eq!(values.len(), self.n_values, "deltas are for a vector of one length");
         // No element comes twice, so the processor can have many of these on their way from memory at once.
         for &mark in &self.marks {
-            values[index(mark)] += signed(mark, tau);
+            values[index(mark)] += signed(mark, self.tau);
         }
     }
 }
@@ -29,22 +19,19 @@ mod tests {
     use nettorrent_engine::rng::Rng;
 
     #[test]
-    fn applying_is_one_plain_addition_or_subtraction() {
+    fn applying_is_one_plain_addition() {
         let mut rng = Rng::new(2);
         let mut residual: Vec<f32> = (0..1000).map(|_| rng.normal()).collect();
         let values: Vec<f32> = (0..1000).map(|_| 10.0 * rng.normal()).collect();
         let mut deltas = Deltas::new();
         deltas.scan(&mut residual, 0.7);
-        let (mut added, mut subtracted) = (values.clone(), values.clone());
+        let mut added = values.clone();
         deltas.add_to(&mut added);
-        deltas.subtract_from(&mut subtracted);
-        let (mut expected_added, mut expected_subtracted) = (values.clone(), values);
+        let mut expected = values;
         for (i, delta) in deltas.iter() {
-            expected_added[i] += delta;
-            expected_subtracted[i] -= delta;
+            expected[i] += delta;
         }
-        assert_eq!(added, expected_added);
-        assert_eq!(subtracted, expected_subtracted);
+        assert_eq!(added, expected);
     }
 
     #[test]

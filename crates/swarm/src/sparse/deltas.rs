@@ -1,7 +1,7 @@
 //! Some elements of a vector, each with +τ or −τ.
 
 /// The most elements a vector may have: an index takes 31 bits.
-pub const MOST_VALUES: usize = 1 << 31;
+pub(crate) const MOST_VALUES: usize = 1 << 31;
 
 /// Some elements of a vector, each with +τ or −τ, in ascending order.
 ///

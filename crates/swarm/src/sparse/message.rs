@@ -21,10 +21,10 @@ use super::{bitmap, list, rice};
 use crate::malformed::Malformed;
 
 /// How many bytes come before the deltas; one more for Rice codes.
-pub const HEADER_LEN: usize = 9;
+pub(crate) const HEADER_LEN: usize = 9;
 
 /// The longest message that is ever written for a vector of this length.
-pub fn longest_message(coding: Coding, n_values: usize) -> usize {
+pub(crate) fn longest_message(coding: Coding, n_values: usize) -> usize {
     let deltas = match coding {
         Coding::Auto | Coding::Bitmap => bitmap::n_bytes(n_values),
         Coding::List => list::n_bytes(n_values),
@@ -59,7 +59,7 @@ enum Encoding {
 
 impl Deltas {
     /// How many bytes the message has.
-    pub fn encoded_len(&self, coding: Coding) -> usize {
+    pub(crate) fn encoded_len(&self, coding: Coding) -> usize {
         self.encoding(coding).1
     }
 

@@ -6,7 +6,7 @@
 //! some dozens of batches the mean is the target, also while updates grow or shrink.
 
 /// How many significant bits a threshold has. Few enough that taking it out of a residual is exact.
-pub const TAU_BITS: u32 = 12;
+pub(crate) const TAU_BITS: u32 = 12;
 
 /// Thresholds stay within these, far away from where numbers lose their precision.
 const LEAST: f32 = f32::from_bits(0x0d80_0000); // 2^-100
@@ -22,7 +22,7 @@ const HORIZON: f64 = 32.0;
 const NOISE: f64 = 4.0;
 
 /// The nearest number of [`TAU_BITS`] significant bits in 2^-100..2^100.
-pub fn round_tau(tau: f32) -> f32 {
+pub(crate) fn round_tau(tau: f32) -> f32 {
     let half = 1 << (23 - TAU_BITS);
     let bits = tau.clamp(LEAST, MOST).to_bits();
     f32::from_bits((bits + half) & !(2 * half - 1)).min(MOST)
@@ -65,7 +65,7 @@ impl AdaptiveTau {
     }
 
     /// From now on the target is another; the threshold follows it as it follows the updates.
-    pub fn aim_at(&mut self, target_density: f64) {
+    pub(crate) fn aim_at(&mut self, target_density: f64) {
         self.target_density = target_density;
     }
 

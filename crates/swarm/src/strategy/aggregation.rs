@@ -10,7 +10,7 @@ use super::robust::{krum, trimmed_mean};
 use super::turn::Trained;
 
 /// What `aggregation` does.
-pub const AGGREGATION: OptionDoc = OptionDoc {
+pub(crate) const AGGREGATION: OptionDoc = OptionDoc {
     name: "aggregation",
     about: "how results become one: `average` all alike, `samples` by how many were trained, `weighted` by their mean loss, \
             `weighted-minmax` by where the loss lies between the least and the greatest; or so that a few broken or \
@@ -18,13 +18,13 @@ pub const AGGREGATION: OptionDoc = OptionDoc {
 };
 
 /// What `bad_peers` does.
-pub const BAD_PEERS: OptionDoc = OptionDoc {
+pub(crate) const BAD_PEERS: OptionDoc = OptionDoc {
     name: "bad_peers",
     about: "with `krum`: how many of N results may be bad, at most (N-3)/2; `0`: that many",
 };
 
 /// What `trim` does.
-pub const TRIM: OptionDoc = OptionDoc {
+pub(crate) const TRIM: OptionDoc = OptionDoc {
     name: "trim",
     about: "with `trimmed-mean`: the share of results that is left out at each end, from 0 to below 0.5; of three or more \
             results at least one",
@@ -52,7 +52,7 @@ pub enum Aggregation {
 }
 
 /// What one peer hands in.
-pub struct Contribution<'a> {
+pub(crate) struct Contribution<'a> {
     /// How its turn went.
     pub trained: Trained,
     /// Its vector, in as many parts as the result has.
@@ -88,7 +88,7 @@ impl Rule {
     }
 
     /// Makes one vector of at least one.
-    pub fn aggregate(&self, contributions: &[Contribution<'_>], result: &mut [Vec<f32>]) {
+    pub(crate) fn aggregate(&self, contributions: &[Contribution<'_>], result: &mut [Vec<f32>]) {
         let n = contributions.len();
         // What leaves one or two in the middle is the median.
         let most_trimmed = n.saturating_sub(1) / 2;

@@ -44,12 +44,12 @@ impl<'a> AsyncCtx<'a> {
     }
 
     /// The first round of the present segment.
-    pub fn first_round(&self) -> u32 {
+    pub(crate) fn first_round(&self) -> u32 {
         self.ctx.core.segment_start.round
     }
 
     /// How many of a member's rounds of the present segment are in this peer's parameters.
-    pub fn n_applied(&self, rank: usize) -> u32 {
+    pub(crate) fn n_applied(&self, rank: usize) -> u32 {
         self.ctx.core.segment().map_or(0, |segment| segment.done[rank])
     }
 
@@ -60,7 +60,7 @@ impl<'a> AsyncCtx<'a> {
 
     /// One more round of a member has gone into this peer's parameters. Its own is counted when
     /// the turn ends.
-    pub fn count_round(&mut self, rank: usize) {
+    pub(crate) fn count_round(&mut self, rank: usize) {
         self.ctx.core.count_round(rank);
     }
 
@@ -81,7 +81,7 @@ impl<'a> AsyncCtx<'a> {
 
     /// In [`super::AsyncStrategy::on_view`], if another's parameters go on: what its strategy says about them. Its bytes are
     /// hostile until checked.
-    pub fn account(&self) -> &[u8] {
+    pub(crate) fn account(&self) -> &[u8] {
         &self.ctx.core.account
     }
 }

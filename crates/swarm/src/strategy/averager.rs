@@ -9,7 +9,7 @@ use crate::collective::{Collective, Exchange};
 use crate::malformed::Malformed;
 
 /// After each turn, one exchange; its result ends the round.
-pub struct Averager {
+pub(crate) struct Averager {
     turn: Turn,
     exchange: Exchange,
     /// What brings replicas together at the end of an epoch, if they are not equal anyway.
@@ -21,17 +21,17 @@ pub struct Averager {
 
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
-    pub fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
+    pub(crate) fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
         Self { turn, exchange: Exchange::new(Box::new(collective)), sync: None, is_syncing: false, counts_alike: false }
     }
 
     /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
-    pub fn with_sync(self, collective: impl Collective + 'static) -> Self {
+    pub(crate) fn with_sync(self, collective: impl Collective + 'static) -> Self {
         Self { sync: Some(Exchange::new(Box::new(collective))), ..self }
     }
 
     /// The same, where all results count alike, however much was trained.
-    pub fn counting_alike(self) -> Self {
+    pub(crate) fn counting_alike(self) -> Self {
         Self { counts_alike: true, ..self }
     }
 

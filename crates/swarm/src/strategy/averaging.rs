@@ -30,13 +30,13 @@ impl Default for Averaging {
 }
 
 /// What `codec` does.
-pub const CODEC: OptionDoc = OptionDoc {
+pub(crate) const CODEC: OptionDoc = OptionDoc {
     name: "codec",
     about: "how numbers travel: `f32` as they are, `f16` or `bf16` in half the bytes, `int8` in a quarter",
 };
 
 /// What `payload` does.
-pub const PAYLOAD: OptionDoc = OptionDoc {
+pub(crate) const PAYLOAD: OptionDoc = OptionDoc {
     name: "payload",
     about: "what is averaged: `gradients`, with one step of the optimizer for all, or `weights`, after each peer's own",
 };

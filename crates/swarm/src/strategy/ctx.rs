@@ -99,7 +99,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Whether the epoch that is going on, or ends, is the last one.
-    pub fn is_last_epoch(&self) -> bool {
+    pub(crate) fn is_last_epoch(&self) -> bool {
         self.core.place.ledger.epoch + 1 >= self.core.n_epochs()
     }
 
@@ -118,7 +118,7 @@ impl<'a> Ctx<'a> {
     }
 
     /// Replaces the parameters, and the optimizer's state if it is averaged, outside of a round, when replicas are brought together.
-    pub fn replace_values(&mut self, numbers: Vec<Vec<f32>>) {
+    pub(crate) fn replace_values(&mut self, numbers: Vec<Vec<f32>>) {
         self.core.replace_values(numbers);
     }
 

@@ -7,7 +7,7 @@ use crate::collective::{Collective, Extent, Ring};
 use crate::malformed::Malformed;
 
 /// A sum over all peers of what they hold alike, divided by their number, and of what each has not said.
-pub struct FinalSync {
+pub(crate) struct FinalSync {
     ring: Ring,
     is_on: bool,
 }
@@ -20,12 +20,12 @@ impl Default for FinalSync {
 
 impl FinalSync {
     /// Whether it is going on: what comes now is for it. When it has begun and is not, all are together.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// Begins it with the parameters that all peers should hold alike, and what this one has not said.
-    pub fn begin(&mut self, ctx: &mut Ctx<'_>, common: &[f32], unsaid: &[f32]) {
+    pub(crate) fn begin(&mut self, ctx: &mut Ctx<'_>, common: &[f32], unsaid: &[f32]) {
         self.is_on = true;
         self.ring.begin(ctx);
         let share = 1.0 / ctx.n_peers() as f32;
@@ -39,19 +39,19 @@ impl FinalSync {
     }
 
     /// Takes what another peer sent.
-    pub fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+    pub(crate) fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         self.ring.receive(ctx, from, message)?;
         self.finish_if_complete(ctx);
         Ok(())
     }
 
     /// Breaks it off: the view has changed.
-    pub fn break_off(&mut self) {
+    pub(crate) fn break_off(&mut self) {
         self.is_on = false;
     }
 
     /// Whom this peer waits for.
-    pub fn waits_for(&self) -> Vec<usize> {
+    pub(crate) fn waits_for(&self) -> Vec<usize> {
         self.ring.waits_for()
     }
 

@@ -25,7 +25,7 @@ pub enum OptimizerState {
 }
 
 /// What `optimizer_state` does.
-pub const OPTIMIZER_STATE: OptionDoc = OptionDoc {
+pub(crate) const OPTIMIZER_STATE: OptionDoc = OptionDoc {
     name: "optimizer_state",
     about: "what becomes of each peer's momentum when weights are averaged: `keep`, each peer's own; `reset`, new after each \
             exchange; `average`, averaged with the weights, which sends M more (with adam, adamw or rmsprop with momentum 2M) and \

@@ -42,7 +42,7 @@ fn meant(nearest: Option<&str>) -> String {
 }
 
 /// Reads a strategy's options from a table; unknown ones are answered with the nearest that exists.
-pub fn read_options<T: DeserializeOwned + Default + Serialize>(
+pub(crate) fn read_options<T: DeserializeOwned + Default + Serialize>(
     strategy: &'static str,
     table: &Table,
 ) -> Result<T, OptionError> {
@@ -59,6 +59,6 @@ pub fn read_options<T: DeserializeOwned + Default + Serialize>(
 }
 
 /// A strategy's options as they are if nothing is said.
-pub fn default_options<T: Default + Serialize>() -> Table {
+pub(crate) fn default_options<T: Default + Serialize>() -> Table {
     Table::try_from(T::default()).expect("options are plain tables")
 }

@@ -43,7 +43,7 @@ impl<'a> RoundCtx<'a> {
     }
 
     /// What it held when the round began, where the peer takes steps by itself before the exchange.
-    pub fn held_at_start(&self, bucket: usize) -> Cow<'_, [f32]> {
+    pub(crate) fn held_at_start(&self, bucket: usize) -> Cow<'_, [f32]> {
         match &self.ctx.core.round_start {
             Some((values, optimizer)) => held_at(values, optimizer, &self.ctx.core.buckets[bucket]),
             None => self.held(bucket),
@@ -51,7 +51,7 @@ impl<'a> RoundCtx<'a> {
     }
 
     /// In [`super::RoundStrategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.
-    pub fn turn_goes_on(&self) -> bool {
+    pub(crate) fn turn_goes_on(&self) -> bool {
         self.ctx.core.turn_goes_on
     }
 
@@ -80,13 +80,13 @@ impl<'a> RoundCtx<'a> {
     }
 
     /// The optimizer forgets what it remembers.
-    pub fn reset_optimizer(&mut self) {
+    pub(crate) fn reset_optimizer(&mut self) {
         self.ctx.core.reset_optimizer();
     }
 
     /// The run ends when this round does, as if it were the last of the last epoch, and this is why. All peers have to say it in
     /// the same round.
-    pub fn end_run(&mut self, reason: String) {
+    pub(crate) fn end_run(&mut self, reason: String) {
         self.ctx.core.place.ends_after = Some(self.ctx.core.place.ledger.epoch + 1);
         self.ctx.out.records.push(self.ctx.core.record(Event::Ended { reason }));
     }

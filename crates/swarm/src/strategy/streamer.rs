@@ -30,16 +30,16 @@ use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 use crate::malformed::Malformed;
 
 /// What `staleness` does.
-pub const STALENESS: OptionDoc = OptionDoc {
+pub(crate) const STALENESS: OptionDoc = OptionDoc {
     name: "staleness",
     about: "by how many batches a peer may be ahead of the slowest; `0`: all go in step",
 };
 
 /// The most batches by which a peer may be ahead: what was said is kept in memory as long.
-pub const MOST_STALENESS: u32 = 1000;
+pub(crate) const MOST_STALENESS: u32 = 1000;
 
 /// How a peer's changes become messages, and messages changes.
-pub trait Stream: Send {
+pub(crate) trait Stream: Send {
     /// A part of a message, read and found to be sound.
     type Part: Send;
 
@@ -98,7 +98,7 @@ pub struct Step {
 }
 
 /// The strategy of all who stream.
-pub struct Streamer<S: Stream> {
+pub(crate) struct Streamer<S: Stream> {
     stream: S,
     staleness: u32,
     /// The segment that all below is about, by its first round.
@@ -135,7 +135,7 @@ const MOST_EXTRA: usize = 1 << 20;
 
 impl<S: Stream> Streamer<S> {
     /// Streams with this bound.
-    pub fn new(stream: S, staleness: u32) -> Self {
+    pub(crate) fn new(stream: S, staleness: u32) -> Self {
         Self {
             stream,
             staleness,
