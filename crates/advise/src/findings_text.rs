@@ -153,7 +153,7 @@ impl Findings<'_> {
                     n_seeds => format!("{} of {n_seeds}", verdict.n_reached),
                 },
                 format!("{:.2}", forecast.epoch_s),
-                format!("{:.0}", forecast.samples_per_s),
+                HumanCount(forecast.samples_per_s as u64).to_string(),
                 format!("{most}{} an epoch", HumanBytes(forecast.bytes_per_peer as u64)),
                 format!("{:.0} %", 100.0 * forecast.wait_share),
                 exchanges(one),

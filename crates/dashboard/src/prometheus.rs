@@ -112,6 +112,7 @@ mod tests {
             format!("nettorrent_compute_seconds_total{{run=\"a \\\"run\\\"\",peer=\"{join_index}\"}} 0.75\n");
         assert!(text.contains(&expected), "{text}");
         assert!(text.contains("# TYPE nettorrent_compute_seconds_total counter\n"));
+        assert!(text.contains("\"} 0\n") && !text.contains("} -0"), "what did not happen is 0: {text}");
         assert!(!text.contains("test_accuracy"), "nothing is made up");
     }
 }

@@ -1,7 +1,10 @@
 //! A machine that is slower than this one, for experiments: each piece of work lasts at least as long as it would there.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 /// How many samples a second a machine trains, as people write it: `500`, or `500,50@30s` for one that turns slow after 30 seconds.
 ///
@@ -13,7 +16,8 @@ use std::time::Duration;
 /// assert_eq!(speed.duration(10.0, Duration::from_secs(30)), Duration::from_millis(200));
 /// # Ok::<(), nettorrent_net::emulated_speed::SpeedError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct EmulatedSpeed {
     /// From when on, and how many samples a second; the first begins at 0.
     steps: Vec<(Duration, f64)>,
@@ -29,6 +33,32 @@ impl EmulatedSpeed {
     pub fn duration(&self, n_samples: f64, at: Duration) -> Duration {
         let speed = self.steps.iter().rev().find(|(from, _)| *from <= at).map_or(f64::INFINITY, |(_, speed)| *speed);
         Duration::from_secs_f64(n_samples / speed)
+    }
+}
+
+impl fmt::Display for EmulatedSpeed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (from, speed)) in self.steps.iter().enumerate() {
+            match index {
+                0 => write!(out, "{speed}")?,
+                _ => write!(out, ",{speed}@{}s", from.as_secs_f64())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<EmulatedSpeed> for String {
+    fn from(speed: EmulatedSpeed) -> Self {
+        speed.to_string()
+    }
+}
+
+impl TryFrom<String> for EmulatedSpeed {
+    type Error = SpeedError;
+
+    fn try_from(text: String) -> Result<Self, SpeedError> {
+        text.parse()
     }
 }
 
@@ -57,6 +87,14 @@ impl FromStr for EmulatedSpeed {
 #[cfg(test)]
 mod tests {
     use super::EmulatedSpeed;
+
+    #[test]
+    fn speeds_are_written_as_they_are_read() {
+        for text in ["500", "0.5", "500,50@30s", "500,50@0.5s,7.25@3600s"] {
+            let speed: EmulatedSpeed = text.parse().unwrap();
+            assert_eq!(speed.to_string(), text);
+        }
+    }
 
     #[test]
     fn what_is_no_speed_is_refused() {

@@ -109,7 +109,7 @@ async fn train(
         address,
         introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
         measures: orders.measures,
-        speed: None,
+        speed: orders.speed.clone(),
     };
     process.run((endpoint, arrivals), told.commands, &mut tell).await.map(Some)
 }

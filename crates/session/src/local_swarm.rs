@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nettorrent_history::{Event, PeerAddress, Reason};
 use nettorrent_net::address::Address;
+use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
@@ -33,6 +34,8 @@ pub struct LocalSettings {
     pub encryption: bool,
     /// How slow the network between them is to be.
     pub link: Option<LinkSpec>,
+    /// How fast they are to seem, if they are to be slower than they are; fewer than processes are taken in turn.
+    pub speeds: Vec<EmulatedSpeed>,
     /// Where large payloads go.
     pub shared_dir: Option<PathBuf>,
     /// Whether to measure what each takes of the machine and for whom it waits.
@@ -108,6 +111,7 @@ impl LocalSwarm {
                 checkpoint: settings.checkpoint.clone(),
                 encryption: settings.encryption,
                 link: settings.link,
+                speed: settings.speeds.get(index % settings.speeds.len().max(1)).cloned(),
                 shared_dir: settings.shared_dir.clone(),
                 measures: settings.measures,
             };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nettorrent_net::address::Address;
+use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,8 @@ pub(crate) struct Orders {
     pub encryption: bool,
     /// How slow the network is to be.
     pub link: Option<LinkSpec>,
+    /// How fast this machine is to seem, if it is to be slower than it is.
+    pub speed: Option<EmulatedSpeed>,
     /// Where large payloads go.
     pub shared_dir: Option<PathBuf>,
     /// Whether to measure what it takes of the machine and for whom it waits.

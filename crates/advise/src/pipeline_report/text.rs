@@ -36,24 +36,26 @@ impl PipelineReport<'_> {
             return String::new();
         }
         format!(
-            "\nBut one peer alone is faster, with {alone:.0} samples/s. Over such links, share the network out for its memory only,\n\
-             or take a strategy that says less: nettorrent advise.\n"
+            "\nBut one peer alone is faster, with {} samples/s. Over such links, share the network out for its memory only,\n\
+             or take a strategy that says less: nettorrent advise.\n",
+            HumanCount(alone as u64)
         )
     }
 
     fn head(&self) -> String {
-        let Question { batch, n_peers, speeds, link, multiplications_per_s, .. } = &self.question;
+        let Question { spec, batch, n_peers, speeds, link, multiplications_per_s, .. } = &self.question;
         let s = |n: usize| if n == 1 { "" } else { "s" };
         let source = match self.speed_source {
             SpeedSource::Given => "as given".to_owned(),
             SpeedSource::Measured => format!("measured here on {} thread{}", self.job.threads, s(self.job.threads)),
-            SpeedSource::Usual => "taken to be so; say it with --speed".to_owned(),
+            SpeedSource::Usual => "taken to be so; say it with --compute-speed".to_owned(),
         };
         let mut text = format!(
-            "{} with {} parameters in batches of {batch}{}; {n_peers} peer{} over {link}\n\
+            "{} with {} parameters for samples of {}, in batches of {batch}{}; {n_peers} peer{} over {link}\n\
              A peer computes {:.1} GMAC/s ({source}).\n",
             self.job.model,
             HumanCount(self.n_params as u64),
+            spec.input.iter().map(usize::to_string).collect::<Vec<_>>().join(" x "),
             self.of_batches(),
             s(*n_peers),
             multiplications_per_s / 1e9
@@ -96,10 +98,10 @@ impl PipelineReport<'_> {
         let Candidate { plan, estimate, .. } = &self.choice.best;
         let n_slots = plan.n_slots();
         let mut text = format!(
-            "\n{} per batch, latency {}; {:.0} samples/s in total; peak memory {} per peer\n",
+            "\n{} per batch, latency {}; {} samples/s in total; peak memory {} per peer\n",
             milliseconds(estimate.batch_s),
             milliseconds(estimate.journey_s),
-            estimate.samples_per_s,
+            HumanCount(estimate.samples_per_s as u64),
             bytes(estimate.memory_bytes)
         );
         let peers = if n_slots == 1 { "1 peer".to_owned() } else { format!("{n_slots} peers") };
@@ -127,7 +129,7 @@ impl PipelineReport<'_> {
                 plan.n_slots().to_string(),
                 estimate.n_replicas.to_string(),
                 milliseconds(estimate.batch_s),
-                format!("{:.0}", estimate.samples_per_s),
+                HumanCount(estimate.samples_per_s as u64).to_string(),
                 bytes(estimate.memory_bytes),
                 format!("{:.0} %", 100.0 * estimate.samples_per_s / best.max(1e-12)),
             ]);

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use indicatif::HumanCount;
 use nettorrent_engine::checkpoint::save_weights;
 use nettorrent_engine::job::{build_network, model_spec};
-use nettorrent_engine::model::zoo::ZOO;
+use nettorrent_engine::model::zoo::{ZOO, ZooEntry};
 use nettorrent_engine::model::{LayerSummary, ModelSpec, Network};
 use nettorrent_engine::rng::Rng;
 use serde::Serialize;
@@ -16,7 +16,11 @@ use serde::Serialize;
 #[derive(Subcommand)]
 pub(crate) enum ModelCommand {
     /// List the models that have a name.
-    List,
+    List {
+        /// Print lines of JSON instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show a model's layers, shapes and parameters.
     Describe {
         #[command(flatten)]
@@ -74,9 +78,12 @@ struct Description {
 /// Runs `model`.
 pub(crate) fn model(command: &ModelCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ModelCommand::List => {
-            for entry in ZOO {
-                println!("{:14} {}", entry.name, entry.about);
+        ModelCommand::List { json } => {
+            for ZooEntry { name, about, .. } in ZOO {
+                match json {
+                    true => println!("{}", serde_json::json!({ "name": name, "about": about })),
+                    false => println!("{name:14} {about}"),
+                }
             }
         }
         ModelCommand::Describe { model, toml, json } => {

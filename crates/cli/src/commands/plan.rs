@@ -35,7 +35,7 @@ pub(crate) struct PlanArguments {
     memory: Option<u64>,
     /// Compute speed of a peer in GMAC/s, 10⁹ multiply-adds a second [default: measured here, on as many threads as the job says].
     #[arg(long, value_name = "GMAC/S")]
-    speed: Option<f64>,
+    compute_speed: Option<f64>,
     /// Also draw the plan in this file (SVG).
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -56,11 +56,11 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
     }
     let (spec, without_data) = describe(&job)?;
     let network = build_network(&job.model, &spec)?;
-    let speed = match arguments.speed {
+    let speed = match arguments.compute_speed {
         Some(speed) if speed > 0.0 && speed.is_finite() => {
             ComputeSpeed { multiplications_per_s: 1e9 * speed, source: SpeedSource::Given }
         }
-        Some(speed) => bail!("--speed {speed}: must be a number above 0, in GMAC/s"),
+        Some(speed) => bail!("--compute-speed {speed}: must be a number above 0, in GMAC/s"),
         None => ComputeSpeed::measure(&job, &spec, &network)?,
     };
     let model = (&spec, network.n_params());

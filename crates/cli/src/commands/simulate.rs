@@ -59,11 +59,12 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     training.check(n_peers)?;
     if !arguments.json {
         println!(
-            "{} with {} parameters on {} samples, {} simulated peers by {} over {}",
+            "{} with {} parameters on {} samples, {} simulated peer{} by {} over {}",
             job.model,
             HumanCount(task.n_params() as u64),
             HumanCount(task.labels().len() as u64),
             HumanCount(n_peers as u64),
+            if n_peers == 1 { "" } else { "s" },
             job.swarm.strategy,
             scenario.link
         );

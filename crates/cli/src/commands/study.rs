@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use nettorrent_engine::job::set_field;
 use nettorrent_study::{
     Cores, Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, RunnerError, Study,
@@ -207,10 +207,10 @@ impl Display {
         let Some(result) = progress.result else { return };
         let what = match &result.outcome {
             Outcome::Done(found) => format!(
-                "accuracy {:.2} %  {:.1} s  {:.0} samples/s",
+                "accuracy {:.2} %  {:.1} s  {} samples/s",
                 100.0 * found.final_accuracy,
                 found.total_s,
-                found.samples_per_s
+                HumanCount(found.samples_per_s as u64)
             ),
             Outcome::Failed(problem) => format!("failed: {problem}"),
         };

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::job::Job;
+use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_swarm::link_spec::LinkSpec;
 
@@ -29,6 +30,10 @@ pub(crate) struct LinkArguments {
     /// Make the network between the processes as slow as this, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
     link: Option<LinkSpec>,
+    /// Make the processes compute as slowly as a machine that trains so many samples a second, for experiments: `500`, or `500,50@30s`
+    /// for one that turns slow after 30 seconds. May be given several times, for the processes in turn.
+    #[arg(long, value_name = "SAMPLES/S")]
+    speed: Vec<EmulatedSpeed>,
     /// Do not encrypt what the processes say to each other.
     #[arg(long)]
     plain: bool,
@@ -40,8 +45,12 @@ pub(crate) struct LinkArguments {
 impl LinkArguments {
     /// One of them that was given.
     pub(crate) fn any(&self) -> Option<&'static str> {
-        let given =
-            [("--link", self.link.is_some()), ("--plain", self.plain), ("--shared-dir", self.shared_dir.is_some())];
+        let given = [
+            ("--link", self.link.is_some()),
+            ("--speed", !self.speed.is_empty()),
+            ("--plain", self.plain),
+            ("--shared-dir", self.shared_dir.is_some()),
+        ];
         given.into_iter().find_map(|(name, is_given)| is_given.then_some(name))
     }
 }
@@ -150,6 +159,7 @@ impl LinkArguments {
             start,
             encryption: !self.plain,
             link: self.link,
+            speeds: self.speed.clone(),
             shared_dir: self.shared_dir.clone(),
             measures: true,
         }

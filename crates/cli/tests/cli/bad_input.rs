@@ -217,6 +217,12 @@ fn a_ready_study_goes_before_a_file_of_its_name() {
 fn what_one_process_cannot_do_is_refused() {
     let place = Place::new();
     assert!(place.fail(&["train", "--set", "pipeline=auto"]).contains("say how many with --peers N"));
+    for given in [&["--strategy", "gossip"][..], &["--link", "1gbit"], &["--speed", "500"], &["--plain"]] {
+        let message = place.fail(&[&["train"], given].concat());
+        assert!(message.contains(&format!("{} is for several peers", given[0])), "{message}");
+    }
+    let message = place.fail(&["train", "--set", "swarm.split=clas"]);
+    assert_eq!(message.matches("Did you mean `class`?").count(), 1, "{message}");
     assert!(place.run(&["train", "--epochs", "0"]).stderr.contains("at least 1 epoch"));
     let message = place.fail(&["plan", "--model", "mlp:4000,4000", "--peers", "2", "--memory", "10MB"]);
     assert!(message.contains("fits in 10.0 MB of memory per peer"), "{message}");

@@ -73,3 +73,14 @@ fn all_models_train() {
         place.succeed(&["train", text(&path), "--data", text(&data), "--epochs", "1"]);
     }
 }
+
+#[test]
+fn model_list_has_the_same_names_for_programs() {
+    let place = Place::new();
+    let text = place.succeed(&["model", "list"]).stdout;
+    let names = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let told = place.succeed(&["model", "list", "--json"]).json();
+    let told: Vec<Option<String>> = told.iter().map(|line| line["name"].as_str().map(str::to_owned)).collect();
+    assert!(told.len() > 5);
+    assert_eq!(told, text.lines().map(names).collect::<Vec<_>>());
+}

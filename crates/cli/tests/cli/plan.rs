@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::program::Place;
 
 fn planned(place: &Place, arguments: &[&str]) -> Value {
-    let all: Vec<&str> = ["plan", "--json", "--speed", "10"].into_iter().chain(arguments.iter().copied()).collect();
+    let all: Vec<&str> =
+        ["plan", "--json", "--compute-speed", "10"].into_iter().chain(arguments.iter().copied()).collect();
     serde_json::from_str(&place.succeed(&all).stdout).expect("one JSON object")
 }
 
@@ -24,7 +25,7 @@ fn a_plan_is_chosen_and_says_why() {
     assert_eq!(layers.sum::<u64>(), 10, "digits-cnn has ten layers");
     assert_eq!(planned(&place, &slow), told, "the same question has the same answer");
 
-    let text = place.succeed(&[&["plan", "--speed", "10"], &slow[..]].concat()).stdout;
+    let text = place.succeed(&[&["plan", "--compute-speed", "10"], &slow[..]].concat()).stdout;
     for part in
         ["parameters", "exchange", "stage 0: 0 conv", "┌─", "↓ ↑", "data parallel", "[pipeline]", "in_flight = 8"]
     {
@@ -36,12 +37,13 @@ fn a_plan_is_chosen_and_says_why() {
 #[test]
 fn where_links_are_fast_the_answer_is_data_parallelism() {
     let place = Place::new();
-    let text = place.succeed(&["plan", "--peers", "5", "--link", "100gbit", "--speed", "1"]).stdout;
+    let text = place.succeed(&["plan", "--peers", "5", "--link", "100gbit", "--compute-speed", "1"]).stdout;
     assert!(text.contains("Data parallelism is best here"), "{text}");
+    assert!(text.contains("for samples of 8 x 8 x 1, in batches of 32"), "{text}");
     assert!(!text.contains("one peer alone"), "{text}");
     assert!(text.contains("5 replicas of 1 peer each") && text.contains("│ 0 │"), "{text}");
     // A batch of 32 is shared by five, and with one stage there is nothing in flight.
-    let pipelined = ["--peers", "5", "--link", "100gbit", "--speed", "1", "--set", "pipeline.in_flight=4"];
+    let pipelined = ["--peers", "5", "--link", "100gbit", "--compute-speed", "1", "--set", "pipeline.in_flight=4"];
     let text = place.succeed(&[&["plan"], &pipelined[..]].concat()).stdout;
     if text.contains("Data parallelism is best here") {
         assert!(text.contains("of each 7 samples for a replica") && !text.contains("in flight"), "{text}");
@@ -52,7 +54,7 @@ fn where_links_are_fast_the_answer_is_data_parallelism() {
 fn where_sharing_does_not_pay_one_is_told() {
     let place = Place::new();
     let slow = ["--peers", "4", "--link", "1mbit/50ms"];
-    let text = place.succeed(&[&["plan", "--speed", "30"], &slow[..]].concat()).stdout;
+    let text = place.succeed(&[&["plan", "--compute-speed", "30"], &slow[..]].concat()).stdout;
     assert!(text.contains("But one peer alone is faster"), "{text}");
     let told = planned(&place, &slow);
     assert!(told["alone"]["estimate"]["samples_per_s"].as_f64() > told["best"]["estimate"]["samples_per_s"].as_f64());
@@ -77,13 +79,15 @@ fn a_jobs_own_stages_are_shown() {
     let told = planned(&place, &["job.toml", "--peers", "20"]);
     assert_eq!((&told["is_given"], &told["best"]["kind"]), (&true.into(), &"mixed".into()));
     assert_eq!(told["stages"][1]["tensor_shards"], 5);
-    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--speed", "5", "--svg", "plan.svg"]).stdout;
+    let text =
+        place.succeed(&["plan", "job.toml", "--peers", "20", "--compute-speed", "5", "--svg", "plan.svg"]).stdout;
     assert!(text.contains("samples 90 – 99") && text.contains("the job's own stages"), "{text}");
     let svg = std::fs::read_to_string(place.path("plan.svg")).expect("the figure");
     assert!(svg.starts_with("<svg") && svg.contains("mlp:200 on 20 peers"), "{svg}");
-    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--speed", "5", "--memory", "1kB"]).stdout;
+    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--compute-speed", "5", "--memory", "1kB"]).stdout;
     assert!(text.contains("do not fit"), "{text}");
-    let text = place.succeed(&["plan", "job.toml", "--peers", "20", "--set", "pipeline=auto", "--speed", "5"]).stdout;
+    let text =
+        place.succeed(&["plan", "job.toml", "--peers", "20", "--set", "pipeline=auto", "--compute-speed", "5"]).stdout;
     assert!(text.contains("data parallel"), "{text}");
 }
 
@@ -92,8 +96,9 @@ fn a_plan_needs_no_data() {
     let place = Place::new();
     let told = planned(&place, &["--model", "resnet50", "--data", "mnist", "--peers", "100", "--link", "100mbit"]);
     assert_eq!(told["n_params"], 25_557_032);
-    let text =
-        place.succeed(&["plan", "--model", "resnet50", "--data", "mnist", "--speed", "9", "--peers", "8"]).stdout;
+    let text = place
+        .succeed(&["plan", "--model", "resnet50", "--data", "mnist", "--compute-speed", "9", "--peers", "8"])
+        .stdout;
     assert!(text.contains("as this model usually has them, because") && text.contains("data fetch mnist"), "{text}");
 }
 
@@ -110,8 +115,8 @@ fn what_makes_no_sense_is_refused() {
         (&["--set", "pipeline=atuo"], &["Did you mean `auto`?"]),
         (&["--speeds", "1,0"], &["a speed of 0"]),
         (&["--speeds", "1,1,1,1,1"], &["5 speeds for 4 peers"]),
-        (&["--speed=-1"], &["--speed -1: must be a number above 0"]),
-        (&["--svg", "nowhere/plan.svg", "--speed", "1"], &["cannot write nowhere/plan.svg"]),
+        (&["--compute-speed=-1"], &["--compute-speed -1: must be a number above 0"]),
+        (&["--svg", "nowhere/plan.svg", "--compute-speed", "1"], &["cannot write nowhere/plan.svg"]),
     ] {
         let message = place.fail(&[&["plan"], arguments].concat());
         for part in parts {

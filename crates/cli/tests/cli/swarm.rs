@@ -407,3 +407,17 @@ fn wrong_words_are_answered_with_what_would_be_right() {
     assert!(said.contains("class"), "{said}");
     assert!(!place.path("runs").exists(), "nothing was begun");
 }
+
+#[test]
+fn processes_can_be_made_slow_one_by_one() {
+    let place = Place::new();
+    let speeds = ["--speed", "4000", "--speed", "2000"];
+    let settings = ["train", "--peers", "2", "--epochs", "1", "--threads", "1", "--run", "run", "--json"];
+    place.succeed(&[&settings[..], &speeds].concat());
+    let epoch = events(&place.path("run"), "epoch").remove(0);
+    for (peer, speed) in epoch["peers"].as_array().expect("what each did").iter().zip([4000.0, 2000.0]) {
+        let number = |name: &str| peer[name].as_f64().expect("a number");
+        assert!(number("n_samples") / number("compute_s") <= 1.01 * speed, "{peer}");
+    }
+    assert!(place.run(&["train", "--peers", "2", "--speed", "fast"]).stderr.contains("500,50@30s"));
+}

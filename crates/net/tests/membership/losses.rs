@@ -65,7 +65,7 @@ fn any_deadline_will_do() {
             let mut network = Network::new(Config { deadline, wait_for: 6 }, seed);
             network.latency = latency;
             (0..6).for_each(|join_index| {
-                network.start(member(join_index), if join_index == 0 { vec![] } else { vec![member(0)] })
+                network.start(member(join_index), if join_index == 0 { vec![] } else { vec![member(0)] });
             });
             network.converge(deadline, &format!("{deadline:?}, seed {seed}"));
             network.run_for(deadline);
