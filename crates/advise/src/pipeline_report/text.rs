@@ -36,8 +36,8 @@ impl PipelineReport<'_> {
             return String::new();
         }
         format!(
-            "\nBut one peer alone is faster, with {} samples/s. Over such links, share the network out for its memory only,\n\
-             or take a strategy that says less: nettorrent advise.\n",
+            "\nBut one peer alone is faster, with {} samples/s. Over such links, share the network out for its memory\n\
+             only, or take a strategy that says less: nettorrent advise.\n",
             HumanCount(alone as u64)
         )
     }
@@ -51,13 +51,13 @@ impl PipelineReport<'_> {
             SpeedSource::Usual => "taken to be so; say it with --compute-speed".to_owned(),
         };
         let mut text = format!(
-            "{} with {} parameters for samples of {}, in batches of {batch}{}; {n_peers} peer{} over {link}\n\
-             A peer computes {:.1} GMAC/s ({source}).\n",
+            "{} with {} parameters for samples of {}; {n_peers} peer{} over {link}\n\
+             Batches of {batch}{}. A peer computes {:.1} GMAC/s ({source}).\n",
             self.job.model,
             HumanCount(self.n_params as u64),
             spec.input.iter().map(usize::to_string).collect::<Vec<_>>().join(" x "),
-            self.of_batches(),
             s(*n_peers),
+            self.of_batches(),
             multiplications_per_s / 1e9
         );
         if !speeds.is_empty() {

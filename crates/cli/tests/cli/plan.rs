@@ -39,7 +39,7 @@ fn where_links_are_fast_the_answer_is_data_parallelism() {
     let place = Place::new();
     let text = place.succeed(&["plan", "--peers", "5", "--link", "100gbit", "--compute-speed", "1"]).stdout;
     assert!(text.contains("Data parallelism is best here"), "{text}");
-    assert!(text.contains("for samples of 8 x 8 x 1, in batches of 32"), "{text}");
+    assert!(text.contains("for samples of 8 x 8 x 1; 5 peers over 100gbit"), "{text}");
     assert!(!text.contains("one peer alone"), "{text}");
     assert!(text.contains("5 replicas of 1 peer each") && text.contains("│ 0 │"), "{text}");
     // A batch of 32 is shared by five, and with one stage there is nothing in flight.
