@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use nettorrent_engine::backends;
 use nettorrent_engine::job::Job;
 
-use nettorrent_session::open::{data_spec, n_threads};
+use nettorrent_session::open::data_spec;
+
+pub(crate) use nettorrent_session::open::definite;
 
 /// What is trained when nobody says what.
 const DEMONSTRATION: &str = include_str!("../../../jobs/digits.toml");
@@ -94,22 +95,8 @@ impl JobArguments {
         }
         job.epochs = self.epochs.unwrap_or(job.epochs);
         job.threads = self.threads.unwrap_or(job.threads);
-        definite(job)
+        Ok(definite(job)?)
     }
-}
-
-/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
-pub(crate) fn definite(mut job: Job) -> anyhow::Result<Job> {
-    backends::find(&job.backend)?;
-    job.threads = match job.threads {
-        // Processes on one machine share its cores.
-        0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),
-        n => n,
-    };
-    if let Some(path) = &mut job.data.path {
-        *path = std::path::absolute(&*path).with_context(|| format!("cannot find {}", path.display()))?;
-    }
-    Ok(job)
 }
 
 /// Reads a number of epochs.

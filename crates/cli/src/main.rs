@@ -1,5 +1,6 @@
 //! The one binary: parses, wires together, prints.
 
+mod bar;
 mod commands;
 mod interrupt;
 mod job_arguments;

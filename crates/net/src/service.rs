@@ -84,6 +84,36 @@ pub struct PeerStatus {
     pub members: Vec<(PeerId, Address)>,
 }
 
+/// More names than this help nobody.
+const MOST_NAMES: usize = 4;
+
+impl PeerStatus {
+    /// What a peer does and for how long; if it waits, for whom, where that is, and in which step.
+    pub fn activity(&self) -> String {
+        let doing = match self.phase {
+            Phase::Agreeing => "synchronizing state",
+            Phase::Training => "computes",
+            Phase::Exchanging => "exchanges",
+            Phase::Syncing => "final sync",
+            Phase::Testing => "tests",
+            Phase::Finished => "has finished",
+        };
+        let Self { waits_for, since_s, step, .. } = self;
+        if waits_for.is_empty() {
+            return format!("{doing} ({since_s:.1} s)");
+        }
+        let name = |Awaited { peer, address }: &Awaited| match address {
+            Some(address) => format!("{peer} ({address})"),
+            None => peer.to_string(),
+        };
+        let mut names: Vec<String> = waits_for.iter().take(MOST_NAMES).map(name).collect();
+        if waits_for.len() > MOST_NAMES {
+            names.push(format!("{} more", waits_for.len() - MOST_NAMES));
+        }
+        format!("{doing}, waits {since_s:.1} s for {} in step {step}", names.join(", "))
+    }
+}
+
 /// Somebody who is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Awaited {
@@ -107,4 +137,53 @@ pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
 /// Reads a question or an answer; its sender is not trusted.
 pub(crate) fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, Unreadable> {
     Ok(postcard::from_bytes(&frame.body)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Awaited, PeerStatus};
+    use nettorrent_swarm::{PeerId, Phase};
+
+    fn status(phase: Phase, waits_for: Vec<Awaited>) -> PeerStatus {
+        PeerStatus {
+            peer: PeerId::new(0, 7),
+            host: "here".to_owned(),
+            phase,
+            epoch: 1,
+            epochs: 6,
+            round: 117,
+            samples_per_s: 100.0,
+            step: 118,
+            waits_for,
+            since_s: 3.21,
+            members: Vec::new(),
+        }
+    }
+
+    fn awaited(join_index: u32, address: Option<&str>) -> Awaited {
+        Awaited { peer: PeerId::new(join_index, 9), address: address.map(|text| text.parse().expect("an address")) }
+    }
+
+    #[test]
+    fn activity_says_for_whom_a_peer_waits_and_where_and_in_which_step() {
+        assert_eq!(status(Phase::Training, Vec::new()).activity(), "computes (3.2 s)");
+        let two = vec![awaited(2, Some("10.0.0.7:4123")), awaited(3, None)];
+        let expected = "exchanges, waits 3.2 s for peer 2 (10.0.0.7:4123), peer 3 in step 118";
+        assert_eq!(status(Phase::Exchanging, two).activity(), expected);
+        let many = (1..=10).map(|join_index| awaited(join_index, None)).collect();
+        let expected = "tests, waits 3.2 s for peer 1, peer 2, peer 3, peer 4, 6 more in step 118";
+        assert_eq!(status(Phase::Testing, many).activity(), expected);
+    }
+
+    #[test]
+    fn status_as_json_says_whom_a_peer_waits_for() {
+        let status = status(Phase::Exchanging, vec![awaited(2, Some("10.0.0.7:4123"))]);
+        let json = serde_json::to_value(status).expect("plain data");
+        assert_eq!(json["waits_for"][0]["address"], "10.0.0.7:4123");
+        assert_eq!(json["waits_for"][0]["peer"], PeerId::new(2, 9).0);
+        assert_eq!(
+            (&json["step"], &json["since_s"], &json["phase"]),
+            (&118.into(), &3.21.into(), &"exchanging".into())
+        );
+    }
 }

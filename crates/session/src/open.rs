@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use nettorrent_engine::backends;
 use nettorrent_engine::data::source::{self, DataSpec};
 use nettorrent_engine::data::{Dataset, Split};
 use nettorrent_engine::job::Job;
@@ -60,4 +61,18 @@ pub fn n_threads(asked: usize) -> usize {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         n => n,
     }
+}
+
+/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
+pub fn definite(mut job: Job) -> Result<Job, SessionError> {
+    backends::find(&job.backend)?;
+    job.threads = match job.threads {
+        // Processes on one machine share its cores.
+        0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),
+        n => n,
+    };
+    if let Some(path) = &mut job.data.path {
+        *path = std::path::absolute(&*path).map_err(SessionError::file("cannot find", &*path))?;
+    }
+    Ok(job)
 }

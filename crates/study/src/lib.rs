@@ -32,7 +32,7 @@ pub use cores::Cores;
 pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
 pub use plan::{Plan, RunSpec, text};
-pub use ready::{READY, Ready, ready};
+pub use ready::{READY, Ready, find};
 pub use results::{
     Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,
     ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy, WaitedFor,

@@ -25,8 +25,17 @@ macro_rules! studies {
 pub static READY: &[Ready] =
     studies!["averaging", "links", "nettorrent", "predicted", "splits", "thousand", "threshold", "workers"];
 
+/// The study that a user means: one that comes with the program, or else a file; a file of such a name is meant by its path, as
+/// `./averaging`.
+pub fn find(name: &str, form: Form) -> Result<Study, StudyError> {
+    let path = Path::new(name);
+    let is_ready = READY.iter().any(|study| study.name == name);
+    let is_file = !is_ready && (path.is_file() || path.extension().is_some());
+    if is_file { Study::open(path, form) } else { ready(name)?.open(form) }
+}
+
 /// The one of this name.
-pub fn ready(name: &str) -> Result<&'static Ready, StudyError> {
+fn ready(name: &str) -> Result<&'static Ready, StudyError> {
     READY.iter().find(|ready| ready.name == name).ok_or_else(|| {
         let names: Vec<&str> = READY.iter().map(|ready| ready.name).collect();
         let hint = nearest(name, &names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));

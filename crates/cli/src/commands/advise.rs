@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use nettorrent_advise::{ASSUMPTIONS, Depth, Findings, Inquiry};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::observer::{Observer, SurveyedLink, worst_link};
@@ -14,6 +13,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_session::Training;
 use nettorrent_swarm::link_spec::LinkSpec;
 
+use crate::bar::bar;
 use crate::job_arguments::JobArguments;
 
 /// Arguments of `advise`.
@@ -88,7 +88,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         },
         budget,
     };
-    let bar = progress(arguments.json);
+    let bar = bar(Findings::N_JUDGED as u64, "{pos}/{len} {bar:24.cyan/dim} {msg}", arguments.json);
     let findings = Findings::find_out(inquiry, &mut |name| {
         bar.inc(1);
         bar.set_message(name.to_owned());
@@ -113,11 +113,4 @@ fn link(arguments: &AdviseArguments, surveyed: &[SurveyedLink]) -> anyhow::Resul
              if all peers are to run on this machine"
         ),
     }
-}
-
-fn progress(quiet: bool) -> ProgressBar {
-    let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(Findings::N_JUDGED as u64) };
-    let style = ProgressStyle::with_template("{pos}/{len} {bar:24.cyan/dim} {msg}");
-    bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-    bar
 }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar};
 use nettorrent_engine::data::info::info;
 use nettorrent_engine::job::Job;
 use nettorrent_fetch::{Cache, FetchError, FetchOptions, Progress, catalog, fetch, find};
 
+use crate::bar::bar;
 use crate::interrupt::{self, Interrupt};
 use nettorrent_session::open::{data_path, data_spec};
 
@@ -89,10 +90,7 @@ fn fetch_by_name(name: &str, mirror: Option<String>, force: bool) -> anyhow::Res
     let interrupt = Interrupt::listen()?;
     let options = FetchOptions { mirror, force, stop: interrupt.flag(), ..FetchOptions::default() };
     println!("{}: {}. Licence: {}", entry.name, entry.about, entry.licence);
-    let bar = ProgressBar::no_length();
-    let style =
-        ProgressStyle::with_template("{msg} {bar:24.cyan/dim} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left");
-    bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+    let bar = bar(0, "{msg} {bar:24.cyan/dim} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left", false);
     let result = fetch(entry, &cache, &options, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     match result {

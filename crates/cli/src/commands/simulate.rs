@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use nettorrent_engine::job::read_toml;
 use nettorrent_history::{Event as Happened, Line};
 use nettorrent_session::Training;
@@ -21,6 +21,7 @@ use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Setup};
 use serde_json::json;
 
+use crate::bar::bar;
 use crate::job_arguments::JobArguments;
 use crate::progress::GUESSING;
 
@@ -153,9 +154,7 @@ struct Viewer {
 
 impl Viewer {
     fn new(json: bool, n_samples: u64, setup: Arc<Setup>) -> Self {
-        let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(n_samples) };
-        let style = ProgressStyle::with_template("{bar:32.cyan/dim} {msg}  {eta} left");
-        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
+        let bar = bar(n_samples, "{bar:32.cyan/dim} {msg}  {eta} left", json);
         Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, accuracy: None, told: BTreeSet::new(), setup }
     }
 

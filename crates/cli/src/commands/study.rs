@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar};
 use nettorrent_engine::job::set_field;
 use nettorrent_study::{
     Cores, Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, RunnerError, Study,
-    StudyFolder, ready, text,
+    StudyFolder, find, text,
 };
 use serde_json::json;
 
+use crate::bar::bar;
 use crate::interrupt::{self, Interrupt};
 use crate::progress::clock;
 use nettorrent_session::date::Date;
@@ -95,13 +96,9 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A study that comes with the program, or else a file; one of the same name is meant by its path, as `./averaging`.
+/// The study, as the arguments change it.
 fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
-    let form = if arguments.quick { Form::Quick } else { Form::Full };
-    let path = Path::new(name);
-    let is_ready = READY.iter().any(|study| study.name == name);
-    let is_file = !is_ready && (path.is_file() || path.extension().is_some());
-    let mut study = if is_file { Study::open(path, form)? } else { ready(name)?.open(form)? };
+    let mut study = find(name, if arguments.quick { Form::Quick } else { Form::Full })?;
     study.head.trials = arguments.trials.unwrap_or(study.head.trials);
     arguments.settings.iter().try_for_each(|setting| set_field(&mut study.job, setting))?;
     Ok(study)
@@ -182,10 +179,7 @@ struct Display {
 
 impl Display {
     fn new(plan: &Plan, quiet: bool) -> Self {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(plan.runs.len() as u64) };
-        let style = ProgressStyle::with_template("{pos}/{len} {bar:24.cyan/dim} {msg}");
-        bar.set_style(style.expect("the template is right").progress_chars("━╸─"));
-        Self { bar, quiet }
+        Self { bar: bar(plan.runs.len() as u64, "{pos}/{len} {bar:24.cyan/dim} {msg}", quiet), quiet }
     }
 
     fn say(&self, line: &str) {
