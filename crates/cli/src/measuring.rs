@@ -33,8 +33,7 @@ impl MeasuringArguments {
 
     /// Where a run's events go.
     pub(crate) fn open_events(&self, run: &RunFolder) -> anyhow::Result<EventLog> {
-        let folder = self.tensorboard.then(|| run.path().join("tensorboard"));
-        Ok(EventLog::append(&run.events(), folder)?)
+        Ok(run.open_events(self.tensorboard)?)
     }
 
     /// Lets those watch who are to.

@@ -116,9 +116,11 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_finished_leaves_nothing_behind() {
         let root = tempfile::tempdir().unwrap();
-        let partial = PartialFolder::begin(&root.path().join("step-1")).unwrap();
+        let target = root.path().join("step-1");
+        let partial = PartialFolder::begin(&target).unwrap();
         fs::write(partial.contents().join("model"), b"half").unwrap();
-        assert_eq!(names(root.path()), [".step-1.partial"]);
+        let name = partial_name(&target).file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(names(root.path()), [name]);
         drop(partial);
         assert!(names(root.path()).is_empty());
     }

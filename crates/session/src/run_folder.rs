@@ -1,7 +1,7 @@
 //! A run's folder: the job as it was run, the model's description, the events, and the checkpoints.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use nettorrent_engine::checkpoint::{self, CheckpointError, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::date::Date;
 use crate::error::SessionError;
+use crate::event_log::EventLog;
 
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
@@ -126,7 +127,9 @@ impl RunFolder {
     ) -> Result<PathBuf, SessionError> {
         let path = self.checkpoint_path(progress.step);
         if !path.exists() {
-            checkpoint::save(&path, layout, values, optimizer, progress)?;
+            let saved = checkpoint::save(&path, layout, values, optimizer, progress);
+            // Peers that have lost each other may both be the first, and write to one folder.
+            saved.or_else(|error| if path.exists() { Ok(()) } else { Err(error) })?;
         }
         self.remove_old(keep)?;
         Ok(path)
@@ -137,22 +140,32 @@ impl RunFolder {
         self.path.join(CHECKPOINTS).join(checkpoint_name(step))
     }
 
-    /// Removes what is older than the newest `keep`, and what was never whole.
+    /// Removes what is older than the newest `keep`. Another process may do the same at the same time.
     pub(crate) fn remove_old(&self, keep: usize) -> Result<(), SessionError> {
         let all = self.checkpoints()?;
         for old in &all[..all.len().saturating_sub(keep)] {
             // Renamed first: if we are killed while it is removed, half a checkpoint must not look like a whole one.
             let name = old.file_name().unwrap_or_default().to_string_lossy();
             let removed = old.with_file_name(format!(".{name}{REMOVED}"));
-            fs::rename(old, removed).map_err(SessionError::file("cannot remove the old checkpoint", old))?;
+            unless_gone(fs::rename(old, removed))
+                .map_err(SessionError::file("cannot remove the old checkpoint", old))?;
         }
-        // These, and what a process that was killed has left.
-        for rest in
-            self.entries(|name| name.starts_with('.') && (name.ends_with(REMOVED) || name.ends_with(PARTIAL)))?
-        {
-            fs::remove_dir_all(&rest).map_err(SessionError::file("cannot remove", &rest))?;
+        self.remove(|name| name.ends_with(REMOVED))
+    }
+
+    fn remove(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), SessionError> {
+        for rest in self.entries(|name| name.starts_with('.') && is_meant(name))? {
+            unless_gone(fs::remove_dir_all(&rest)).map_err(SessionError::file("cannot remove", &rest))?;
         }
         Ok(())
+    }
+
+    /// Opens the file of its events; from here on no other run of the program writes into this folder, and what one that was killed has
+    /// left half written is removed.
+    pub fn open_events(&self, tensorboard: bool) -> Result<EventLog, SessionError> {
+        let events = EventLog::append(&self.events(), tensorboard.then(|| self.path.join("tensorboard")))?;
+        self.remove(|name| name.ends_with(REMOVED) || name.ends_with(PARTIAL))?;
+        Ok(events)
     }
 
     /// Reads a checkpoint of this run.
@@ -223,6 +236,11 @@ pub(crate) fn as_toml(value: &impl Serialize) -> String {
     toml::to_string(value).expect("jobs and models can be written as TOML")
 }
 
+/// It does not matter who removes what is to go.
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
 /// Whether two paths, of which either may be relative, lead to the same place.
 fn is_same(one: &Path, other: &Path) -> bool {
     fs::canonicalize(one).ok() == fs::canonicalize(other).ok()
@@ -239,4 +257,49 @@ fn free_name(model: &str) -> PathBuf {
     let names = (1_u32..).map(|n| if n == 1 { plain.clone() } else { format!("{plain}-{n}") });
     let mut paths = names.map(|name| Path::new("runs").join(name));
     paths.find(|path| !path.exists()).expect("there are names enough")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nettorrent_engine::checkpoint::Progress;
+    use nettorrent_engine::job::Job;
+    use nettorrent_engine::model::Layout;
+    use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
+    use nettorrent_files::PartialFolder;
+
+    use super::RunFolder;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn peers_that_have_lost_each_other_can_write_to_one_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(Some(&place.path().join("run")), &Job::default(), None).unwrap();
+        let layout = Layout::of_tensors([("weights", [3].as_slice())]);
+        let optimizer = Optimizer::new(OptimizerSpec::default(), 3);
+        let save = |step| {
+            let progress = Progress { step, ..Progress::default() };
+            run.save(&layout, &[1.0; 3], &optimizer, &progress, 1).unwrap()
+        };
+        let checkpoints = run.path().join("checkpoints");
+        // What another process is writing, and what one left that was killed.
+        let other = PartialFolder::begin(&run.checkpoint_path(9)).unwrap();
+        std::fs::create_dir(checkpoints.join(".step-0000000003.77.partial")).unwrap();
+        (7..9).for_each(|step| drop(save(step)));
+        assert_eq!(names(&checkpoints).len(), 3, "{:?}", names(&checkpoints));
+        std::fs::write(other.contents().join("model.safetensors"), b"a model").unwrap();
+        other.finish().unwrap();
+        save(9);
+        assert_eq!(names(&checkpoints), [".step-0000000003.77.partial", "step-0000000009"]);
+        drop(run.open_events(false).unwrap());
+        assert_eq!(names(&checkpoints), ["step-0000000009"]);
+    }
 }

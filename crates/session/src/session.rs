@@ -156,8 +156,7 @@ impl Session {
         topology: Topology,
         seats: Vec<Seat>,
     ) -> Result<Self, SessionError> {
-        let tensorboard = options.tensorboard.then(|| run.path().join("tensorboard"));
-        let events = EventLog::append(&run.events(), tensorboard)?;
+        let events = run.open_events(options.tensorboard)?;
         Ok(Self { training, start, run, events, options, topology, seats, members: Vec::new() })
     }
 

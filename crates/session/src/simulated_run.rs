@@ -13,7 +13,6 @@ use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{Peer, PeerId, Waiting};
 
 use crate::error::SessionError;
-use crate::event_log::EventLog;
 use crate::memory::peak_rss_bytes;
 use crate::run_folder::RunFolder;
 use crate::run_log::{Course, RunLog};
@@ -52,7 +51,7 @@ impl SimulatedRun {
     /// Begins a run in this folder.
     pub fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> Result<Self, SessionError> {
         let run = RunFolder::create(Some(path), &training.job, training.spec())?;
-        let mut events = EventLog::append(&run.events(), None)?;
+        let mut events = run.open_events(false)?;
         let link = Some(scenario.link.to_string());
         let start = training.start_event(run.path(), Some(n_peers), link, &StartPoint::default());
         events.write_at(Duration::ZERO, Event::Start(start))?;
