@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn fields_can_be_set_whatever_was_there_before() {
-        for text in ["", "pipeline = \"auto\"", "[pipeline]\ngroups = \"auto\""] {
+        for text in ["", "pipeline = \"auto\"", "[pipeline]\nstages = \"auto\""] {
             let job = parse(text, &["pipeline.in_flight=4", "pipeline.speeds=[1,0.5]"]).unwrap();
             let pipeline = job.pipeline.unwrap();
             assert_eq!((pipeline.in_flight, pipeline.speeds), (4, vec![1.0, 0.5]), "{text}");
@@ -266,11 +266,11 @@ mod tests {
             ("pipeline = 3", &[], "\"auto\" or a table"),
             ("[pipeline]\ninflight = 3", &[], "line 2, column 1: unknown field `inflight`"),
             ("[pipeline]\ninflight = 3", &[], "Did you mean `in_flight`?"),
-            ("[pipeline]\ngroups = \"aut\"", &[], "Did you mean `auto`?"),
-            ("[pipeline]\ngroups = 3", &[], "\"auto\" or a list of stages"),
-            ("[pipeline]\ngroups = [{ layers = 2, batch_shard = 3 }]", &[], "Did you mean `batch_shards`?"),
-            ("[pipeline]\ngroups = [{ batch_shards = 3 }]", &[], "missing field `layers`"),
-            ("[pipeline]\ngroups = []", &[], "pipeline.stages = []: give at least one stage"),
+            ("[pipeline]\nstages = \"aut\"", &[], "Did you mean `auto`?"),
+            ("[pipeline]\nstages = 3", &[], "\"auto\" or a list of stages"),
+            ("[pipeline]\nstages = [{ layers = 2, batch_shard = 3 }]", &[], "Did you mean `batch_shards`?"),
+            ("[pipeline]\nstages = [{ batch_shards = 3 }]", &[], "missing field `layers`"),
+            ("[pipeline]\nstages = []", &[], "pipeline.stages = []: give at least one stage"),
             ("", &["pipeline.in_fligt=3"], "--set pipeline.in_fligt=3: unknown field"),
             ("", &["pipeline.in_flight=0"], "pipeline.in_flight = 0: must be at least 1"),
             ("", &["pipeline.snapshot_every=0"], "pipeline.snapshot_every = 0"),
