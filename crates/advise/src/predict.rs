@@ -24,11 +24,11 @@
 
 use std::ops::Range;
 
-use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_swarm::collective::SEGMENT_LEN;
 use nettorrent_swarm::link_spec::LinkSpec;
+use nettorrent_swarm::sampling::rounds::RoundRule;
 use nettorrent_swarm::strategy::{Cost, CostQuestion, Payload, Strategy};
 use serde::Serialize;
 

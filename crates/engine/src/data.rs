@@ -1,14 +1,12 @@
-//! Data sets: where samples come from, how they are shared out among peers and grouped into batches.
+//! Data sets: where samples come from, how they are split and grouped into batches.
 //!
-//! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] says which peer owns which
-//! samples, and [`batches`] in which order that peer sees them; a [`sampler`] makes a [`plan`] of both for peers that come
-//! and go, from a [`ledger`] of what was trained. All these deal in indices and never touch a sample.
+//! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] cuts a set into
+//! parts, and [`batches`] say in which order samples are trained. Both deal in indices and never touch a sample.
 
 pub mod augment;
 pub mod batches;
 pub mod cifar;
 pub mod csv;
-mod deal;
 pub mod digits;
 mod files;
 mod folders;
@@ -19,16 +17,10 @@ pub mod images;
 pub mod in_memory;
 pub mod info;
 mod known;
-pub mod ledger;
 pub mod mfcc;
 mod names;
 mod origins;
 mod picture;
-pub mod plan;
-pub mod rounds;
-mod rules;
-pub mod sampler;
-mod shares;
 pub mod source;
 pub mod split;
 mod subset;

@@ -5,6 +5,7 @@
 mod evaluate;
 mod pipeline;
 mod read;
+mod sharing;
 mod swarm;
 
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::schedule::{ScheduleError, ScheduleSpec};
 pub use evaluate::{EvaluateError, EvaluateSpec};
 pub use pipeline::{Auto, PipelineSpec, PipelineSpecError, StageSpec, Stages};
 pub use read::{ReadError, read_toml, set_field};
+pub use sharing::{Resplit, Warmup, WarmupRule};
 pub use swarm::{SwarmError, SwarmSpec, Work};
 
 /// What to train, on what, and how.

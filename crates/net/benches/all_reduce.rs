@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_engine::model::{Layout, Score};
@@ -30,6 +29,7 @@ use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
+use nettorrent_swarm::sampling::rounds::RoundLength;
 use nettorrent_swarm::strategy::{
     AnyStrategy, Cost, CostQuestion, Counted, Malformed, Message, Mixing, OptimizerState, Payload, RoundCtx,
     RoundStrategy, Scale, Strategy, Turn,

@@ -5,12 +5,12 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::{Columns, Mode, Part, Pass, Rows, Score, Workspace, loss_gradient};
 use nettorrent_engine::task::{Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_swarm::OtherWork;
+use nettorrent_swarm::sampling::plan::Plan;
 
 /// The samples of a pass.
 #[derive(Clone, Debug)]

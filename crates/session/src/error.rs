@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use nettorrent_engine::backend::BackendError;
 use nettorrent_engine::checkpoint::CheckpointError;
 use nettorrent_engine::data::DataError;
-use nettorrent_engine::data::sampler::SamplerError;
 use nettorrent_engine::job::{JobError, ReadError};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_fetch::CacheError;
@@ -19,6 +18,7 @@ use nettorrent_net::shared_folder::OpenError;
 use nettorrent_net::ticket::TicketError;
 use nettorrent_pipeline::PipelineError;
 use nettorrent_pipeline::plan::PlanError;
+use nettorrent_swarm::sampling::sampler::SamplerError;
 use nettorrent_swarm::strategy::OptionError;
 
 /// Why a session cannot begin or go on.

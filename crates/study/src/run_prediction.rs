@@ -7,13 +7,13 @@
 use std::ops::Range;
 
 use nettorrent_advise::{Situation, StepTime, predict};
-use nettorrent_engine::data::rounds::RoundRule;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::BUCKET_LEN;
 use nettorrent_sim::Scenario;
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::link_spec::LinkSpec;
+use nettorrent_swarm::sampling::rounds::RoundRule;
 use nettorrent_swarm::strategies::find;
 use nettorrent_swarm::strategy::{Cost, CostQuestion};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::plan::Plan;
+use crate::sampling::plan::Plan;
 
 /// A batch by its place in a plan, and how a peer counts it.
 #[derive(Clone, Debug)]

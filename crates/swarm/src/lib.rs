@@ -18,6 +18,7 @@ mod place;
 pub mod record;
 mod replica;
 mod replica_setup;
+pub mod sampling;
 mod setup;
 pub mod sketch;
 pub mod sparse;

@@ -300,7 +300,7 @@ mod tests {
     use std::ops::Range;
     use std::sync::Arc;
 
-    use nettorrent_engine::data::ledger::Ledger;
+    use crate::sampling::ledger::Ledger;
     use nettorrent_engine::fn_task::{FnTask, Sample};
     use nettorrent_engine::job::Job;
     use nettorrent_engine::local_phase::{LocalPhase, PhaseEnd};

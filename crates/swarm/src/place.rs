@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nettorrent_engine::data::ledger::Ledger;
+use crate::sampling::ledger::Ledger;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::mix;

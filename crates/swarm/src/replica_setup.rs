@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::rounds::RoundRule;
-use nettorrent_engine::data::sampler::{Rules, Warmup};
+use crate::sampling::rounds::RoundRule;
+use crate::sampling::sampler::Rules;
+use nettorrent_engine::job::Warmup;
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::task::Task;
 use toml::Table;

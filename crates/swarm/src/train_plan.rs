@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::sampling::ledger::Ledger;
+use crate::sampling::sampler::{Rules, Sampler};
 use nettorrent_engine::collapse::{Collapse, size};
-use nettorrent_engine::data::ledger::Ledger;
-use nettorrent_engine::data::sampler::{Rules, Sampler};
 use nettorrent_engine::guessing::Guessing;
 use nettorrent_engine::job::{EvaluateSpec, Job, SwarmSpec};
 use nettorrent_engine::optimizer::OptimizerSpec;

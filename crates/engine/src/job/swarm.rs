@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::data::sampler::{Resplit, Warmup, WarmupRule};
+use super::sharing::{Resplit, Warmup, WarmupRule};
 use crate::data::split::SplitRule;
 use crate::scale::Scale;
 
@@ -122,9 +122,9 @@ mod tests {
     use std::time::Duration;
 
     use super::{SwarmSpec, Work};
-    use crate::data::sampler::{Resplit, Warmup};
     use crate::data::split::SplitRule;
     use crate::job::Job;
+    use crate::job::{Resplit, Warmup};
     use crate::scale::Scale;
 
     fn parse(text: &str, settings: &[&str]) -> Result<Job, String> {

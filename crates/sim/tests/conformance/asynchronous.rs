@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::OptimizerSpec;
@@ -15,6 +14,7 @@ use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_sim::{Fault, Join, Observer, Scenario, Simulation, Stragglers, Toy, ToySize, What, When};
 use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::sampling::ledger::{Ledger, Segment};
 use nettorrent_swarm::{Peer, PeerId, Setup};
 use toml::Value;
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::{Ledger, Segment};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_sim::{Observer, Scenario, Simulation, Toy};
 use nettorrent_swarm::record::{Event, Record};
+use nettorrent_swarm::sampling::ledger::{Ledger, Segment};
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
 
 use crate::case::{self, Case};

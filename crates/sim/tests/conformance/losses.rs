@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::data::sampler::Warmup;
 use nettorrent_engine::data::split::SplitRule;
+use nettorrent_engine::job::Warmup;
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::rng::Rng;
 use nettorrent_sim::{

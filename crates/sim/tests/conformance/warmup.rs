@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nettorrent_engine::data::sampler::Warmup;
 use nettorrent_engine::data::split::SplitRule;
+use nettorrent_engine::job::Warmup;
 use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_engine::optimizer::{OptimizerKind, OptimizerSpec};
 use nettorrent_engine::task::Task;

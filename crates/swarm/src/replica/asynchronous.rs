@@ -7,7 +7,7 @@
 //! When the view changes in the middle, the most advanced peer's parameters go on. Batches that others have trained stay
 //! counted: what the most advanced has not heard of them, their strategies take back and say again.
 
-use nettorrent_engine::data::ledger::Ledger;
+use crate::sampling::ledger::Ledger;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::sampling::plan::Plan;
 use bytes::Bytes;
-use nettorrent_engine::data::plan::Plan;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale;

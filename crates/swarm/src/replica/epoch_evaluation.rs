@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::Ledger;
+use crate::sampling::ledger::Ledger;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::Ledger;
+use crate::sampling::ledger::Ledger;
 use nettorrent_engine::model::Score;
 
 use super::asynchronous::LastEnding;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nettorrent_engine::data::ledger::{Ledger, Segment};
+use crate::sampling::ledger::{Ledger, Segment};
 
 use super::core::{Core, SegmentStart};
 use crate::effects::Phase;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nettorrent_engine::data::ledger::Ledger;
+use crate::sampling::ledger::Ledger;
 
 use super::agreement::Claim;
 use super::core::Request;

@@ -15,8 +15,8 @@
 
 use std::ops::Range;
 
+use crate::sampling::rounds::RoundLength;
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 

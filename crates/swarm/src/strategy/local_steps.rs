@@ -1,6 +1,6 @@
 //! `local_steps`: how many batches a peer trains by itself between two exchanges.
 
-use nettorrent_engine::data::rounds::RoundLength;
+use crate::sampling::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 

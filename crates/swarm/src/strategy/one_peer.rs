@@ -6,7 +6,7 @@
 //!
 //! Messages: the weights and the optimizer's state, in segments of buckets, to every other peer.
 
-use nettorrent_engine::data::rounds::RoundLength;
+use crate::sampling::rounds::RoundLength;
 
 use super::cost::{Cost, CostQuestion};
 use super::interface::{RoundStrategy, Strategy};

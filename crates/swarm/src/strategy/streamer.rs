@@ -14,8 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::sampling::rounds::RoundLength;
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use nettorrent_engine::kernel::vectorised;
 
 use super::async_ctx::AsyncCtx;

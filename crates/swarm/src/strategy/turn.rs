@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sampling::rounds::RoundLength;
 use bytes::Bytes;
-use nettorrent_engine::data::rounds::RoundLength;
 use serde::{Deserialize, Serialize};
 
 use super::optimizer_state::OptimizerState;

@@ -1,8 +1,8 @@
 //! Those who average all vectors: everybody ends with the mean, by the rule's weights.
 
-use nettorrent_engine::data::sampler::Resplit;
 use nettorrent_engine::data::split::SplitRule;
 use nettorrent_engine::job::Job;
+use nettorrent_engine::job::Resplit;
 use toml::toml;
 
 use crate::table::{Pull, Seat, distinct, is_near, job, mean, pulled, run};

@@ -6,16 +6,17 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::batches::{BatchError, BatchRule, Order};
 use super::deal::Deal;
 use super::ledger::{Ledger, Left, Limits, Segment};
 use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
-use super::split::{PeerShares, SplitError, SplitRule};
-use crate::rng::{Rng, mix};
+use nettorrent_engine::data::batches::{BatchError, BatchRule, Order};
+use nettorrent_engine::data::split::{PeerShares, SplitError, SplitRule};
+use nettorrent_engine::job::Resplit;
+use nettorrent_engine::rng::{Rng, mix};
 
-pub use super::rules::{Resplit, Rules, Warmup, WarmupRule};
+pub use super::rules::Rules;
 
 /// How many plans are remembered. Peers of one process ask for the same one; while members change, some still ask for the
 /// one before.
@@ -66,8 +67,9 @@ pub struct Report {
 ///
 /// ```
 /// use nettorrent_engine::data::batches::BatchRule;
-/// use nettorrent_engine::data::sampler::{Sampler, Resplit, Rules};
-/// use nettorrent_engine::data::ledger::Ledger;
+/// use nettorrent_engine::job::Resplit;
+/// use nettorrent_swarm::sampling::sampler::{Rules, Sampler};
+/// use nettorrent_swarm::sampling::ledger::Ledger;
 /// use nettorrent_engine::data::split::SplitRule;
 /// let rules = Rules::new(SplitRule::Random, Resplit::Epoch, BatchRule::shuffled(4), 1);
 /// let sampler = Sampler::new([0; 20].into(), rules);
@@ -403,13 +405,14 @@ fn dealt(n_samples: usize, n_members: usize) -> PeerShares {
 mod tests {
     use std::sync::Arc;
 
-    use super::{N_KNOWN, Plan, Report, Resplit, Rules, Sampler, SamplerError, Warmup, WarmupRule};
-    use crate::data::batches::{BatchError, BatchRule, LastBatch, Order};
-    use crate::data::ledger::{Ledger, Segment};
-    use crate::data::rounds::{RoundLength, RoundRule};
-    use crate::data::split::{SplitError, SplitRule};
-    use crate::rng::Rng;
-    use crate::scale::Scale;
+    use super::{N_KNOWN, Plan, Report, Rules, Sampler, SamplerError};
+    use crate::sampling::ledger::{Ledger, Segment};
+    use crate::sampling::rounds::{RoundLength, RoundRule};
+    use nettorrent_engine::data::batches::{BatchError, BatchRule, LastBatch, Order};
+    use nettorrent_engine::data::split::{SplitError, SplitRule};
+    use nettorrent_engine::job::{Resplit, Warmup, WarmupRule};
+    use nettorrent_engine::rng::Rng;
+    use nettorrent_engine::scale::Scale;
 
     const SPLITS: [SplitRule; 7] = [
         SplitRule::Class,

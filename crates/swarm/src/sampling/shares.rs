@@ -1,9 +1,9 @@
 //! Members that own their samples: each share is cut into batches and spread over the rounds of the epoch.
 
-use super::batches::{BatchError, BatchRule, Order};
 use super::plan::MemberPlan;
 use super::rounds::RoundRule;
-use crate::rng::mix;
+use nettorrent_engine::data::batches::{BatchError, BatchRule, Order};
+use nettorrent_engine::rng::mix;
 
 /// How shares become batches.
 pub(super) struct ShareRule<'a> {

@@ -1,7 +1,7 @@
 //! Rounds: how much peers train between two exchanges, and in which steps.
 
-use super::batches::BatchRule;
-use crate::scale::Scale;
+use nettorrent_engine::data::batches::BatchRule;
+use nettorrent_engine::scale::Scale;
 
 /// How much a peer trains before an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::batches::BatchRule;
 use super::plan::{Dealt, MemberPlan, Rest};
 use super::rounds::{RoundLength, RoundRule};
+use nettorrent_engine::data::batches::BatchRule;
 
 /// What is dealt out, and to whom.
 pub(super) struct Deal<'a> {
