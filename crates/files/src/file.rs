@@ -19,11 +19,10 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     })
 }
 
-/// Beside the final place, so that renaming does not cross file systems; the leading dot hides it from listings. Each process has a name
-/// of its own: two that write the same must not write into each other's.
+/// Beside the final place, so that renaming does not cross file systems; the leading dot hides it from listings.
 pub(crate) fn partial_name(path: &Path) -> PathBuf {
-    let (name, process) = (path.file_name().unwrap_or_default().to_string_lossy(), std::process::id());
-    path.with_file_name(format!(".{name}.{process}.partial"))
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.partial"))
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -8,8 +8,6 @@ use crate::file::partial_name;
 use crate::sync::{sync_parent, sync_tree};
 
 /// A folder that is written under another name. Until it is finished nobody sees it, and if it never is, nothing of it stays.
-///
-/// Its caller sees to it that no other process writes the same one.
 #[derive(Debug)]
 pub struct PartialFolder {
     target: PathBuf,
@@ -17,9 +15,21 @@ pub struct PartialFolder {
 }
 
 impl PartialFolder {
-    /// Begins a folder. What a killed process has left of an earlier one is removed.
+    /// Begins a folder. What a killed process has left of an earlier one is removed; the caller sees to it that no other process writes
+    /// the same one.
     pub fn begin(target: &Path) -> io::Result<Self> {
-        let begun = Self { target: target.to_owned(), contents: partial_name(target) };
+        Self::begin_at(target, partial_name(target))
+    }
+
+    /// Begins a folder that other processes may write too: the first that finishes it has made it. What a killed one leaves is for others
+    /// to remove.
+    pub fn begin_own(target: &Path) -> io::Result<Self> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        Self::begin_at(target, target.with_file_name(format!(".{name}.{}.partial", std::process::id())))
+    }
+
+    fn begin_at(target: &Path, contents: PathBuf) -> io::Result<Self> {
+        let begun = Self { target: target.to_owned(), contents };
         begun.remove_leftovers()?;
         fs::create_dir_all(&begun.contents)?;
         Ok(begun)
@@ -116,11 +126,9 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_finished_leaves_nothing_behind() {
         let root = tempfile::tempdir().unwrap();
-        let target = root.path().join("step-1");
-        let partial = PartialFolder::begin(&target).unwrap();
+        let partial = PartialFolder::begin(&root.path().join("step-1")).unwrap();
         fs::write(partial.contents().join("model"), b"half").unwrap();
-        let name = partial_name(&target).file_name().unwrap().to_string_lossy().into_owned();
-        assert_eq!(names(root.path()), [name]);
+        assert_eq!(names(root.path()), [".step-1.partial"]);
         drop(partial);
         assert!(names(root.path()).is_empty());
     }

@@ -291,7 +291,7 @@ mod tests {
         };
         let checkpoints = run.path().join("checkpoints");
         // What another process is writing, and what one left that was killed.
-        let other = PartialFolder::begin(&run.checkpoint_path(9)).unwrap();
+        let other = PartialFolder::begin_own(&run.checkpoint_path(9)).unwrap();
         std::fs::create_dir(checkpoints.join(".step-0000000003.77.partial")).unwrap();
         (7..9).for_each(|step| drop(save(step)));
         assert_eq!(names(&checkpoints).len(), 3, "{:?}", names(&checkpoints));

@@ -59,7 +59,7 @@ impl PieceWriter {
         if folder.exists() {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
-        let folder = PartialFolder::begin(folder).map_err(&failed)?;
+        let folder = PartialFolder::begin_own(folder).map_err(&failed)?;
         let (file_layout, header) = weights::file_layout(layout.tensors());
         let model = create(&folder, MODEL_FILE, &header, file_layout.n_bytes()).map_err(&failed)?;
         Ok(Self {

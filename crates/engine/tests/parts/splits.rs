@@ -213,8 +213,8 @@ fn what_cannot_be_split_is_said_with_a_way_out() {
     refused(7..8, 3, 4, "layers[7] (dense)", &["4 tensor shards", "3 outputs", "at most 3"]);
     refused(2..2, 0, 1, "the layers 2 to 2", &["at least one"]);
     refused(7..9, 0, 1, "the layers 7 to 9", &["only 8"]);
-    refused(0..1, 2, 2, "the layers 0 to 1", &["no column 2 of 2"]);
-    refused(0..1, 0, 0, "the layers 0 to 1", &["no column 0 of 0"]);
+    refused(0..1, 2, 2, "the layers 0 to 1", &["no tensor shard 2 of 2"]);
+    refused(0..1, 0, 0, "the layers 0 to 1", &["no tensor shard 0 of 0"]);
     let whole = PartSpec { layers: 0..1, column: 0, columns: 1 };
     let error = Part::new(&model(&[4, 4, 1], json!(["relu"])), &whole).expect_err("the whole is no network");
     assert_eq!(error.place, "the last layer");
