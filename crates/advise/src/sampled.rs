@@ -47,6 +47,10 @@ impl Task for Sampled {
         self.n_test
     }
 
+    fn metrics(&self) -> &[String] {
+        self.task.metrics()
+    }
+
     fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError> {
         let worker = self.task.clone().worker(n_threads)?;
         Ok(Box::new(SampledWorker { task: self, worker }))

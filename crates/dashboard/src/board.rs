@@ -64,6 +64,8 @@ fn numbers(history: &History, totals: &Totals) -> Markup {
     let tests = history.tests();
     let best = tests.iter().map(|(_, test)| test.test_accuracy).fold(f64::NAN, f64::max);
     let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
+    let own = tests.last().into_iter().flat_map(|(_, test)| &test.metrics);
+    let own = own.map(|(name, value)| (format!("test {name}"), Unit::Count.format(*value)));
     let cells = [
         ("epochs", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
         ("test accuracy", Unit::Share.format(tests.last().map_or(f64::NAN, |(_, test)| test.test_accuracy))),
@@ -74,6 +76,7 @@ fn numbers(history: &History, totals: &Totals) -> Markup {
     ];
     html! {
         @for (name, value) in cells { div { b { (value) } span { (name) } } }
+        @for (name, value) in own { div { b { (value) } span { (name) } } }
     }
 }
 
@@ -123,7 +126,8 @@ fn happened(history: &History) -> Markup {
     let mut lines: Vec<(f64, String)> = Vec::new();
     for (at_s, test) in &history.tests() {
         let (epoch, accuracy) = (Unit::Count.format(test.epoch), Unit::Share.format(test.test_accuracy));
-        lines.push((*at_s, format!("epoch {epoch}: test accuracy {accuracy}, loss {:.4}", test.test_loss)));
+        let own: String = test.metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
+        lines.push((*at_s, format!("epoch {epoch}: test accuracy {accuracy}, loss {:.4}{own}", test.test_loss)));
     }
     for (at_s, view) in &history.views {
         // All members tell of it; once is enough.
@@ -152,7 +156,7 @@ fn happened(history: &History) -> Markup {
 mod tests {
     use super::board;
     use crate::totals::Totals;
-    use nettorrent_history::{Event, History, Line, Note, Reason, Stop};
+    use nettorrent_history::{Evaluation, Event, History, Line, Note, Reason, Stop};
     use nettorrent_swarm::PeerId;
 
     #[test]
@@ -166,5 +170,24 @@ mod tests {
         let shown = board("<b>", &history, &Totals::default()).to_string();
         assert!(!shown.contains("<script>") && !shown.contains("\"<b>\""), "{shown}");
         assert!(shown.contains("&lt;script&gt;"));
+    }
+    #[test]
+    fn a_tasks_own_metrics_are_shown_by_name() {
+        let mut history = History::default();
+        let test = Evaluation {
+            epoch: 0.5,
+            step: 1,
+            test_loss: 1.0,
+            test_accuracy: 0.5,
+            metrics: [("mean <error>".to_owned(), 0.25)].into(),
+            test_seconds: 0.5,
+            sent_bytes: 0,
+        };
+        history.add(Line { at_s: 1.0, event: Event::Evaluation(test) });
+        let board = board("run", &history, &Totals::default());
+        let numbers = board["numbers"].as_str().unwrap();
+        assert!(numbers.contains("<b>0.25</b><span>test mean &lt;error&gt;</span>"), "{numbers}");
+        let happened = board["happened"].as_str().unwrap();
+        assert!(happened.contains("loss 1.0000, mean &lt;error&gt; 0.2500"), "{happened}");
     }
 }

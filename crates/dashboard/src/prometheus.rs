@@ -12,7 +12,8 @@ pub(crate) fn text(run: &str, history: &History, totals: &Totals) -> String {
     let mut text = String::new();
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
-    let test = history.tests().last().map(|(_, test)| *test);
+    let tests = history.tests();
+    let test = tests.last().map(|(_, test)| test);
     let whole = [
         ("epochs_done", "counter", "Completed epochs.", epoch.map(|epoch| epoch.epoch as f64)),
         ("test_accuracy", "gauge", "Accuracy on the test set, last evaluation.", test.map(|test| test.test_accuracy)),
@@ -30,14 +31,19 @@ pub(crate) fn text(run: &str, history: &History, totals: &Totals) -> String {
     for (name, kind, help, value) in whole {
         if let Some(value) = value {
             head(&mut text, name, kind, help);
-            line(&mut text, name, run, None, value);
+            line(&mut text, name, run, "", value);
         }
+    }
+    if let Some(own) = test.map(|test| &test.metrics).filter(|own| !own.is_empty()) {
+        head(&mut text, "test_metric", "gauge", "The task's own metrics on the test set, last evaluation.");
+        own.iter().for_each(|(metric, value)| line(&mut text, "test_metric", run, &label("metric", metric), *value));
     }
     for (name, kind, help, value) in OF_EACH_PEER {
         let values: Vec<(PeerId, f64)> = totals.peers().filter_map(|(id, peer)| Some((id, value(peer)?))).collect();
         if !values.is_empty() {
             head(&mut text, name, kind, help);
-            values.iter().for_each(|(id, value)| line(&mut text, name, run, Some(*id), *value));
+            let of = |id: &PeerId| label("peer", &id.join_index().to_string());
+            values.iter().for_each(|(id, value)| line(&mut text, name, run, &of(id), *value));
         }
     }
     text
@@ -84,17 +90,24 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP nettorrent_{name} {help}\n# TYPE nettorrent_{name} {kind}");
 }
 
-fn line(text: &mut String, name: &str, run: &str, peer: Option<PeerId>, value: f64) {
-    let run = run.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    let peer = peer.map_or_else(String::new, |peer| format!(",peer=\"{}\"", peer.join_index()));
-    let _ = writeln!(text, "nettorrent_{name}{{run=\"{run}\"{peer}}} {value}");
+/// One more label, with the comma before it.
+fn label(name: &str, value: &str) -> String {
+    format!(",{name}=\"{}\"", escaped(value))
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn line(text: &mut String, name: &str, run: &str, labels: &str, value: f64) {
+    let _ = writeln!(text, "nettorrent_{name}{{run=\"{}\"{labels}}} {value}", escaped(run));
 }
 
 #[cfg(test)]
 mod tests {
     use super::text;
     use crate::totals::Totals;
-    use nettorrent_history::{Event, History, Line, Times};
+    use nettorrent_history::{Evaluation, Event, History, Line, Times};
     use nettorrent_swarm::PeerId;
 
     #[test]
@@ -114,5 +127,22 @@ mod tests {
         assert!(text.contains("# TYPE nettorrent_compute_seconds_total counter\n"));
         assert!(text.contains("\"} 0\n") && !text.contains("} -0"), "what did not happen is 0: {text}");
         assert!(!text.contains("test_accuracy"), "nothing is made up");
+    }
+    #[test]
+    fn a_tasks_own_metrics_are_told_by_name() {
+        let mut history = History::default();
+        let test = Evaluation {
+            epoch: 0.5,
+            step: 1,
+            test_loss: 1.0,
+            test_accuracy: 0.5,
+            metrics: [("a \"metric\"".to_owned(), 0.25)].into(),
+            test_seconds: 0.5,
+            sent_bytes: 0,
+        };
+        history.add(Line { at_s: 1.0, event: Event::Evaluation(test) });
+        let text = text("run", &history, &Totals::default());
+        assert!(text.contains("nettorrent_test_metric{run=\"run\",metric=\"a \\\"metric\\\"\"} 0.25\n"), "{text}");
+        assert!(text.contains("# TYPE nettorrent_test_metric gauge\n"));
     }
 }

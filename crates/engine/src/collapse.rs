@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn score(loss: f64, n_correct: usize) -> Score {
-        Score { loss_sum: 1000.0 * loss, n_correct, n: 1000 }
+        Score { loss_sum: 1000.0 * loss, n_correct, n: 1000, ..Score::default() }
     }
 
     #[test]

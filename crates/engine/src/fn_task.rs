@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::model::{Layout, Score};
+use crate::model::{Layout, MOST_METRICS, Score};
 use crate::stateless::{Stateless, StatelessWorker};
 use crate::task::{GradientSink, Task, Worker};
 use crate::train_error::TrainError;
@@ -32,20 +32,31 @@ pub enum Sample {
 ///     if let Some(gradient) = gradient {
 ///         gradient[0] += off;
 ///     }
-///     Score { loss_sum: f64::from(off * off / 2.0), n_correct: usize::from(off.abs() < 0.5), n: 1 }
+///     Score { loss_sum: f64::from(off * off / 2.0), n_correct: usize::from(off.abs() < 0.5), n: 1, ..Score::default() }
 /// });
 /// ```
 pub struct FnTask<F> {
     layout: Layout,
     labels: Vec<u32>,
     n_test: usize,
+    metrics: Vec<String>,
     sample: F,
 }
 
 impl<F: Fn(&[f32], Sample, Option<&mut [f32]>) -> Score + Send + Sync + 'static> FnTask<F> {
     /// A task whose training samples have these labels. All values begin at 0.
     pub fn new(layout: Layout, labels: Vec<u32>, n_test: usize, sample: F) -> Self {
-        Self { layout, labels, n_test, sample }
+        Self { layout, labels, n_test, metrics: Vec::new(), sample }
+    }
+
+    /// The same with metrics of its own, by these names: [`Score::metrics`] has one after the other.
+    ///
+    /// # Panics
+    /// If there are more than [`MOST_METRICS`].
+    #[must_use]
+    pub fn with_metrics<const N: usize>(self, names: [&str; N]) -> Self {
+        assert!(N <= MOST_METRICS, "a task has at most {MOST_METRICS} metrics");
+        Self { metrics: names.map(str::to_owned).to_vec(), ..self }
     }
 
     fn score_of(&self, values: &[f32], samples: impl Iterator<Item = Sample>) -> Score {
@@ -70,6 +81,10 @@ impl<F: Fn(&[f32], Sample, Option<&mut [f32]>) -> Score + Send + Sync + 'static>
 
     fn n_test(&self) -> usize {
         self.n_test
+    }
+
+    fn metrics(&self) -> &[String] {
+        &self.metrics
     }
 
     fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
@@ -121,14 +136,32 @@ mod tests {
                 gradient[0] += k as f32;
                 gradient[1] += values[1];
             }
-            Score { loss_sum: k as f64, n_correct: usize::from(which == Sample::Test(1)), n: 1 }
+            Score { loss_sum: k as f64, n_correct: usize::from(which == Sample::Test(1)), n: 1, ..Score::default() }
         });
         let mut worker = Arc::new(task).worker(1).unwrap();
         let mut gradient = Vec::new();
         let score =
             worker.gradient(&[0.0, 3.0], &[1, 2], 0, &mut |_, bucket| gradient.extend_from_slice(bucket)).unwrap();
-        assert_eq!((gradient, score), (vec![1.5, 3.0], Score { loss_sum: 3.0, n_correct: 0, n: 2 }));
+        assert_eq!(
+            (gradient, score),
+            (vec![1.5, 3.0], Score { loss_sum: 3.0, n_correct: 0, n: 2, ..Score::default() })
+        );
         assert_eq!(worker.score(&[0.0; 2], &[2]).unwrap().loss(), 2.0);
         assert_eq!(worker.test(&[0.0; 2], 0..2).unwrap().n_correct, 1);
+    }
+    #[test]
+    fn metrics_of_its_own_are_means_over_samples() {
+        let layout = Layout::of_tensors([("w", [1].as_slice())]);
+        let task = FnTask::new(layout, vec![0; 4], 4, |_, which, _| {
+            let (Sample::Train(k) | Sample::Test(k)) = which;
+            Score { n: 1, metrics: [k as f64, f64::NAN, 7.0, 0.0], ..Score::default() }
+        });
+        let task = Arc::new(task.with_metrics(["mean index", "nothing"]));
+        let mut worker = task.clone().worker(1).unwrap();
+        let mut score = worker.test(&[0.0], 0..3).unwrap();
+        score += worker.test(&[0.0], 3..4).unwrap();
+        let named: Vec<(String, f64)> = score.named_metrics(task.metrics()).into_iter().collect();
+        assert_eq!(named, [("mean index".to_owned(), 1.5)], "what is no number and what has no name are left out");
+        assert!(Score::default().named_metrics(task.metrics()).is_empty(), "nothing is made up");
     }
 }

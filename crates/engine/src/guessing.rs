@@ -50,7 +50,7 @@ mod tests {
     use crate::model::Score;
 
     fn score(loss: f64, n_correct: usize, n: usize) -> Score {
-        Score { loss_sum: loss * n as f64, n_correct, n }
+        Score { loss_sum: loss * n as f64, n_correct, n, ..Score::default() }
     }
 
     #[test]

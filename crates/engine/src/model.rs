@@ -33,7 +33,7 @@ pub use graph::{ModelError, NamedTensor};
 pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use layout::{BUCKET_LEN, Layout};
-pub use loss::{Score, best_class};
+pub use loss::{MOST_METRICS, Score, best_class};
 pub use network::{LayerSummary, Network};
 pub use part::{Part, Rows, loss_gradient};
 pub use part_spec::{PartSpec, Stretch};

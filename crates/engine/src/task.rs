@@ -28,6 +28,11 @@ pub trait Task: Send + Sync {
         None
     }
 
+    /// The names of what it measures besides loss and accuracy, at most [`crate::model::MOST_METRICS`]: what [`Score::metrics`] holds.
+    fn metrics(&self) -> &[String] {
+        &[]
+    }
+
     /// A worker that computes with so many threads.
     fn worker(self: Arc<Self>, n_threads: usize) -> Result<Box<dyn Worker>, TrainError>;
 

@@ -1,5 +1,6 @@
 //! The events of a run: plain data, one line of JSON each.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -140,6 +141,9 @@ pub struct Epoch {
     pub test_loss: f64,
     /// Share of them that are classified correctly.
     pub test_accuracy: f64,
+    /// The task's own metrics in that test, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// The learning rate.
     pub lr: f32,
     /// Samples a second, over the epoch.
@@ -156,7 +160,7 @@ pub struct Epoch {
 }
 
 /// A test within an epoch. When it was known is the time of its line.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// How many epochs were done: 1.25 after a quarter of the second.
     pub epoch: f64,
@@ -167,6 +171,9 @@ pub struct Evaluation {
     pub test_loss: f64,
     /// Share of them that were classified correctly.
     pub test_accuracy: f64,
+    /// The task's own metrics in that test, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// How long it took; a swarm's members each test a part, so it is how long one of them took.
     pub test_seconds: f64,
     /// Bytes of bodies that all peers who tell have sent since training began, or went on.
@@ -318,6 +325,7 @@ impl From<&Epoch> for Evaluation {
     /// The test at an epoch's end.
     fn from(epoch: &Epoch) -> Self {
         let Epoch { step, test_loss, test_accuracy, test_seconds, sent_bytes, .. } = *epoch;
-        Self { epoch: epoch.epoch as f64, step, test_loss, test_accuracy, test_seconds, sent_bytes }
+        let metrics = epoch.metrics.clone();
+        Self { epoch: epoch.epoch as f64, step, test_loss, test_accuracy, metrics, test_seconds, sent_bytes }
     }
 }

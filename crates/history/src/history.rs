@@ -110,7 +110,7 @@ impl History {
     pub fn tests(&self) -> Vec<(f64, Evaluation)> {
         let of_epoch = |(at_s, epoch): &(f64, Epoch)| (*at_s, Evaluation::from(epoch));
         let mut tests: Vec<(f64, Evaluation)> = self.epochs.iter().map(of_epoch).collect();
-        tests.extend(&self.evaluations);
+        tests.extend(self.evaluations.iter().cloned());
         tests.sort_by(|(_, a), (_, b)| a.epoch.total_cmp(&b.epoch));
         tests
     }
@@ -179,6 +179,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::io::Write;
 
     use super::{Follower, History};
@@ -217,6 +218,7 @@ mod tests {
             train_accuracy: 0.5,
             test_loss: 1.0,
             test_accuracy: 0.5,
+            metrics: [("mean error".to_owned(), 0.25)].into(),
             lr: 0.1,
             samples_per_s: 50.0,
             seconds: 2.0,
@@ -257,9 +259,25 @@ mod tests {
             step,
             test_loss: 1.0,
             test_accuracy: 0.5,
+            metrics: BTreeMap::new(),
             test_seconds: 0.5,
             sent_bytes: 0,
         })
+    }
+
+    #[test]
+    fn metrics_of_a_tasks_own_are_written_by_name_and_may_be_missing() {
+        let text = Line { at_s: 1.0, event: epoch(1) }.to_json();
+        assert!(text.contains(r#""metrics":{"mean error":0.25}"#), "{text}");
+        let before = text.replace(r#""metrics":{"mean error":0.25},"#, "");
+        for (text, n_metrics) in [(text, 1), (before, 0)] {
+            let line: Line = serde_json::from_str(&text).unwrap();
+            assert!(matches!(&line.event, Event::Epoch(epoch) if epoch.metrics.len() == n_metrics));
+            let mut history = History::default();
+            history.add(line);
+            assert_eq!(history.tests()[0].1.metrics.len(), n_metrics);
+        }
+        assert!(!Line { at_s: 1.0, event: evaluation(0.5) }.to_json().contains("metrics"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! are protocol buffers of which six fields are needed, so they are written here: the crates for it bring a compiler and
 //! runtime of protocol buffers along, and the last of them that writes scalars is years old.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -54,13 +55,13 @@ impl TensorBoard {
                 let Epoch { step, train_loss, train_accuracy, test_loss, test_accuracy, lr, samples_per_s, .. } =
                     *epoch;
                 self.step = step;
-                let tests = test_scalars(test_loss, test_accuracy);
+                let tests = test_scalars(test_loss, test_accuracy, &epoch.metrics);
                 let train = train_scalars(train_loss, train_accuracy, lr, samples_per_s);
                 self.scalars(at_s, &[&tests[..], &train].concat())
             }
             Event::Evaluation(evaluation) => {
                 self.step = evaluation.step;
-                self.scalars(at_s, &test_scalars(evaluation.test_loss, evaluation.test_accuracy))
+                self.scalars(at_s, &test_scalars(evaluation.test_loss, evaluation.test_accuracy, &evaluation.metrics))
             }
             Event::Resources(resources) => self.scalars(at_s, &resource_scalars(resources)),
             Event::Times(times) => {
@@ -115,8 +116,9 @@ impl TensorBoard {
     }
 }
 
-fn test_scalars(loss: f64, accuracy: f64) -> [(String, f64); 2] {
-    [("test/loss".to_owned(), loss), ("test/accuracy".to_owned(), accuracy)]
+fn test_scalars(loss: f64, accuracy: f64, metrics: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
+    let own = metrics.iter().map(|(name, value)| (format!("test/{name}"), *value));
+    [("test/loss".to_owned(), loss), ("test/accuracy".to_owned(), accuracy)].into_iter().chain(own).collect()
 }
 
 fn train_scalars(loss: f64, accuracy: f64, lr: f32, samples_per_s: f64) -> [(String, f64); 4] {
@@ -206,6 +208,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::{Duration, SystemTime};
 
     use nettorrent_swarm::PeerId;
@@ -307,6 +310,7 @@ mod tests {
             train_accuracy: 0.25,
             test_loss: 1.25,
             test_accuracy: 0.5,
+            metrics: BTreeMap::new(),
             lr: 0.125,
             samples_per_s: 50.0,
             seconds: 2.0,
@@ -355,7 +359,9 @@ mod tests {
             seconds: 1.0,
         };
         let (test_loss, test_accuracy, test_seconds, sent_bytes) = (1.75, 0.375, 0.5, 0);
-        let evaluation = Evaluation { epoch: 1.5, step: 350, test_loss, test_accuracy, test_seconds, sent_bytes };
+        let metrics = [("mean error".to_owned(), 0.25)].into();
+        let evaluation =
+            Evaluation { epoch: 1.5, step: 350, test_loss, test_accuracy, metrics, test_seconds, sent_bytes };
         let [start, progress, times] = [Event::Start(start), Event::Progress(progress), Event::Times(times)];
         let events = [start, progress, times, epoch(400), Event::Evaluation(evaluation)];
         for (at_s, event) in events.iter().enumerate() {
@@ -381,9 +387,10 @@ mod tests {
             (400, 1_000_003.0, "train/samples per s".to_owned(), 50.0),
             (350, 1_000_004.0, "test/accuracy".to_owned(), 0.375),
             (350, 1_000_004.0, "test/loss".to_owned(), 1.75),
+            (350, 1_000_004.0, "test/mean error".to_owned(), 0.25),
         ] {
             assert!(scalars.contains(&expected), "{expected:?} is not among {scalars:?}");
         }
-        assert_eq!(scalars.len(), 4 + 4 + 6 + 2);
+        assert_eq!(scalars.len(), 4 + 4 + 6 + 3);
     }
 }

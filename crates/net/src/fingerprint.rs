@@ -51,6 +51,11 @@ pub fn of_task(task: &dyn Task) -> [u8; 32] {
         tensor.shape.iter().for_each(|&n| hash.update(&(n as u64).to_le_bytes()));
     }
     task.labels().iter().for_each(|label| hash.update(&label.to_le_bytes()));
+    // They follow on what peers tell each other of tests.
+    for name in task.metrics() {
+        hash.update(&(name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+    }
     finish(hash)
 }
 

@@ -12,13 +12,13 @@ pub(crate) struct ScoreMessage {
 }
 
 impl From<Score> for ScoreMessage {
-    fn from(Score { loss_sum, n_correct, n }: Score) -> Self {
+    fn from(Score { loss_sum, n_correct, n, .. }: Score) -> Self {
         Self { loss_sum, n_correct: n_correct as u64, n: n as u64 }
     }
 }
 
 impl From<ScoreMessage> for Score {
     fn from(ScoreMessage { loss_sum, n_correct, n }: ScoreMessage) -> Self {
-        Self { loss_sum, n_correct: n_correct as usize, n: n as usize }
+        Self { loss_sum, n_correct: n_correct as usize, n: n as usize, ..Score::default() }
     }
 }

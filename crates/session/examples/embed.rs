@@ -25,14 +25,16 @@ fn judge(weights: &[f32], which: Sample, gradient: Option<&mut [f32]>) -> Score 
         gradient.iter_mut().zip(point).for_each(|(slope, x)| *slope += error * x);
     }
     let right = if is_above { above } else { 1.0 - above };
-    Score { loss_sum: -f64::from(right.max(1e-9)).ln(), n_correct: usize::from(right > 0.5), n: 1 }
+    // How far the answer is from the truth, in the mean: a metric of this task's own.
+    let metrics = [f64::from(1.0 - right), 0.0, 0.0, 0.0];
+    Score { loss_sum: -f64::from(right.max(1e-9)).ln(), n_correct: usize::from(right > 0.5), n: 1, metrics }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let labels = (0..1000).map(|k| u32::from(point(k).1)).collect();
-    let task: Arc<dyn Task> =
-        Arc::new(FnTask::new(Layout::of_tensors([("weights", [3].as_slice())]), labels, 200, judge));
+    let task = FnTask::new(Layout::of_tensors([("weights", [3].as_slice())]), labels, 200, judge);
+    let task: Arc<dyn Task> = Arc::new(task.with_metrics(["mean error"]));
     let options = Options { wait_for: 2, ..Options::default() };
     let mut session = match std::env::args().nth(1) {
         Some(ticket) => {
@@ -51,7 +53,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     session.follow(|line, _| {
         if let Event::Epoch(epoch) = &line.event {
-            println!("epoch {}: test accuracy {:.1} %", epoch.epoch, 100.0 * epoch.test_accuracy);
+            let (accuracy, error) = (100.0 * epoch.test_accuracy, epoch.metrics.get("mean error"));
+            println!("epoch {}: test accuracy {accuracy:.1} %, mean error {error:.3?}", epoch.epoch);
         }
     });
     let outcome = session.run().await?;

@@ -223,7 +223,7 @@ impl LiveLog {
         // What is told when an epoch begins is about the one before.
         if progress.n_samples > 0 && progress.trained_in == epoch.number {
             let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
-            epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n };
+            epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n, ..Score::default() };
         }
         // As long as nothing is trained there is nothing to tell.
         if self.epoch.score.n == 0 {
@@ -264,7 +264,7 @@ impl LiveLog {
         self.phases.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
         if progress.trained_in == self.epoch.number {
             let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
-            self.epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n };
+            self.epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n, ..Score::default() };
         }
         Ok(())
     }

@@ -142,6 +142,7 @@ impl RunLog {
                 train_accuracy,
                 test_loss,
                 test_accuracy,
+                metrics,
                 test_s,
                 is_guessing,
                 ..
@@ -161,6 +162,7 @@ impl RunLog {
                         train_accuracy: *train_accuracy,
                         test_loss: *test_loss,
                         test_accuracy: *test_accuracy,
+                        metrics: metrics.clone(),
                         lr,
                         samples_per_s,
                         seconds: took.as_secs_f64(),
@@ -171,7 +173,7 @@ impl RunLog {
                 )?;
                 return Ok(true);
             }
-            RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, test_s, .. }
+            RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, metrics, test_s, .. }
                 if *epoch > self.evaluated =>
             {
                 self.evaluated = *epoch;
@@ -180,6 +182,7 @@ impl RunLog {
                     step: *step,
                     test_loss: *test_loss,
                     test_accuracy: *test_accuracy,
+                    metrics: metrics.clone(),
                     test_seconds: *test_s,
                     sent_bytes: self.sent_bytes,
                 };

@@ -24,10 +24,12 @@ fn task(n_train: usize) -> Arc<dyn Task> {
         if let Some(gradient) = gradient {
             gradient[kind] += off;
         }
-        Score { loss_sum: f64::from(off * off / 2.0), n_correct: usize::from(off.abs() < 0.5), n: 1 }
+        let metrics = [f64::from(off.abs()), k as f64, 0.0, 0.0];
+        Score { loss_sum: f64::from(off * off / 2.0), n_correct: usize::from(off.abs() < 0.5), n: 1, metrics }
     };
     let labels = (0..n_train as u32).map(|k| k % 2).collect();
-    Arc::new(FnTask::new(Layout::of_tensors([("means", [2].as_slice())]), labels, 20, sample))
+    let task = FnTask::new(Layout::of_tensors([("means", [2].as_slice())]), labels, 20, sample);
+    Arc::new(task.with_metrics(["distance", "index"]))
 }
 
 fn options(wait_for: usize) -> Options {
@@ -81,6 +83,9 @@ fn two_embedded_peers_train_a_task_of_their_own_to_the_same_model() {
         let history = History::read(&path.join("events.jsonl")).unwrap();
         let accuracies: Vec<f64> = history.epochs.iter().map(|(_, epoch)| epoch.test_accuracy).collect();
         assert!(accuracies.len() == 3 && accuracies[2] == 1.0, "{accuracies:?}");
+        // Each peer has tested a part, and both write down the mean over all 20 samples.
+        let metrics = &history.epochs[2].1.metrics;
+        assert!(metrics["index"] == 9.5 && metrics["distance"] < 0.5, "{metrics:?}");
     }
 }
 

@@ -206,7 +206,7 @@ fn judge(outputs: &mut [f32], label: usize) -> Score {
     outputs.iter_mut().for_each(|output| *output /= total);
     // This way the loss of an answer that is no number is none either.
     let loss_sum = f64::from(total).ln() - f64::from(behind);
-    Score { loss_sum, n_correct: usize::from(behind == 0.0), n: 1 }
+    Score { loss_sum, n_correct: usize::from(behind == 0.0), n: 1, ..Score::default() }
 }
 
 #[cfg(test)]

@@ -326,7 +326,12 @@ mod tests {
                 if let Some(gradient) = to {
                     gradient.iter_mut().zip(&off).for_each(|(sum, off)| *sum += off);
                 }
-                Score { loss_sum: off.iter().map(|&off| f64::from(off * off)).sum(), n_correct: 0, n: 1 }
+                Score {
+                    loss_sum: off.iter().map(|&off| f64::from(off * off)).sum(),
+                    n_correct: 0,
+                    n: 1,
+                    ..Score::default()
+                }
             });
         let mut job = Job { batch: 8, ..Job::default() };
         job.optimizer.momentum = 0.9;

@@ -1,5 +1,6 @@
 //! Records: what a peer tells about itself, as the one plain type that metrics travel as.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -107,6 +108,9 @@ pub enum Event {
         test_accuracy: f64,
         /// See `test_loss`.
         n_test: u64,
+        /// The task's own metrics in that test, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        metrics: BTreeMap<String, f64>,
         /// Whether a model that guesses would have done as well in the test.
         #[serde(default)]
         is_guessing: bool,
@@ -126,6 +130,9 @@ pub enum Event {
         test_accuracy: f64,
         /// See `test_loss`.
         n_test: u64,
+        /// The task's own metrics in that test, by name.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        metrics: BTreeMap<String, f64>,
         /// How long this peer's own part of the test took.
         test_s: f64,
     },

@@ -43,7 +43,7 @@ fn is_zero(n: &u32) -> bool {
 impl Progress {
     /// How the present epoch went so far.
     pub fn epoch_score(&self) -> Score {
-        Score { loss_sum: self.epoch_loss_sum, n_correct: self.epoch_n_correct, n: self.epoch_n }
+        Score { loss_sum: self.epoch_loss_sum, n_correct: self.epoch_n_correct, n: self.epoch_n, ..Score::default() }
     }
 
     /// The same place, without what the swarm remembers.

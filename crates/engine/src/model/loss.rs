@@ -1,6 +1,10 @@
 //! Softmax cross-entropy: how far the network's opinion is from the labels, and the gradient that follows.
 
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
+
+/// How many metrics of its own a task may have.
+pub const MOST_METRICS: usize = 4;
 
 /// What a network did on some samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -11,6 +15,8 @@ pub struct Score {
     pub n_correct: usize,
     /// How many samples there were.
     pub n: usize,
+    /// What else the task measures, added up over the samples, in the order in which [`crate::task::Task::metrics`] names it.
+    pub metrics: [f64; MOST_METRICS],
 }
 
 impl Score {
@@ -23,6 +29,13 @@ impl Score {
     pub fn accuracy(&self) -> f64 {
         self.n_correct as f64 / self.n.max(1) as f64
     }
+
+    /// The mean of each metric, by these names; without those that are infinite or none.
+    pub fn named_metrics(&self, names: &[String]) -> BTreeMap<String, f64> {
+        let means = self.metrics.iter().map(|sum| sum / self.n.max(1) as f64);
+        let named = names.iter().cloned().zip(means).filter(|(_, mean)| mean.is_finite() && self.n > 0);
+        named.collect()
+    }
 }
 
 impl AddAssign for Score {
@@ -30,6 +43,7 @@ impl AddAssign for Score {
         self.loss_sum += other.loss_sum;
         self.n_correct += other.n_correct;
         self.n += other.n;
+        self.metrics.iter_mut().zip(other.metrics).for_each(|(sum, other)| *sum += other);
     }
 }
 
@@ -65,5 +79,5 @@ fn score_one(row: &[f32], label: usize) -> Score {
     let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     let total: f64 = row.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
     let loss = total.ln() + highest - f64::from(row[label]);
-    Score { loss_sum: loss, n_correct: usize::from(best_class(row) == label), n: 1 }
+    Score { loss_sum: loss, n_correct: usize::from(best_class(row) == label), n: 1, ..Score::default() }
 }

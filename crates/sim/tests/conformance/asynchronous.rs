@@ -56,7 +56,7 @@ impl Stateless for Fixed {
             *value = mean_gradient(indices, k);
         }
         self.buckets().iter().enumerate().for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
-        Ok(Score { loss_sum: indices.len() as f64, n_correct: 0, n: indices.len() })
+        Ok(Score { loss_sum: indices.len() as f64, n_correct: 0, n: indices.len(), ..Score::default() })
     }
 
     fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {

@@ -68,7 +68,7 @@ impl Stateless for Broken {
             return self.toy.gradient(values, indices, seed, sink);
         }
         self.buckets().iter().enumerate().for_each(|(k, bucket)| sink(k, &vec![f32::NAN; bucket.len()]));
-        Ok(Score { loss_sum: f64::NAN, n_correct: 0, n: indices.len() })
+        Ok(Score { loss_sum: f64::NAN, n_correct: 0, n: indices.len(), ..Score::default() })
     }
 
     fn score(&self, values: &[f32], indices: &[usize]) -> Result<Score, TrainError> {

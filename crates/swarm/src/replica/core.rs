@@ -9,6 +9,7 @@ use bytes::Bytes;
 use nettorrent_engine::model::Score;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale;
+use nettorrent_engine::task::Task;
 
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
@@ -135,6 +136,11 @@ impl Core {
     /// Another strategy's turns follow.
     pub(super) fn set_turn(&mut self, turn: Turn) {
         (self.turn, self.buckets) = (turn, exchanged(&self.training, turn));
+    }
+
+    /// What is learnt.
+    pub(super) fn task(&self) -> &dyn Task {
+        &*self.training.task
     }
 
     /// How many numbers peers exchange.

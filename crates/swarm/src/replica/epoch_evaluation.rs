@@ -9,14 +9,14 @@ use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 use super::core::Core;
-use super::partial_score::{PartialScore, test_share};
+use super::partial_score::{AboutTest, PartialScore, decoded_with_metrics, encoded_with_metrics, test_share};
 use super::recovery::Recovery;
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::Place;
 use crate::record::Event;
 use crate::view::PeerId;
-use crate::wire::{Frame, Kind, decoded, encoded};
+use crate::wire::{Frame, Kind};
 use crate::work::{What, Work};
 
 /// A peer's report to the first member, and what the first member makes of all of them: an epoch that counts, or one that shows that
@@ -140,7 +140,7 @@ impl EpochEvaluation {
         if core.rank == 0 {
             return self.hear((core.me, report), core, recovery, out);
         }
-        core.tell(0, Kind::Tested, REPORT, encoded(&report), out);
+        core.tell(0, Kind::Tested, REPORT, encoded_with_metrics(&report, core.task()), out);
         None
     }
 
@@ -157,7 +157,7 @@ impl EpochEvaluation {
         recovery: &Recovery,
         out: &mut Outbox,
     ) -> Result<Option<String>, Malformed> {
-        let report: Report = decoded(&frame.body)?;
+        let report: Report = decoded_with_metrics(&frame.body, core.task())?;
         match frame.head.part {
             REPORT => {
                 report.check(core, 1)?;
@@ -195,7 +195,7 @@ impl EpochEvaluation {
         // Who came when all was done already has to hear of it.
         let rank = core.view.rank(from).filter(|&rank| rank != 0 && self.all_is_concluded(core));
         if let (Some(rank), Some(last)) = (rank, &self.last) {
-            core.tell(rank, Kind::Tested, CONCLUDED, encoded(last), out);
+            core.tell(rank, Kind::Tested, CONCLUDED, encoded_with_metrics(last, core.task()), out);
         }
         None
     }
@@ -221,7 +221,7 @@ impl EpochEvaluation {
             let report = Report { epoch, round, step, train: train.into(), test: test.into() };
             let why = recovery.spoilt_by(core, &train, &test);
             let part = if why.is_some() { SPOILT } else { CONCLUDED };
-            core.tell_others(Kind::Tested, part, &encoded(&report), out);
+            core.tell_others(Kind::Tested, part, &encoded_with_metrics(&report, core.task()), out);
             if let Some(why) = self.conclude(&report, why, core, out) {
                 return Some(why);
             }
@@ -248,6 +248,7 @@ impl EpochEvaluation {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
+            metrics: test.named_metrics(core.task().metrics()),
             is_guessing: core.training.guessing().explains(&test),
             test_s: self.took.as_secs_f64(),
         }));
@@ -258,6 +259,12 @@ impl EpochEvaluation {
     /// Whether all members are known to have done and told everything.
     pub(super) fn all_is_concluded(&self, core: &Core) -> bool {
         !self.is_spoilt && self.concluded >= core.n_epochs()
+    }
+}
+
+impl AboutTest for Report {
+    fn test(&mut self) -> &mut PartialScore {
+        &mut self.test
     }
 }
 

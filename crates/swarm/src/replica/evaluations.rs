@@ -14,7 +14,7 @@ use nettorrent_engine::model::Score;
 use serde::{Deserialize, Serialize};
 
 use super::core::Core;
-use super::partial_score::{PartialScore, test_share};
+use super::partial_score::{AboutTest, PartialScore, decoded_with_metrics, encoded_with_metrics, test_share};
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::record::Event;
@@ -158,7 +158,7 @@ impl Evaluations {
         if core.rank == 0 {
             self.hear(core.me, evaluation, core, out);
         } else {
-            core.tell(0, Kind::Tested, PARTIAL, encoded(&evaluation), out);
+            core.tell(0, Kind::Tested, PARTIAL, encoded_with_metrics(&evaluation, core.task()), out);
         }
     }
 
@@ -175,12 +175,12 @@ impl Evaluations {
                 self.on_named(decoded(&frame.body)?, core, out);
             }
             PARTIAL if core.rank == 0 => {
-                let evaluation: Evaluation = decoded(&frame.body)?;
+                let evaluation: Evaluation = decoded_with_metrics(&frame.body, core.task())?;
                 evaluation.check(core, 1)?;
                 self.hear(from, evaluation, core, out);
             }
             WHOLE if is_first => {
-                let evaluation: Evaluation = decoded(&frame.body)?;
+                let evaluation: Evaluation = decoded_with_metrics(&frame.body, core.task())?;
                 evaluation.check(core, core.view.len())?;
                 self.conclude(&evaluation, core, out);
             }
@@ -224,7 +224,7 @@ impl Evaluations {
         if self.named == Some(batch) {
             self.named = None;
         }
-        core.tell_others(Kind::Tested, WHOLE, &encoded(&whole), out);
+        core.tell_others(Kind::Tested, WHOLE, &encoded_with_metrics(&whole, core.task()), out);
         self.conclude(&whole, core, out);
     }
 
@@ -237,8 +237,15 @@ impl Evaluations {
             test_loss: test.loss(),
             test_accuracy: test.accuracy(),
             n_test: test.n as u64,
+            metrics: test.named_metrics(core.task().metrics()),
             test_s: self.took.as_secs_f64(),
         }));
+    }
+}
+
+impl AboutTest for Evaluation {
+    fn test(&mut self) -> &mut PartialScore {
+        &mut self.test
     }
 }
 

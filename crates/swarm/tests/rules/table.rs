@@ -88,16 +88,16 @@ impl Stateless for Given {
         let gradient: Vec<f32> = (0..N).map(pull).collect();
         BUCKETS.iter().enumerate().for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
         let n = indices.len();
-        Ok(Score { loss_sum: self.seat.loss * n as f64, n_correct: n, n })
+        Ok(Score { loss_sum: self.seat.loss * n as f64, n_correct: n, n, ..Score::default() })
     }
 
     fn score(&self, _: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
         let n = indices.len();
-        Ok(Score { loss_sum: n as f64, n_correct: n * self.seat.n_correct / 10, n })
+        Ok(Score { loss_sum: n as f64, n_correct: n * self.seat.n_correct / 10, n, ..Score::default() })
     }
 
     fn test(&self, _: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
-        Ok(Score { loss_sum: samples.len() as f64, n_correct: samples.len(), n: samples.len() })
+        Ok(Score { loss_sum: samples.len() as f64, n_correct: samples.len(), n: samples.len(), ..Score::default() })
     }
 }
 
