@@ -108,7 +108,8 @@ impl Worker for CpuWorker {
         // As without it, but nothing is copied, and all threads take the steps.
         while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
             let score = self.whole_gradient(values, samples, seed)?;
-            if !(score.loss() <= phase.most_loss()) || !is_finite(&self.gradient) {
+            let is_usual = score.loss() <= phase.most_loss();
+            if !is_usual || !is_finite(&self.gradient) {
                 return Ok(PhaseEnd::Spoilt);
             }
             self.step(optimizer, phase.lr(), values);

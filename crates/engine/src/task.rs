@@ -104,7 +104,8 @@ pub trait Worker: Send {
         while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
             let mut put = |bucket: usize, numbers: &[f32]| gradient[buckets[bucket].clone()].copy_from_slice(numbers);
             let score = self.gradient(values, samples, seed, &mut put)?;
-            if !(score.loss() <= phase.most_loss()) || !is_finite(&gradient) {
+            let is_usual = score.loss() <= phase.most_loss();
+            if !is_usual || !is_finite(&gradient) {
                 return Ok(PhaseEnd::Spoilt);
             }
             optimizer.step_alone(phase.lr(), values, &gradient);

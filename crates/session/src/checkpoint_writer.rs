@@ -28,7 +28,7 @@ pub struct Kept {
 /// What is to be written.
 enum Order {
     /// A whole state.
-    State(State),
+    State(Box<State>),
     /// A block of one.
     Block(SavedBlock),
     /// Nothing: training goes on from an earlier step, and what was written of later ones is void.
@@ -102,7 +102,7 @@ impl CheckpointWriter {
     /// Has a state written.
     pub fn keep(&self, state: State) {
         // Only a panic ends the thread, and `finish` tells of that.
-        let _ = self.orders.send(Order::State(state));
+        let _ = self.orders.send(Order::State(Box::new(state)));
     }
 
     /// Has a block of a layer network written. When all have come, the checkpoint is whole.

@@ -20,7 +20,7 @@ const N_SAMPLES: usize = 64;
 fn job(settings: &[&str]) -> Job {
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
     let text = "model = \"mlp:8\"\nbatch = 8\nepochs = 4\nthreads = 1\n[optimizer]\nlr = 0.2\nmomentum = 0.5\n";
-    Job::parse("the test's job", text, &settings).unwrap()
+    Job::parse("the test's job", text, &settings).expect("what the test sets up")
 }
 
 /// Two classes that the first of three features tells apart, but for samples in which it is another number.
@@ -30,10 +30,14 @@ fn task(job: &Job, changed: &[(usize, f32)]) -> Arc<dyn Task> {
         let mut values: Vec<f32> = (0..3 * n).map(value).collect();
         changed.iter().for_each(|&(index, value)| values[3 * index] = value);
         let labels = (0..n).map(|i| i as u32 % 2).collect();
-        Box::new(InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values)).unwrap())
+        Box::new(
+            InMemory::new(vec![3], vec!["a".into(), "b".into()], labels, Samples::Floats(values))
+                .expect("what the test sets up"),
+        )
     };
-    let network = build_network(&job.model, &job.model_spec(&[3], 2).unwrap()).unwrap();
-    Arc::new(Learning::new(job, network, set(N_SAMPLES, changed), set(8, &[])).unwrap())
+    let network = build_network(&job.model, &job.model_spec(&[3], 2).expect("what the test sets up"))
+        .expect("what the test sets up");
+    Arc::new(Learning::new(job, network, set(N_SAMPLES, changed), set(8, &[])).expect("what the test sets up"))
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -53,20 +57,21 @@ fn train(
         Some(_) => RunFolder::open(path),
         None => RunFolder::create(Some(path), &training.job, None),
     };
-    let run = run.unwrap();
+    let run = run.expect("what the test sets up");
     let start = match checkpoint {
-        Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training).unwrap(),
+        Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training).expect("what the test sets up"),
         None => StartState::fresh(&training),
     };
     block_on(async {
-        let mut session = Session::local(training, start, run, Options::default(), n_peers).await.unwrap();
+        let mut session =
+            Session::local(training, start, run, Options::default(), n_peers).await.expect("what the test sets up");
         let leave = session.leave();
         session.follow(move |line: &Line, _| {
             if stop(&line.event) {
                 leave.leave();
             }
         });
-        session.run().await.unwrap()
+        session.run().await.expect("what the test sets up")
     })
 }
 
@@ -126,7 +131,7 @@ fn peers_of_one_process_train_to_the_same_model_every_time() {
 }
 
 fn left_out(path: &Path) -> Vec<usize> {
-    let history = History::read(&path.join("events.jsonl")).unwrap();
+    let history = History::read(&path.join("events.jsonl")).expect("what the test sets up");
     let samples = |left_out: &LeftOut| left_out.samples.iter().map(|sample| sample.index).collect::<Vec<_>>();
     history.left_out.iter().flat_map(|(_, left_out)| samples(left_out)).collect()
 }

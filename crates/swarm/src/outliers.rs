@@ -97,7 +97,8 @@ impl Outliers {
         let score = worker.gradient(values, &samples, seed, &mut |bucket, numbers| {
             let size = *first.get_or_insert_with(|| mean_size(numbers));
             // What is handed over cannot be taken back.
-            is_spoilt |= !(size <= SUSPICIOUS * self.usual_size) || !is_finite(numbers);
+            let is_usual = size <= SUSPICIOUS * self.usual_size;
+            is_spoilt |= !is_usual || !is_finite(numbers);
             if !is_spoilt {
                 n_given += 1;
                 give(bucket, numbers);
