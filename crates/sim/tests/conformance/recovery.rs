@@ -85,7 +85,7 @@ fn a_swarm_that_diverges_goes_back_and_ends_well() {
     for case in case::all().into_iter().filter(|case| !case.strategy().survives_divergence()) {
         for n_peers in [1, 2, 4] {
             // In the second of four epochs, long enough for each sample that is tried alone to look bad too.
-            let setup = case.setup_for(Broken::for_a_while(20..70), Job { epochs: 4, batch: 8, ..case::job() });
+            let setup = case.setup_for(Broken::for_a_while(20..50), Job { epochs: 4, batch: 8, ..case::job() });
             let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run().unwrap();
             let what = format!("{}with {n_peers} peers", case.name());
             assert!(outcome.refusals.is_empty() && outcome.failures.is_empty(), "{what}: {:?}", outcome.failures);

@@ -55,8 +55,7 @@ impl Recovery {
     /// For a run in which guessing would do so. What it begins with is what to go back to, as long as there is nothing better: its losses
     /// are not known yet.
     pub(super) fn new(guessing: Guessing, first: State) -> Self {
-        let guard = guard(guessing, first.place.n_rollbacks);
-        let watch = Watch { guard, recent: Score::default(), good: Some(first) };
+        let watch = Watch { guard: LossGuard::beside(guessing), recent: Score::default(), good: Some(first) };
         Self { watch: Some(watch), has_diverged: false }
     }
 
@@ -167,15 +166,9 @@ impl Recovery {
     }
 
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
-    pub(super) fn begin_anew(&mut self, guessing: Guessing, n_rollbacks: u32) {
+    pub(super) fn begin_anew(&mut self, guessing: Guessing) {
         if let Some(watch) = &mut self.watch {
-            (watch.guard, watch.recent) = (guard(guessing, n_rollbacks), Score::default());
+            (watch.guard, watch.recent) = (LossGuard::beside(guessing), Score::default());
         }
     }
-}
-
-/// What watches the losses of a run that has gone back so often.
-fn guard(guessing: Guessing, n_rollbacks: u32) -> LossGuard {
-    let guard = LossGuard::beside(guessing);
-    if n_rollbacks > 0 { guard.after_divergence() } else { guard }
 }

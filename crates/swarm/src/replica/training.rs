@@ -163,7 +163,7 @@ impl Training {
         let core = &mut self.learner.core;
         self.epoch_evaluation.begin_anew(core.place.ledger.epoch);
         self.rounds.evaluations.forget();
-        self.recovery.begin_anew(core.training.guessing(), core.place.n_rollbacks);
+        self.recovery.begin_anew(core.training.guessing());
         core.epoch_score = Default::default();
     }
 
