@@ -22,10 +22,4 @@ impl BatchPlace {
     pub fn samples(&self) -> &[usize] {
         self.plan.batch(self.seat, self.batch)
     }
-
-    /// The samples of the seat's other batches, those of the next ones first.
-    pub(crate) fn others(&self) -> impl Iterator<Item = usize> {
-        let n_batches = self.plan.n_batches(self.seat);
-        (1..n_batches).flat_map(move |k| self.plan.batch(self.seat, (self.batch + k) % n_batches)).copied()
-    }
 }

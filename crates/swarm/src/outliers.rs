@@ -1,7 +1,7 @@
 //! Samples that would spoil a batch: found, and left out from then on.
 //!
 //! A sample without a finite loss or gradient, or with an enormous one, would cost the whole swarm its parameters. It shows in the size of
-//! the batch's gradient, or in its loss; then each sample is tried alone, beside some of other batches.
+//! the batch's gradient, or in its loss; then each sample is tried alone, beside some others of the training set.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -29,6 +29,8 @@ const USUAL_LOSS: f64 = 3.0;
 #[derive(Clone, Debug)]
 pub struct Outliers {
     known: Arc<BTreeSet<usize>>,
+    /// How many training samples there are.
+    n_train: usize,
     /// How large a number of a gradient's first bucket usually is, and a batch's loss.
     usual_size: f64,
     usual_loss: f64,
@@ -45,8 +47,8 @@ pub(crate) struct Computed {
 }
 
 impl Outliers {
-    pub(crate) fn new(known: Arc<BTreeSet<usize>>) -> Self {
-        Self { known, usual_size: 1.0, usual_loss: USUAL_LOSS }
+    pub(crate) fn new(known: Arc<BTreeSet<usize>>, n_train: usize) -> Self {
+        Self { known, n_train, usual_size: 1.0, usual_loss: USUAL_LOSS }
     }
 
     pub(crate) fn known(&self) -> &Arc<BTreeSet<usize>> {
@@ -154,7 +156,7 @@ impl Outliers {
         give: &mut GradientSink<'_>,
     ) -> Result<Computed, TrainError> {
         let samples = self.left_of(place.samples());
-        let left_out = self.find(worker, values, &samples, place)?;
+        let left_out = self.find(worker, values, &samples)?;
         let rest: Vec<usize> = samples.iter().copied().filter(|sample| !left_out.contains(sample)).collect();
         if rest.is_empty() {
             return Ok(Computed { left_out, ..nothing(worker, values, place, seed, give)? });
@@ -164,16 +166,15 @@ impl Outliers {
     }
 
     /// Those samples of a batch that are to blame for its gradient.
-    fn find(
-        &self,
-        worker: &mut dyn Worker,
-        values: &[f32],
-        samples: &[usize],
-        place: &BatchPlace,
-    ) -> Result<Vec<usize>, TrainError> {
-        let others = place.others().filter(|other| !samples.contains(other) && !self.known.contains(other));
-        let examined: Vec<usize> =
-            samples.iter().copied().chain(others.take(samples.len().max(FEWEST_OTHERS))).collect();
+    fn find(&self, worker: &mut dyn Worker, values: &[f32], samples: &[usize]) -> Result<Vec<usize>, TrainError> {
+        // Spread over the whole set: its neighbours may have come to grief together.
+        let (first, n_others) = (samples[0], samples.len().max(FEWEST_OTHERS));
+        let others = (1..=n_others).map(|k| (first + k * self.n_train / (n_others + 1)) % self.n_train);
+        let others = others.filter(|other| !samples.contains(other) && !self.known.contains(other));
+        let mut examined = samples.to_vec();
+        examined.extend(others);
+        examined[samples.len()..].sort_unstable();
+        examined.dedup();
         let mut bad = find_bad_samples(worker, values, &examined, USUAL_LOSS)?;
         bad.retain(|sample| samples.contains(sample));
         Ok(bad)

@@ -344,7 +344,7 @@ mod tests {
         let place = BatchPlace { plan: training.sampler.plan(&ledger), seat: 0, batch: 0, step: 0 };
         let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
         let state = LocalState { values: Arc::new(training.task.init(1)), optimizer };
-        let (phase, handle) = PhaseWork::new(training, place, N_BATCHES, state, Outliers::new(Arc::default()));
+        let (phase, handle) = PhaseWork::new(training, place, N_BATCHES, state, Outliers::new(Arc::default(), 40));
         handle.set_rates(|k| 0.1 / (k + 1) as f32);
         (phase, handle)
     }

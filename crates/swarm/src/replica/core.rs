@@ -95,6 +95,7 @@ pub(crate) struct Core {
 impl Core {
     pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, turn: Turn, state: State) -> Self {
         let State { values, optimizer, place, strategy_state: _, epoch_score, left_out } = state;
+        let n_train = training.task.labels().len();
         Self {
             me,
             buckets: exchanged(&training, turn),
@@ -116,7 +117,7 @@ impl Core {
             turn_goes_on: false,
             epoch_score: Score::default(),
             earlier_score: epoch_score,
-            outliers: Outliers::new(left_out),
+            outliers: Outliers::new(left_out, n_train),
             segment_start: SegmentStart::default(),
             delay: 0.0,
             speeds: Vec::new(),
