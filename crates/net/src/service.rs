@@ -14,7 +14,7 @@ pub enum Question {
     Join,
     /// How is it going?
     Status,
-    /// Some bytes, please: asked by who wants to know how fast the link is. At most [`MOST_PROBE_BYTES`] are given.
+    /// Some bytes, please: asked by who wants to know how fast the link is. At most `MOST_PROBE_BYTES` are given.
     Probe {
         /// How many.
         n_bytes: u32,

@@ -115,7 +115,7 @@ impl fmt::Debug for SwarmId {
 pub struct Ticket {
     /// What makes its holder a member.
     pub secret: Secret,
-    /// Where to knock, best first; [`MAX_ADDRESSES`] of them at most.
+    /// Where to knock, best first; `MAX_ADDRESSES` of them at most.
     pub addresses: Vec<Address>,
 }
 

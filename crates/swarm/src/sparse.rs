@@ -13,8 +13,8 @@
 //! - Taking out ±τ is one plain subtraction of single precision, R′ = fl(R ∓ τ), on every processor and in every path: who
 //!   knows R, τ and the message can compute R′ bit for bit.
 //! - For τ < |R| ≤ 2τ the subtraction is exact (Sterbenz's lemma), so R′ ± τ = R as real numbers.
-//! - For larger |R| it is exact too as long as R's last bit is no larger than τ's. Any τ of at most [`TAU_BITS`] significant
-//!   bits has that for all |R| ≤ 4096 τ; [`round_tau`] makes such numbers and [`AdaptiveTau`] hands out no others. With a τ of
+//! - For larger |R| it is exact too as long as R's last bit is no larger than τ's. Any τ of at most 12 significant
+//!   bits has that for all |R| ≤ 4096 τ; `round_tau` makes such numbers and [`AdaptiveTau`] hands out no others. With a τ of
 //!   all 24 bits, and beyond 4096 τ, R′ is the nearest number, half a unit in the last place off at most.
 //!
 //! A receiver's `value + τ` is rounded as any sum is; replicas that apply the same messages in the same order stay equal.

@@ -118,7 +118,7 @@ pub trait RoundStrategy: Strategy {
 /// A strategy for which no round is waited: its payload is [`super::Payload::Updates`].
 ///
 /// After each batch the peer hands its change over and goes on as soon as [`AsyncStrategy::may_go_on`]; the strategy tells with
-/// [`AsyncCtx::count_round`] whose batches have gone into this peer's parameters. When all batches of all peers have, the members
+/// `AsyncCtx::count_round` whose batches have gone into this peer's parameters. When all batches of all peers have, the members
 /// are together again.
 pub trait AsyncStrategy: Strategy {
     /// A part of this peer's change is there: what a step of its own optimizer adds to the parameters, times its share.
