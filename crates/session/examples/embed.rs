@@ -1,5 +1,4 @@
 //! A peer with a task of its own: is a point above a line? `embed` starts a swarm, `embed TICKET` joins it.
-
 use std::sync::Arc;
 
 use nettorrent_engine::fn_task::{FnTask, Sample};
@@ -25,7 +24,6 @@ fn judge(weights: &[f32], which: Sample, gradient: Option<&mut [f32]>) -> Score 
         gradient.iter_mut().zip(point).for_each(|(slope, x)| *slope += error * x);
     }
     let right = if is_above { above } else { 1.0 - above };
-    // How far the answer is from the truth, in the mean: a metric of this task's own.
     let metrics = [f64::from(1.0 - right), 0.0, 0.0, 0.0];
     Score { loss_sum: -f64::from(right.max(1e-9)).ln(), n_correct: usize::from(right > 0.5), n: 1, metrics }
 }
@@ -53,8 +51,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     session.follow(|line, _| {
         if let Event::Epoch(epoch) = &line.event {
-            let (accuracy, error) = (100.0 * epoch.test_accuracy, epoch.metrics.get("mean error"));
-            println!("epoch {}: test accuracy {accuracy:.1} %, mean error {error:.3?}", epoch.epoch);
+            println!("epoch {}: test accuracy {}, metrics {:?}", epoch.epoch, epoch.test_accuracy, epoch.metrics);
         }
     });
     let outcome = session.run().await?;
