@@ -71,7 +71,7 @@ enum Heard {
     Event(PeerEvent),
     /// A line that is no event: something went wrong in it.
     Complaint(String),
-    /// It has closed its output.
+    /// It has closed a stream.
     Silent,
 }
 
@@ -81,6 +81,8 @@ struct Process {
     peer: Option<(PeerId, Address)>,
     ending: Option<Ending>,
     complaints: Vec<String>,
+    /// How many of its two streams it has not closed.
+    n_open: u8,
     status: Option<ExitStatus>,
 }
 
@@ -202,7 +204,11 @@ impl LocalSwarm {
                 process.complaints.push(line);
                 Ok(())
             }
-            Heard::Silent => self.on_end(index, tell),
+            Heard::Silent => {
+                process.n_open -= 1;
+                // Its last complaint may be read after its last event.
+                if process.n_open == 0 { self.on_end(index, tell) } else { Ok(()) }
+            }
         }
     }
 
@@ -277,13 +283,14 @@ impl Process {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(io::Error::other("it has no pipes"));
         };
-        listen(index, stderr, heard.clone(), Heard::Complaint, None)?;
+        listen(index, stderr, heard.clone(), Heard::Complaint)?;
         let event = |line: String| match serde_json::from_str(&line) {
             Ok(event) => Heard::Event(event),
             Err(_) => Heard::Complaint(line),
         };
-        listen(index, stdout, heard.clone(), event, Some(Heard::Silent))?;
-        let mut process = Self { child, orders: stdin, peer: None, ending: None, complaints: Vec::new(), status: None };
+        listen(index, stdout, heard.clone(), event)?;
+        let (complaints, n_open) = (Vec::new(), 2);
+        let mut process = Self { child, orders: stdin, peer: None, ending: None, complaints, n_open, status: None };
         process.order(orders);
         Ok(process)
     }
@@ -307,7 +314,6 @@ fn listen(
     source: impl Read + Send + 'static,
     heard: Sender<(usize, Heard)>,
     understand: impl Fn(String) -> Heard + Send + 'static,
-    at_the_end: Option<Heard>,
 ) -> io::Result<()> {
     thread::Builder::new().name(format!("peer {index}")).spawn(move || {
         for line in BufReader::new(source).lines().map_while(Result::ok) {
@@ -315,9 +321,7 @@ fn listen(
                 return;
             }
         }
-        if let Some(end) = at_the_end {
-            let _ = heard.send((index, end));
-        }
+        let _ = heard.send((index, Heard::Silent));
     })?;
     Ok(())
 }
