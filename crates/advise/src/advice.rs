@@ -44,8 +44,6 @@ pub(crate) struct Advice {
 
 /// How exact forecasts are: what is no further apart than this is taken to be equally fast.
 const EXACTNESS: f64 = 1.25;
-/// What is not sooner than one machine alone by more than this is not worth several machines.
-const WORTHWHILE: f64 = 1.1;
 
 impl Judged {
     /// The time by which they are sorted; those who do not get to the target come last, by their speed.
@@ -116,7 +114,7 @@ fn reason_for_alone(alone: &Judged, best: &Judged) -> Option<String> {
     if n_times >= 1.0 {
         return Some(format!("it is faster: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}"));
     }
-    (n_times * WORTHWHILE >= 1.0).then(|| {
+    (n_times * EXACTNESS >= 1.0).then(|| {
         format!(
             "it is about as fast: {alone_s:.2} s, against {best_s:.2} s with the best strategy, {name}, which \
              is not worth several machines"
@@ -222,12 +220,12 @@ mod tests {
         assert_eq!(advice.strategy, ALONE);
         assert_eq!(advice.reason, "it is faster: 10.00 s, against 20.00 s with the best strategy, seldom");
         // A tie, and what is hardly sooner, is no reason for several machines.
-        for seconds in [20.0, 21.0] {
+        for seconds in [20.0, 24.0] {
             assert_eq!(advise(&reached(ALONE, 1, seconds), &slower, "often").unwrap().strategy, ALONE, "{seconds}");
         }
         let advice = advise(&reached(ALONE, 1, 21.0), &slower, "often").unwrap();
         assert!(advice.reason.starts_with("it is about as fast: 21.00 s, against 20.00 s"), "{advice:?}");
-        assert_eq!(advise(&reached(ALONE, 1, 23.0), &slower, "often").unwrap().strategy, "seldom");
+        assert_eq!(advise(&reached(ALONE, 1, 26.0), &slower, "often").unwrap().strategy, "seldom");
         let advice = advise(&reached(ALONE, 1, 40.0), &slower, "often").unwrap();
         assert_eq!(advice.strategy, "seldom");
         assert!(

@@ -16,7 +16,7 @@ use toml::Table;
 use crate::advice::{ALONE, Advice, Judged, advise};
 use crate::cores::Cores;
 use crate::error::AdviseError;
-use crate::judge::{Depth, Judge, Question};
+use crate::judge::{Depth, Judge, JudgeError, Question, may_pay_off};
 use crate::message_rate::message_rate;
 use crate::predict::{MessageTime, Situation};
 use crate::step_time::step_time;
@@ -88,7 +88,8 @@ impl<'a> Findings<'a> {
         };
         on_next(ALONE);
         let task = task.clone();
-        let mut judge = Judge::new(Question { job, task, situation, depth, budget, n_strategies: STRATEGIES.len() })?;
+        let n_strategies = n_simulated(job, depth, &situation)?;
+        let mut judge = Judge::new(Question { job, task, situation, depth, budget, n_strategies })?;
         let mut judged = Vec::new();
         for spec in STRATEGIES {
             on_next(spec.name);
@@ -118,6 +119,16 @@ fn message_time(n_values: usize, encryption: Encryption, cores: Cores) -> Result
         bytes_per_s,
         shares_cores: cores.are_shared,
     })
+}
+
+/// How many strategies are worth simulating.
+fn n_simulated(job: &Job, depth: Depth, situation: &Situation<'_>) -> Result<usize, AdviseError> {
+    let mut n = 0;
+    for spec in STRATEGIES {
+        let strategy = (spec.build)(&options(job, spec)).map_err(JudgeError::Option)?;
+        n += usize::from(depth == Depth::Speed || may_pay_off(&*strategy, situation));
+    }
+    Ok(n)
 }
 
 /// The job's own options for its own strategy, and for all others the usual.

@@ -22,8 +22,10 @@ system calls by an exchange over loopback. Where there are no more cores than th
 machine (--here) share its cores. Tests are not counted.
 
 Each strategy is simulated on the job's own samples with several seeds until it is at the target, and one machine alone
-first. Epochs to the target are the median over the seeds, and an epoch takes as long as it did in the simulator; where the
-budget allows only some of the samples, as long as some rounds of the whole job do. What does not reach the target in the job's epochs, or is more
+first; those whose epochs take more than four times as long as one machine's are not. Epochs to the target are the median over the seeds,
+and an epoch takes as long as it did in the simulator. Where the budget allows only some of the samples, an epoch takes as long as some
+rounds of the whole job do, and as many samples are taken to teach as much. One machine alone is recommended unless a strategy is faster
+by more than a quarter, which is how exact forecasts are. What does not reach the target in the job's epochs, or is more
 than a point less accurate than one machine after as many, does not learn here. With --no-pilots an epoch is taken to teach the same whatever
 the strategy. Strategies have their usual options, the job's own has the job's.";
 
@@ -203,6 +205,7 @@ fn remark(one: &Judged) -> Option<String> {
         Learning::DoesNotLearn => "does not learn here",
         Learning::OnCourse => "was not seen at the target",
         Learning::Unknown => "was not judged for want of time",
+        Learning::TooSlow => "was not simulated: its epochs take several times as long as one machine's",
         Learning::Reached | Learning::Untested => return None,
     };
     let mut text = format!("{} {what}", one.strategy);

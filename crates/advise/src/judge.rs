@@ -12,7 +12,7 @@ use nettorrent_swarm::strategy::{OptionError, Payload, Spec, Strategy};
 use toml::Table;
 
 use crate::advice::{ALONE, Judged};
-use crate::pilot::{Flight, Goal, PilotError};
+use crate::pilot::{Goal, PilotError, PilotSetup};
 use crate::predict::{Forecast, MessageTime, Situation, predict};
 use crate::sampled::Sampled;
 use crate::trial::{Budget, Trial, try_out};
@@ -30,7 +30,7 @@ pub(crate) struct Question<'a> {
     pub depth: Depth,
     /// How long all pilots together may take.
     pub budget: Duration,
-    /// How many strategies will be judged.
+    /// How many strategies will be simulated.
     pub n_strategies: usize,
 }
 
@@ -93,6 +93,9 @@ const SOCKET_BYTES: usize = 1 << 20;
 const TOLERANCE: f64 = 0.005;
 /// The share of its time that a pilot of a long job is planned to take: peers that exchange take longer than one that only trains.
 const PLANNED_SHARE: f64 = 0.5;
+/// No strategy that is slower than one machine alone by more than this is simulated: a forecast may be off by a factor of two, and hardly
+/// any strategy needs fewer than half as many epochs.
+const MOST_TIMES_SLOWER: f64 = 4.0;
 /// No pilot has fewer samples to learn from and to be tested with, if the job has so many.
 const FEWEST_SAMPLES: usize = 1000;
 
@@ -113,7 +116,7 @@ impl<'a> Judge<'a> {
                 let wanted = Wanted { goal, until, n_seeds };
                 let trial = question.try_out(&pilot_task, 1, usual, wanted).map_err(failed(ALONE))?;
                 let target = target.or_else(|| trial.median_accuracy().map(|accuracy| accuracy - TOLERANCE));
-                let verdict = Verdict::new(&trial, &trial, target);
+                let verdict = Verdict::new(&trial, &trial, target, question.share_of(&pilot_task));
                 (verdict, Some(trial), target)
             }
         };
@@ -140,6 +143,11 @@ impl<'a> Judge<'a> {
     pub(crate) fn judge(&mut self, spec: &Spec, options: Table) -> Result<Judged, JudgeError> {
         let question = &self.question;
         let strategy = (spec.build)(&options)?;
+        let payload = Some(strategy.turn().payload);
+        if question.depth != Depth::Speed && !may_pay_off(&*strategy, &question.situation) {
+            let forecast = predict(&*strategy, &question.situation, None);
+            return Ok(judged(spec.name, forecast, Verdict::too_slow(), None, payload));
+        }
         let swarm = SwarmSpec { strategy: spec.name.to_owned(), options, ..question.job.swarm.clone() };
         let until = self.budget.next_end();
         let wanted = match question.depth {
@@ -167,10 +175,12 @@ impl<'a> Judge<'a> {
         let trial = trial.map_err(failed(spec.name))?;
         let forecast = self.forecast(&*strategy, trial.as_ref(), rounds.as_ref());
         let verdict = match (question.depth, &trial, &self.alone.trial) {
-            (Depth::Learning { .. }, Some(trial), Some(alone)) => Verdict::new(trial, alone, self.target),
+            (Depth::Learning { .. }, Some(trial), Some(alone)) => {
+                Verdict::new(trial, alone, self.target, question.share_of(&self.pilot_task))
+            }
             _ => Verdict::untested(question.job.epochs),
         };
-        Ok(judged(spec.name, forecast, verdict, trial, Some(strategy.turn().payload)))
+        Ok(judged(spec.name, forecast, verdict, trial, payload))
     }
 
     /// What is predicted, unless epochs of the job's own size were simulated, or some rounds of one.
@@ -194,7 +204,19 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// Whether a strategy can be at the target before one machine alone, or nearly so: one whose epochs take many times as long cannot,
+/// however well it learns. Of those that tell only the most that they may say, only a simulation shows how long they take.
+pub(crate) fn may_pay_off(strategy: &dyn Strategy, situation: &Situation<'_>) -> bool {
+    let alone_s = predict(strategy, &Situation { n_peers: 1, slowdown: 1.0, ..*situation }, None).epoch_s;
+    strategy.cost_is_upper_bound() || predict(strategy, situation, None).epoch_s <= MOST_TIMES_SLOWER * alone_s
+}
+
 impl Question<'_> {
+    /// The share of the job's samples that a task has.
+    fn share_of(&self, task: &Arc<dyn Task>) -> f64 {
+        task.labels().len() as f64 / self.situation.n_train.max(1) as f64
+    }
+
     /// The whole task if there is time for all epochs of it. A target that somebody gave is one for the whole task.
     fn pilot_task(&self) -> Arc<dyn Task> {
         let Situation { n_train, n_peers, batch, step, .. } = self.situation;
@@ -237,7 +259,7 @@ impl Question<'_> {
             deadline: Duration::MAX,
             ..Scenario::lan()
         };
-        try_out(&job, task, &Flight { n_peers, scenario, thinks: messages.is_some(), goal, until }, n_seeds)
+        try_out(&job, task, &PilotSetup { n_peers, scenario, thinks: messages.is_some(), goal, until }, n_seeds)
     }
 }
 

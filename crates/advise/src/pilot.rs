@@ -97,7 +97,7 @@ pub enum PilotError {
 
 /// How a pilot is made.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct PilotSetup {
     /// How many peers.
     pub n_peers: usize,
     /// Their links, and how fast they compute.
@@ -111,8 +111,8 @@ pub(crate) struct Flight {
 }
 
 /// Simulates a job until its goal is reached, its epochs are done, or it is too late.
-pub(crate) fn fly(job: &Job, task: Arc<dyn Task>, flight: Flight) -> Result<Pilot, PilotError> {
-    let Flight { n_peers, scenario, thinks, goal, until } = flight;
+pub(crate) fn run_pilot(job: &Job, task: Arc<dyn Task>, setup: PilotSetup) -> Result<Pilot, PilotError> {
+    let PilotSetup { n_peers, scenario, thinks, goal, until } = setup;
     let setup = Arc::new(Setup::new(job, task)?);
     let (said, spent, begun) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let mut watch = Watch { goal, until, n_peers, thinks, pilot: Pilot::default(), said, spent, begun };
@@ -290,7 +290,7 @@ mod tests {
     use nettorrent_engine::job::Job;
     use nettorrent_sim::{Scenario, Toy};
 
-    use super::{Flight, Goal, Pilot, fly};
+    use super::{Goal, Pilot, PilotSetup, run_pilot};
 
     fn pilot(n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
@@ -299,8 +299,8 @@ mod tests {
 
     fn pilot_of(job: &Job, n_peers: usize, goal: Goal, seconds: u64) -> Pilot {
         let until = Instant::now() + Duration::from_secs(seconds);
-        let flight = Flight { n_peers, scenario: Scenario::lan(), thinks: false, goal, until };
-        fly(job, Arc::new(Toy::new(1)), flight).unwrap()
+        let setup = PilotSetup { n_peers, scenario: Scenario::lan(), thinks: false, goal, until };
+        run_pilot(job, Arc::new(Toy::new(1)), setup).unwrap()
     }
 
     #[test]

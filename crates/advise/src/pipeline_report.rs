@@ -19,7 +19,7 @@ which share each batch (swarm.scale = \"global-batch\", as usual) or train batch
 
 What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
 receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
-batch in flight (layers.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
+batch in flight (pipeline.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
 stage, one is in flight whatever the job says. Plans are compared
 by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
 in flight, but neither the data nor the program. With batch norm, a stage's peers see whole batches, so it has one row.";

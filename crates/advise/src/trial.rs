@@ -8,7 +8,7 @@ use nettorrent_engine::task::Task;
 use nettorrent_swarm::strategy::Cost;
 use serde::Serialize;
 
-use crate::pilot::{Flight, Pilot, PilotError, fly};
+use crate::pilot::{Pilot, PilotError, PilotSetup, run_pilot};
 
 /// What pilots with several seeds have found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -43,18 +43,18 @@ impl Budget {
     }
 }
 
-/// Flies with the job's seed and those that follow it. One seed that is seen to its end tells more than several that are cut
+/// Runs pilots with the job's seed and those that follow it. One seed that is seen to its end tells more than several that are cut
 /// short, so another one is begun only if there is time for one that takes as long as those before.
-pub(crate) fn try_out(job: &Job, task: &Arc<dyn Task>, flight: &Flight, n_seeds: u32) -> Result<Trial, PilotError> {
+pub(crate) fn try_out(job: &Job, task: &Arc<dyn Task>, setup: &PilotSetup, n_seeds: u32) -> Result<Trial, PilotError> {
     let began = Instant::now();
     let mut trial = Trial::default();
     for k in 0..n_seeds.max(1) {
         let usual = began.elapsed() / k.max(1);
-        if k > 0 && Instant::now() + usual > flight.until {
+        if k > 0 && Instant::now() + usual > setup.until {
             break;
         }
         let job = Job { seed: job.seed.wrapping_add(u64::from(k)), ..job.clone() };
-        match fly(&job, task.clone(), flight.clone()) {
+        match run_pilot(&job, task.clone(), setup.clone()) {
             Ok(pilot) => trial.pilots.push(pilot),
             Err(PilotError::Failed { problem, .. }) => trial.problems.push(problem),
             Err(error) => return Err(error),
@@ -152,7 +152,7 @@ mod tests {
     use nettorrent_sim::{Scenario, Toy};
 
     use super::{Budget, Trial, try_out};
-    use crate::pilot::{Flight, Goal, Pilot, PilotEpoch};
+    use crate::pilot::{Goal, Pilot, PilotEpoch, PilotSetup};
 
     fn course(accuracies: &[f64]) -> Pilot {
         let epoch = |&accuracy: &f64| PilotEpoch { accuracy, seconds: 2.0, n_rounds: 4 };
@@ -179,8 +179,8 @@ mod tests {
         let task: Arc<dyn Task> = Arc::new(Toy::new(1));
         let trial = |seconds| {
             let until = Instant::now() + Duration::from_secs(seconds);
-            let flight = Flight { n_peers: 2, scenario: Scenario::lan(), thinks: false, goal: Goal::Epochs, until };
-            try_out(&job, &task, &flight, 3).unwrap()
+            let setup = PilotSetup { n_peers: 2, scenario: Scenario::lan(), thinks: false, goal: Goal::Epochs, until };
+            try_out(&job, &task, &setup, 3).unwrap()
         };
         let found = trial(3600);
         assert!(found.n_seeds() == 3 && found.n_cut_short() == 0 && found.n_epochs() == 3, "{found:?}");

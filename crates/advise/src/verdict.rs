@@ -17,6 +17,8 @@ pub(crate) enum Learning {
     DoesNotLearn,
     /// Time was over before anything could be said.
     Unknown,
+    /// It was not simulated: its epochs take so long that one machine alone is sooner however well it learns.
+    TooSlow,
     /// Nobody asked.
     Untested,
 }
@@ -46,9 +48,18 @@ const CLEARLY_WORSE: f64 = 0.01;
 impl Verdict {
     /// Nothing is known about learning: every strategy is taken to need so many epochs.
     pub(crate) fn untested(epochs: u64) -> Self {
+        Self { epochs: Some(epochs as f64), ..Self::not_simulated(Learning::Untested) }
+    }
+
+    /// A strategy that cannot be sooner than one machine alone.
+    pub(crate) fn too_slow() -> Self {
+        Self::not_simulated(Learning::TooSlow)
+    }
+
+    fn not_simulated(learning: Learning) -> Self {
         Self {
-            learning: Learning::Untested,
-            epochs: Some(epochs as f64),
+            learning,
+            epochs: None,
             n_epochs_simulated: 0,
             accuracy: None,
             accuracy_alone: None,
@@ -58,9 +69,10 @@ impl Verdict {
     }
 
     /// What a trial says beside that of one machine alone; of that one, beside itself. Where there was no time to find a target,
-    /// nothing can be said.
-    pub(crate) fn new(trial: &Trial, alone: &Trial, target: Option<f64>) -> Self {
-        let epochs_to = |trial: &Trial| target.and_then(|target| trial.epochs_to(target));
+    /// nothing can be said. Pilots had this share of the job's samples: a sample is taken to teach as much, whether it is
+    /// one of few that come often or of many.
+    pub(crate) fn new(trial: &Trial, alone: &Trial, target: Option<f64>, share: f64) -> Self {
+        let epochs_to = |trial: &Trial| target.and_then(|target| trial.epochs_to(target)).map(|epochs| share * epochs);
         let n_reached = target.map_or(0, |target| trial.n_reached(target));
         let may_get_there = 2 * (n_reached + trial.n_cut_short()) > trial.n_seeds();
         let after = |n_epochs| trial.accuracy_after(n_epochs).zip(alone.accuracy_after(n_epochs));
@@ -104,15 +116,17 @@ mod tests {
             (&[0.5, 0.795], true, Learning::OnCourse, Some(3.0)),
             (&[], true, Learning::Unknown, None),
         ] {
-            let verdict = Verdict::new(&trial(accuracies, is_out_of_time), &alone, Some(0.965));
+            let verdict = Verdict::new(&trial(accuracies, is_out_of_time), &alone, Some(0.965), 1.0);
             assert_eq!((verdict.learning, verdict.epochs), (learning, epochs), "{accuracies:?}");
         }
         // Two of three seeds have done their epochs, so that the third one cannot help any more.
         let pilots = [false, false, true].map(|is_cut| trial(&[0.5, 0.8, 0.96], is_cut).pilots.remove(0)).to_vec();
-        let most = Verdict::new(&Trial { pilots, problems: Vec::new() }, &alone, Some(0.965));
+        let most = Verdict::new(&Trial { pilots, problems: Vec::new() }, &alone, Some(0.965), 1.0);
         assert_eq!((most.learning, most.n_seeds, most.n_reached), (Learning::DoesNotLearn, 3, 0));
-        assert_eq!(Verdict::new(&trial(&[0.5], false), &alone, None).learning, Learning::Unknown);
+        assert_eq!(Verdict::new(&trial(&[0.5], false), &alone, None, 1.0).learning, Learning::Unknown);
+        let fewer = Verdict::new(&trial(&[0.5, 0.97], false), &alone, Some(0.965), 0.25);
+        assert_eq!((fewer.epochs, fewer.n_epochs_simulated), (Some(0.5), 2), "two epochs of a quarter of the samples");
         let failed = Trial { pilots: Vec::new(), problems: vec!["it diverged".to_owned()] };
-        assert_eq!(Verdict::new(&failed, &alone, Some(0.965)).learning, Learning::DoesNotLearn);
+        assert_eq!(Verdict::new(&failed, &alone, Some(0.965), 1.0).learning, Learning::DoesNotLearn);
     }
 }
