@@ -1,28 +1,49 @@
-//! The thread that computes while the network is served by another.
+//! What computes while the network is served: a thread, or a machine that is simulated.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::task::Worker;
 use nettorrent_swarm::{Done, Work};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::emulated_speed::EmulatedSpeed;
+use crate::machine::{Machine, SimulatedMachine};
 
-/// A thread that does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
-pub(crate) struct Compute {
-    work: mpsc::Sender<Work>,
+/// Does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
+pub(crate) enum Compute {
+    /// On a thread.
+    Thread(mpsc::Sender<Work>),
+    /// In place, by a task that waits for as long as it would take.
+    Simulated(UnboundedSender<Work>),
 }
 
 /// Work that is done, or a part of it, and how long it has taken so far.
 pub(crate) type Finding = (Done, Duration);
 
 impl Compute {
-    /// Starts the thread. What it finds goes to `findings`, as late as if the machine had that speed.
+    /// Starts what computes. What it finds goes to `findings`, when that machine would find it.
     pub(crate) fn start(
+        worker: Box<dyn Worker>,
+        machine: Machine,
+        findings: UnboundedSender<Finding>,
+    ) -> std::io::Result<Self> {
+        let speed = match machine {
+            Machine::Here => None,
+            Machine::Slowed(speed) => Some(speed),
+            Machine::Simulated(machine) => {
+                let (work, orders) = unbounded_channel();
+                tokio::spawn(simulate(worker, machine, orders, findings));
+                return Ok(Self::Simulated(work));
+            }
+        };
+        Self::on_thread(worker, speed, findings)
+    }
+
+    fn on_thread(
         mut worker: Box<dyn Worker>,
         speed: Option<EmulatedSpeed>,
         findings: UnboundedSender<Finding>,
@@ -42,13 +63,42 @@ impl Compute {
                 }
             }
         })?;
-        Ok(Self { work })
+        Ok(Self::Thread(work))
     }
 
     /// Has something computed.
     pub(crate) fn order(&self, work: Work) {
-        // The thread ends only by a panic, and has told of it.
-        let _ = self.work.send(work);
+        // Only a panic ends what computes, and it has told of it.
+        match self {
+            Self::Thread(orders) => drop(orders.send(work)),
+            Self::Simulated(orders) => drop(orders.send(work)),
+        }
+    }
+}
+
+/// Does work at once, and hands over what was found as the machine gets to it.
+async fn simulate(
+    mut worker: Box<dyn Worker>,
+    machine: Arc<dyn SimulatedMachine>,
+    mut orders: UnboundedReceiver<Work>,
+    findings: UnboundedSender<Finding>,
+) {
+    while let Some(work) = orders.recv().await {
+        let (worth, mut found, mut buckets) = (work.worth(), Vec::new(), Vec::new());
+        work.run(worker.as_mut(), &mut |done| found.push(done));
+        for done in found {
+            if let Done::Bucket { .. } = done {
+                buckets.push(done);
+                continue;
+            }
+            let worth = if let Done::Stepped { stepped, .. } = &done { stepped.n_samples() as f64 } else { worth };
+            let began = tokio::time::Instant::now();
+            machine.work(worth).await;
+            for done in buckets.drain(..).chain([done]) {
+                // If nobody listens any more, the peer is gone.
+                let _ = findings.send((done, began.elapsed()));
+            }
+        }
     }
 }
 

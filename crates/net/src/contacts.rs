@@ -107,6 +107,11 @@ impl Contacts {
         self.contacts.get(&peer).is_some_and(|contact| !contact.links.is_empty())
     }
 
+    /// Whether there is a link with anybody.
+    pub(crate) fn has_links(&self) -> bool {
+        self.contacts.values().any(|contact| !contact.links.is_empty())
+    }
+
     /// What the links have let out, one by one.
     pub(crate) fn outflows(&self) -> impl Iterator<Item = (LinkId, Outflow)> {
         let links = self.contacts.values().flat_map(|contact| &contact.links);

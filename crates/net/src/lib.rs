@@ -66,6 +66,7 @@ pub mod in_process;
 pub mod inbox;
 pub mod limits;
 pub mod link;
+pub mod machine;
 pub mod measure_link;
 pub mod membership;
 pub mod message_cost;

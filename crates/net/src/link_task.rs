@@ -232,6 +232,7 @@ impl Writing<'_> {
             self.writer.flush().await?;
             let Some(next) = pace.next(outgoing.n_bytes()) else { continue };
             tokio::select! {
+                biased;
                 () = sleep_until(next) => {}
                 // New frames are booked as they come, and not when an older one leaves.
                 () = state.wait_for_frames(), if closing.is_none() => {}

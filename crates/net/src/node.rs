@@ -16,10 +16,10 @@ use crate::address::Address;
 use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
-use crate::emulated_speed::EmulatedSpeed;
 use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
+use crate::machine::Machine;
 use crate::membership::{self, Member, Membership};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
@@ -38,8 +38,8 @@ pub struct NodeSettings {
     pub address: Address,
     /// Threads that share a batch.
     pub threads: usize,
-    /// How fast this machine is to seem, if it is to be slower than it is.
-    pub speed: Option<EmulatedSpeed>,
+    /// What it computes on.
+    pub machine: Machine,
     /// What the machine is called.
     pub host: String,
     /// Whether to find out for whom the peer waits.
@@ -48,6 +48,9 @@ pub struct NodeSettings {
 
 /// How much may wait to be looked at; when more comes, links stop reading.
 const INBOX_BYTES: usize = 64 << 20;
+
+/// How many deadlines a joiner tries to reach a member.
+const JOIN_DEADLINES: u32 = 3;
 
 /// How long the first member waits, when all is done, for what others have yet to tell.
 const HEAR_OUT: Duration = Duration::from_secs(2);
@@ -73,6 +76,8 @@ pub struct Node {
     compute: Compute,
     findings: mpsc::UnboundedReceiver<Finding>,
     timers: Timers<TimerToken>,
+    /// By when a joiner must have a link with a member; nobody waits for ever to be let into what is over.
+    joins_by: Option<Duration>,
     meters: Meters,
     telemetry: Telemetry,
 }
@@ -87,7 +92,7 @@ impl Node {
     ) -> std::io::Result<Self> {
         let (sender, findings) = mpsc::unbounded_channel();
         let worker = setup.training().task.clone().worker(settings.threads).map_err(std::io::Error::other)?;
-        let compute = Compute::start(worker, settings.speed.clone(), sender)?;
+        let compute = Compute::start(worker, settings.machine.clone(), sender)?;
         let id = endpoint.identity().peer;
         let me = Member { id, generation: 0, address: settings.address.clone() };
         let (inbox_sender, inbox) = inbox::inbox(INBOX_BYTES);
@@ -110,6 +115,7 @@ impl Node {
             compute,
             findings,
             timers: Timers::new(),
+            joins_by: None,
             meters: Meters::new(settings.measures_waits),
             telemetry: Telemetry::default(),
             settings,
@@ -125,6 +131,10 @@ impl Node {
         mut telemetry: mpsc::UnboundedReceiver<Bytes>,
         mut report: impl FnMut(Report<'_>, &dyn Peer),
     ) -> Ending {
+        // Those who begin together wait for each other for as long as it takes.
+        if !introducers.is_empty() && self.settings.membership.wait_for <= 1 {
+            self.joins_by = Some(JOIN_DEADLINES * self.settings.membership.deadline);
+        }
         self.on_members(membership::Input::Join(introducers), &mut report);
         let mut is_leaving = false;
         let ending = loop {
@@ -231,6 +241,7 @@ impl Node {
         let now = self.now();
         if self.timers.take_tick(now) {
             report(Report::Tick, &*self.peer);
+            self.check_joining(now);
             self.tell_of_folder(report);
             if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
                 self.on_input(Input::Uplink(bytes_per_s), report);
@@ -241,6 +252,18 @@ impl Node {
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
             self.on_members(membership::Input::Wake, report);
+        }
+    }
+
+    /// Whoever asked to be let in may find that all others have ended meanwhile.
+    fn check_joining(&mut self, now: Duration) {
+        if self.membership.view().is_some() || self.contacts.has_links() {
+            self.joins_by = None;
+        }
+        if self.joins_by.is_some_and(|by| now > by) {
+            let problem =
+                "no member of the swarm can be reached any more: the run may be over; look where it was started";
+            self.failure.get_or_insert_with(|| problem.to_owned());
         }
     }
 

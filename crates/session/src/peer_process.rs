@@ -66,7 +66,7 @@ impl PeerProcess {
             membership: Config { deadline, wait_for },
             address,
             threads: training.job.threads,
-            speed,
+            machine: speed.into(),
             host: host_name(),
             measures_waits: measures,
         };

@@ -13,6 +13,7 @@ use nettorrent_engine::train_error::TrainError;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::Config;
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::Ending;
@@ -73,7 +74,7 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
             membership: Config { wait_for: 1, deadline: Duration::from_secs(1) },
             address: endpoint.local_address().clone(),
             threads: 1,
-            speed: None,
+            machine: Machine::Here,
             host: String::new(),
             measures_waits: false,
         };

@@ -1,0 +1,59 @@
+//! What must hold in every world, whatever happened in it.
+
+use nettorrent_net::report::Ending;
+
+use crate::network::Host;
+use crate::plan::Plan;
+use crate::process::Fate;
+use crate::world::{EPOCHS, Outcome};
+
+/// Says what is wrong with an outcome; nothing if all is well.
+pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+    let fates = &outcome.fates;
+    let mut problems: Vec<String> = fates.iter().filter_map(|fate| own_problem(fate, outcome.n_samples)).collect();
+    let finished = || fates.iter().filter(|fate| fate.told.ending == Some(Ending::Finished));
+    let mut models = finished().filter_map(|fate| Some((fate.host, fate.told.values.clone()?)));
+    if let Some((first, model)) = models.next() {
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        let others = models.filter(|(_, other)| bits(other) != bits(&model));
+        problems.extend(others.map(|(host, _)| format!("{first} and {host} finished with different models")));
+    }
+    problems.extend(hung(plan, fates));
+    let may_finish = fates.iter().any(|fate| !fate.is_dead && fate.told.not_admitted.is_none());
+    let has_left =
+        |fate: &Fate| fate.is_dead || fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();
+    if may_finish && finished().next().is_none() && !fates.iter().all(has_left) {
+        problems.push("nobody finished".to_owned());
+    }
+    problems
+}
+
+/// Who did not come to an end and has no excuse: where two cannot reach each other for ever, one of them has.
+fn hung(plan: &Plan, fates: &[Fate]) -> Option<String> {
+    let mut hanging: Vec<Host> = fates.iter().filter(|fate| fate.hangs).map(|fate| fate.host).collect();
+    for excused in &plan.spoilt {
+        if let Some(at) = hanging.iter().position(|host| excused.contains(host)) {
+            hanging.remove(at);
+        }
+    }
+    (!hanging.is_empty()).then(|| format!("{hanging:?} never ended"))
+}
+
+fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
+    let Fate { host, is_dead, told, .. } = fate;
+    if *is_dead {
+        return None;
+    }
+    let place = told.place.as_ref()?;
+    match &told.ending {
+        // Who asks to be let in just when all is over can only be told so.
+        Some(Ending::Failed(_)) if place.step == 0 => None,
+        Some(Ending::Failed(problem)) => Some(format!("{host} failed: {problem}")),
+        Some(Ending::Finished) => {
+            let (epoch, n_samples) = (place.ledger.epoch, place.standing.n_samples);
+            let is_whole = epoch == EPOCHS && n_samples == n_expected;
+            (!is_whole).then(|| format!("{host} finished after {epoch} epochs and {n_samples} samples"))
+        }
+        Some(Ending::Left) | None => None,
+    }
+}

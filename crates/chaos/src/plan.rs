@@ -1,0 +1,152 @@
+//! What is to happen in a world: drawn from a seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use nettorrent_engine::rng::Rng;
+use nettorrent_swarm::strategies::STRATEGIES;
+
+use crate::network::Host;
+
+/// What happens to a world.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// From what it was drawn.
+    pub seed: u64,
+    /// How peers exchange.
+    pub strategy: &'static str,
+    /// How many there are at the beginning.
+    pub n_peers: u64,
+    /// What happens and when, in order.
+    pub actions: Vec<(Duration, Action)>,
+    /// Those of whom, for a fault that never ends, one cannot be expected to finish.
+    pub spoilt: Vec<Vec<Host>>,
+}
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A process ends without a word.
+    Kill(Host),
+    /// One is told to leave.
+    Leave(Host),
+    /// One stands still, or goes on.
+    Suspend(Host, bool),
+    /// What it computes with gets stuck, or goes on.
+    Stick(Host, bool),
+    /// Nothing gets from the one to the other, or does again.
+    Cut(Host, Host, bool),
+    /// Connections between two are reset.
+    Reset(Host, Host),
+    /// Another process joins.
+    Join(Host),
+}
+
+/// A silent peer is given up after this.
+pub const DEADLINE: Duration = Duration::from_secs(1);
+/// All are there by then: the first ones wait for each other, for ever if need be.
+const CALM: Duration = Duration::from_millis(300);
+/// Within this all begins to happen.
+const FAULTY: Duration = Duration::from_secs(8);
+const MAX_FAULTS: usize = 5;
+/// The share of faults that never end.
+const ENDLESS: f32 = 0.1;
+
+/// The kinds of faults that can be drawn.
+const KINDS: [Kind; 9] = [
+    Kind::Kill,
+    Kind::Leave,
+    Kind::Suspend,
+    Kind::Stick,
+    Kind::CutPair,
+    Kind::CutOneWay,
+    Kind::Isolate,
+    Kind::Reset,
+    Kind::Join,
+];
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Kill,
+    Leave,
+    Suspend,
+    Stick,
+    CutPair,
+    CutOneWay,
+    Isolate,
+    Reset,
+    Join,
+}
+
+impl Plan {
+    /// What follows from a seed. Consecutive seeds go through all strategies.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "plan", 0);
+        let strategy = STRATEGIES[(seed % STRATEGIES.len() as u64) as usize].name;
+        let n_peers = 2 + rng.below(4) as u64;
+        let mut plan = Self { seed, strategy, n_peers, actions: Vec::new(), spoilt: Vec::new() };
+        let mut hosts: Vec<Host> = (0..n_peers).collect();
+        for _ in 0..rng.below(MAX_FAULTS + 1) {
+            plan.add_fault(&mut rng, &mut hosts);
+        }
+        plan.actions.sort_by_key(|(at, _)| *at);
+        plan
+    }
+
+    fn add_fault(&mut self, rng: &mut Rng, hosts: &mut Vec<Host>) {
+        let at = CALM + FAULTY.mul_f32(rng.uniform());
+        // From blinks to what lasts long after everybody has noticed.
+        let until = at + DEADLINE.mul_f32(rng.range(0.05, 2.0).powi(2));
+        let (a, others) = two(rng, hosts);
+        let both = |a: Host, b: Host, is_cut: bool| [Action::Cut(a, b, is_cut), Action::Cut(b, a, is_cut)];
+        let is_endless = rng.uniform() < ENDLESS;
+        let (actions, spoilt) = (&mut self.actions, &mut self.spoilt);
+        let mut lasting = |begin: Vec<Action>, end: Vec<Action>, whom: &[Host]| {
+            actions.extend(begin.into_iter().map(|action| (at, action)));
+            match is_endless && !end.is_empty() {
+                true => spoilt.push(whom.to_vec()),
+                false => actions.extend(end.into_iter().map(|action| (until, action))),
+            }
+        };
+        match KINDS[rng.below(KINDS.len())] {
+            Kind::Kill => lasting(vec![Action::Kill(a)], vec![], &[]),
+            Kind::Leave => lasting(vec![Action::Leave(a)], vec![], &[]),
+            Kind::Suspend => lasting(vec![Action::Suspend(a, true)], vec![Action::Suspend(a, false)], &[a]),
+            Kind::Stick => lasting(vec![Action::Stick(a, true)], vec![Action::Stick(a, false)], &[a]),
+            Kind::CutPair => {
+                lasting(both(a, others[0], true).to_vec(), both(a, others[0], false).to_vec(), &[a, others[0]])
+            }
+            Kind::CutOneWay => {
+                lasting(vec![Action::Cut(a, others[0], true)], vec![Action::Cut(a, others[0], false)], &[a, others[0]]);
+            }
+            Kind::Isolate => {
+                let all = |is_cut| others.iter().flat_map(|&b| both(a, b, is_cut)).collect();
+                lasting(all(true), all(false), &[a]);
+            }
+            Kind::Reset => lasting(vec![Action::Reset(a, others[0])], vec![], &[]),
+            Kind::Join => {
+                let host = hosts.len() as Host;
+                hosts.push(host);
+                lasting(vec![Action::Join(host)], vec![], &[]);
+            }
+        }
+    }
+}
+
+/// One of them, and all others in any order.
+fn two(rng: &mut Rng, hosts: &[Host]) -> (Host, Vec<Host>) {
+    let mut order = hosts.to_vec();
+    rng.shuffle(&mut order);
+    (order[0], order[1..].to_vec())
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "seed {}: {} peers, {}", self.seed, self.n_peers, self.strategy)?;
+        for (at, action) in &self.actions {
+            writeln!(out, "  {:7.3} s: {action:?}", at.as_secs_f64())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! A process that trains: it can be killed, suspended, told to leave, and started when others train already.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_net::address::Address;
+use nettorrent_net::ask::ask_any;
+use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::handshake::{Encryption, Terms};
+use nettorrent_net::hello::Purpose;
+use nettorrent_net::identity::Identity;
+use nettorrent_net::machine::Machine;
+use nettorrent_net::membership::{Config, Member};
+use nettorrent_net::node::{Node, NodeSettings};
+use nettorrent_net::report::{Command, Ending, Report};
+use nettorrent_net::service::{Answer, JobPackage, Question};
+use nettorrent_swarm::{PeerId, Place, Setup, State};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, LocalSet};
+use tokio::time::Instant;
+
+use crate::machine::Worker;
+use crate::network::{Host, Network};
+
+/// What all processes have in common.
+#[derive(Clone)]
+pub struct Common {
+    /// What they train.
+    pub setup: Arc<Setup>,
+    /// How they reach each other.
+    pub network: Network,
+    /// When a silent peer is given up.
+    pub deadline: Duration,
+    /// How long a sample takes.
+    pub sample_s: f64,
+    /// When all began.
+    pub began: Instant,
+}
+
+/// How a process comes to its swarm.
+#[derive(Clone)]
+pub enum Beginning {
+    /// With so many others, numbered from 0 on, who all wait for each other.
+    Together(u64),
+    /// Later, by asking at these addresses.
+    Join(Vec<Address>),
+}
+
+/// How far a process has come, as it told.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// How it ended; none if it did not.
+    pub ending: Option<Ending>,
+    /// Why it did not get into the swarm.
+    pub not_admitted: Option<String>,
+    /// Where training was at the end.
+    pub place: Option<Place>,
+    /// What it had learnt.
+    pub values: Option<Arc<Vec<f32>>>,
+    /// What happened to it and when, for people.
+    pub log: Vec<String>,
+}
+
+/// What came of a process.
+pub struct Fate {
+    /// Its number.
+    pub host: Host,
+    /// Whether it was killed.
+    pub is_dead: bool,
+    /// Whether it never came to an end.
+    pub hangs: bool,
+    /// What it told.
+    pub told: Told,
+}
+
+/// A process that was started.
+pub struct Process {
+    /// Its number.
+    pub host: Host,
+    told: Rc<RefCell<Told>>,
+    machine: Arc<Worker>,
+    network: Network,
+    is_suspended: watch::Sender<bool>,
+    commands: mpsc::Sender<Command>,
+    task: AbortHandle,
+    is_dead: bool,
+}
+
+impl Process {
+    /// Starts one.
+    pub fn start(host: Host, common: Common, beginning: Beginning, tasks: &LocalSet) -> Self {
+        let machine = Arc::new(Worker::new(common.sample_s));
+        let told = Rc::new(RefCell::new(Told::default()));
+        let (commands, orders) = mpsc::channel(1);
+        let (is_suspended, gate) = watch::channel(false);
+        let network = common.network.clone();
+        let life = live(host, common, beginning, (machine.clone(), orders), told.clone());
+        let task = tasks.spawn_local(suspendable(life, gate)).abort_handle();
+        Self { host, told, machine, network, is_suspended, commands, task, is_dead: false }
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) {
+        self.network.kill(self.host);
+        self.task.abort();
+        self.is_dead = true;
+    }
+
+    /// Asks it to leave the others.
+    pub fn leave(&self) {
+        // If it does not listen any more, it has ended.
+        let _ = self.commands.try_send(Command::Leave);
+    }
+
+    /// It stands still, or goes on; its sockets do too.
+    pub fn suspend(&self, is_suspended: bool) {
+        self.network.suspend(self.host, is_suspended);
+        self.machine.set_stuck(is_suspended);
+        self.is_suspended.send_replace(is_suspended);
+    }
+
+    /// Only what computes stands still, or goes on.
+    pub fn stick(&self, is_stuck: bool) {
+        self.machine.set_stuck(is_stuck);
+    }
+
+    /// What has come of it so far.
+    pub fn fate(&self) -> Fate {
+        Fate { host: self.host, is_dead: self.is_dead, hangs: !self.has_ended(), told: self.told.take() }
+    }
+
+    /// Whether it has come to an end, whatever end.
+    pub fn has_ended(&self) -> bool {
+        self.is_dead || self.task.is_finished()
+    }
+}
+
+async fn suspendable(life: impl Future<Output = ()>, mut gate: watch::Receiver<bool>) {
+    let mut life = pin!(life);
+    loop {
+        // If nobody can suspend it any more, nobody does.
+        let _ = gate.wait_for(|is_suspended| !is_suspended).await;
+        tokio::select! {
+            biased;
+            Ok(()) = gate.changed() => {}
+            () = &mut life => return,
+        }
+    }
+}
+
+async fn live(
+    host: Host,
+    common: Common,
+    beginning: Beginning,
+    (machine, orders): (Arc<Worker>, mpsc::Receiver<Command>),
+    told: Rc<RefCell<Told>>,
+) {
+    if let Err(problem) = train(host, common, beginning, (machine, orders), &told).await {
+        told.borrow_mut().not_admitted = Some(problem);
+    }
+}
+
+async fn train(
+    host: Host,
+    common: Common,
+    beginning: Beginning,
+    (machine, orders): (Arc<Worker>, mpsc::Receiver<Command>),
+    told: &RefCell<Told>,
+) -> Result<(), String> {
+    let Common { setup, network, deadline, began, .. } = common;
+    let transport = network.of(host);
+    let identity = Identity::within_process(host as u32).map_err(|error| error.to_string())?;
+    let (join_index, members, wait_for) = match beginning {
+        Beginning::Together(n) => {
+            let others = (0..n).filter(|&other| other != host);
+            let id = |other: Host| PeerId::new(other as u32, other);
+            (host as u32, others.map(|other| (id(other), Address::InProcess(other))).collect(), n as usize)
+        }
+        Beginning::Join(addresses) => {
+            let terms =
+                Terms { encryption: Encryption::Off, ..Terms::new(identity.clone(), Purpose::Joiner { job: None }) };
+            match ask_any(&*transport, &terms, &addresses, &Question::Join).await {
+                Ok((Answer::Join(invitation), _)) => (invitation.join_index, invitation.members, 1),
+                Ok(_) => return Err("another answer".into()),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    };
+    let identity = identity.with_join_index(join_index);
+    let id = identity.peer;
+    let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
+    let listen = Address::InProcess(host);
+    let settings =
+        Settings { transport, listen: listen.clone(), encryption: Encryption::Off, ..Settings::new(identity, purpose) };
+    let bound = Endpoint::bind(settings).await.map_err(|error| error.to_string())?;
+    let settings = NodeSettings {
+        package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
+        membership: Config { deadline, wait_for },
+        address: listen,
+        threads: 1,
+        machine: Machine::Simulated(machine),
+        host: format!("host {host}"),
+        measures_waits: false,
+    };
+    let peer = setup.peer(id, State::fresh(setup.training()));
+    let mut node = Node::new(bound, setup, peer, settings).map_err(|error| error.to_string())?;
+    let introducers = members.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
+    let ending = node
+        .run(introducers, orders, mpsc::unbounded_channel().1, |report, peer| {
+            let place = peer.place();
+            let text = match report {
+                Report::Note(note) => format!("{note:?}"),
+                Report::Refused(problem) => problem,
+                Report::Ending => "the end".to_owned(),
+                _ => return,
+            };
+            let (at, epoch, round) = (began.elapsed().as_secs_f64(), place.ledger.epoch, place.standing.round);
+            told.borrow_mut().log.push(format!("{at:8.3} s, epoch {epoch}, round {round}: {text}"));
+        })
+        .await;
+    let mut told = told.borrow_mut();
+    told.place = Some(node.peer().place().clone());
+    told.values = Some(node.peer().values());
+    told.log.push(format!("{:8.3} s: {ending:?}", began.elapsed().as_secs_f64()));
+    told.ending = Some(ending);
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! A world: processes that train together while a plan is carried out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_net::address::Address;
+use nettorrent_sim::Toy;
+use nettorrent_swarm::Setup;
+use nettorrent_swarm::strategies::find;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use toml::Table;
+
+use crate::network::{Host, Network};
+use crate::plan::{Action, DEADLINE, Plan};
+use crate::process::{Beginning, Common, Fate, Process};
+
+/// Epochs of the job.
+pub const EPOCHS: u64 = 6;
+/// How long a sample takes: all epochs take one machine about ten seconds.
+const SAMPLE_S: f64 = 0.014;
+/// How long after the last action all must have ended.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// How often it is looked whether all have.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What came of a world.
+pub struct Outcome {
+    /// How many samples must have been trained by the end.
+    pub n_samples: u64,
+    /// What came of each process that was started.
+    pub fates: Vec<Fate>,
+    /// How long it took, in its own time.
+    pub took: Duration,
+}
+
+/// Runs a plan from beginning to end.
+///
+/// # Panics
+/// If a process does, or if this machine cannot make a runtime.
+pub fn run(plan: &Plan) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime.expect("a runtime without threads and sockets"), carry_out(plan, &tasks))
+}
+
+async fn carry_out(plan: &Plan, tasks: &LocalSet) -> Outcome {
+    let swarm =
+        SwarmSpec { strategy: plan.strategy.to_owned(), deadline: DEADLINE.as_secs_f64(), ..SwarmSpec::default() };
+    let job = Job { epochs: EPOCHS, batch: 8, threads: 1, seed: plan.seed, swarm, ..Job::default() };
+    let task = Arc::new(Toy::new(plan.seed));
+    let setup = Arc::new(Setup::new(&job, task).expect("strategies have defaults"));
+    let n_train = setup.training().task.labels().len();
+    let n_samples = EPOCHS * (n_train - n_held_out(&job.swarm.strategy, n_train)) as u64;
+    let began = Instant::now();
+    let common = Common { setup, network: Network::new(plan.seed), deadline: DEADLINE, sample_s: SAMPLE_S, began };
+    let mut processes: Vec<Process> = (0..plan.n_peers)
+        .map(|host| Process::start(host, common.clone(), Beginning::Together(plan.n_peers), tasks))
+        .collect();
+    for (at, action) in &plan.actions {
+        sleep_until(began + *at).await;
+        apply(*action, &mut processes, &common, tasks);
+    }
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until && !processes.iter().all(Process::has_ended) {
+        sleep(LOOK_EVERY).await;
+    }
+    let fates = processes.iter().map(Process::fate).collect();
+    Outcome { n_samples, fates, took: began.elapsed() }
+}
+
+fn n_held_out(strategy: &str, n_train: usize) -> usize {
+    let strategy = find(strategy).and_then(|spec| (spec.build)(&Table::new())).expect("strategies have defaults");
+    strategy.n_held_out(n_train)
+}
+
+fn apply(action: Action, processes: &mut Vec<Process>, common: &Common, tasks: &LocalSet) {
+    let known = |host: Host, processes: &[Process]| processes.iter().position(|process| process.host == host);
+    match action {
+        Action::Cut(from, to, true) => common.network.cut(from, to),
+        Action::Cut(from, to, false) => common.network.mend(from, to),
+        Action::Reset(a, b) => common.network.reset(a, b),
+        Action::Join(host) => {
+            let living = processes.iter().filter(|process| !process.has_ended());
+            let addresses = living.map(|process| Address::InProcess(process.host)).collect();
+            processes.push(Process::start(host, common.clone(), Beginning::Join(addresses), tasks));
+        }
+        Action::Kill(host) | Action::Leave(host) | Action::Suspend(host, _) | Action::Stick(host, _) => {
+            // It may be one that comes later.
+            let Some(at) = known(host, processes) else { return };
+            let process = &mut processes[at];
+            match action {
+                Action::Kill(_) => process.kill(),
+                Action::Leave(_) => process.leave(),
+                Action::Suspend(_, is_suspended) => process.suspend(is_suspended),
+                Action::Stick(_, is_stuck) => process.stick(is_stuck),
+                Action::Cut(..) | Action::Reset(..) | Action::Join(_) => {}
+            }
+        }
+    }
+}
