@@ -12,4 +12,5 @@ pub mod network;
 pub mod oracle;
 pub mod plan;
 pub mod process;
+pub mod training;
 pub mod world;

@@ -1,22 +1,35 @@
 //! What must hold in every world, whatever happened in it.
 
+use std::collections::BTreeMap;
+
 use nettorrent_net::report::Ending;
 
 use crate::network::Host;
 use crate::plan::Plan;
 use crate::process::Fate;
-use crate::world::{EPOCHS, Outcome};
+use crate::training::EPOCHS;
+use crate::world::Outcome;
 
 /// Says what is wrong with an outcome; nothing if all is well.
 pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let fates = &outcome.fates;
     let mut problems: Vec<String> = fates.iter().filter_map(|fate| own_problem(fate, outcome.n_samples)).collect();
     let finished = || fates.iter().filter(|fate| fate.told.ending == Some(Ending::Finished));
-    let mut models = finished().filter_map(|fate| Some((fate.host, fate.told.values.clone()?)));
-    if let Some((first, model)) = models.next() {
-        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-        let others = models.filter(|(_, other)| bits(other) != bits(&model));
-        problems.extend(others.map(|(host, _)| format!("{first} and {host} finished with different models")));
+    // Of every slot, whoever holds it holds the same; a replica holds the only one there is.
+    let mut models: BTreeMap<usize, (Host, Vec<u32>)> = BTreeMap::new();
+    for fate in finished() {
+        let blocks = fate.told.blocks.iter().map(|block| (block.slot, &block.values));
+        let whole = fate.told.blocks.is_empty().then_some((0, &fate.told.values));
+        for (slot, values) in blocks.chain(whole).filter(|(_, values)| !values.is_empty()) {
+            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
+            let (first, model) = models.entry(slot).or_insert_with(|| (fate.host, bits.clone()));
+            if *model != bits {
+                problems.push(format!("{first} and {} finished with different models", fate.host));
+            }
+        }
+    }
+    if finished().next().is_some() && finished().all(|fate| fate.told.holds_nothing()) {
+        problems.push("all who finished hold nothing".to_owned());
     }
     problems.extend(hung(plan, fates));
     let may_finish = fates.iter().any(|fate| !fate.is_dead && fate.told.not_admitted.is_none());
@@ -49,6 +62,8 @@ fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
         // Who asks to be let in just when all is over can only be told so.
         Some(Ending::Failed(_)) if place.step == 0 => None,
         Some(Ending::Failed(problem)) => Some(format!("{host} failed: {problem}")),
+        // Who stands by holds nothing, and knows only that the others are done.
+        Some(Ending::Finished) if told.holds_nothing() => None,
         Some(Ending::Finished) => {
             let (epoch, n_samples) = (place.ledger.epoch, place.standing.n_samples);
             let is_whole = epoch == EPOCHS && n_samples == n_expected;

@@ -4,17 +4,17 @@ use std::fmt;
 use std::time::Duration;
 
 use nettorrent_engine::rng::Rng;
-use nettorrent_swarm::strategies::STRATEGIES;
 
 use crate::network::Host;
+use crate::training::Parallelism;
 
 /// What happens to a world.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// From what it was drawn.
     pub seed: u64,
-    /// How peers exchange.
-    pub strategy: &'static str,
+    /// What they train, and how they share it.
+    pub parallelism: Parallelism,
     /// How many there are at the beginning.
     pub n_peers: u64,
     /// What happens and when, in order.
@@ -83,9 +83,10 @@ impl Plan {
     /// What follows from a seed. Consecutive seeds go through all strategies.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "plan", 0);
-        let strategy = STRATEGIES[(seed % STRATEGIES.len() as u64) as usize].name;
-        let n_peers = 2 + rng.below(4) as u64;
-        let mut plan = Self { seed, strategy, n_peers, actions: Vec::new(), spoilt: Vec::new() };
+        let parallelism = Parallelism::of(seed);
+        // With four slots, one or two stand by.
+        let n_peers = if parallelism.stages.is_some() { 4 + rng.below(3) } else { 2 + rng.below(4) } as u64;
+        let mut plan = Self { seed, parallelism, n_peers, actions: Vec::new(), spoilt: Vec::new() };
         let mut hosts: Vec<Host> = (0..n_peers).collect();
         for _ in 0..rng.below(MAX_FAULTS + 1) {
             plan.add_fault(&mut rng, &mut hosts);
@@ -115,7 +116,7 @@ impl Plan {
             Kind::Suspend => lasting(vec![Action::Suspend(a, true)], vec![Action::Suspend(a, false)], &[a]),
             Kind::Stick => lasting(vec![Action::Stick(a, true)], vec![Action::Stick(a, false)], &[a]),
             Kind::CutPair => {
-                lasting(both(a, others[0], true).to_vec(), both(a, others[0], false).to_vec(), &[a, others[0]])
+                lasting(both(a, others[0], true).to_vec(), both(a, others[0], false).to_vec(), &[a, others[0]]);
             }
             Kind::CutOneWay => {
                 lasting(vec![Action::Cut(a, others[0], true)], vec![Action::Cut(a, others[0], false)], &[a, others[0]]);
@@ -143,7 +144,8 @@ fn two(rng: &mut Rng, hosts: &[Host]) -> (Host, Vec<Host>) {
 
 impl fmt::Display for Plan {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {}: {} peers, {}", self.seed, self.n_peers, self.strategy)?;
+        let Parallelism { strategy, stages } = self.parallelism;
+        writeln!(out, "seed {}: {} peers, {strategy} {}", self.seed, self.n_peers, stages.unwrap_or_default())?;
         for (at, action) in &self.actions {
             writeln!(out, "  {:7.3} s: {action:?}", at.as_secs_f64())?;
         }

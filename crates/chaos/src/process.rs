@@ -17,7 +17,7 @@ use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::service::{Answer, JobPackage, Question};
-use nettorrent_swarm::{PeerId, Place, Setup, State};
+use nettorrent_swarm::{BlockView, PeerId, Place, Setup, State};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::Instant;
@@ -58,10 +58,19 @@ pub struct Told {
     pub not_admitted: Option<String>,
     /// Where training was at the end.
     pub place: Option<Place>,
-    /// What it had learnt.
-    pub values: Option<Arc<Vec<f32>>>,
+    /// What it had learnt; nothing if it held blocks.
+    pub values: Arc<Vec<f32>>,
+    /// The blocks that it held.
+    pub blocks: Vec<BlockView>,
     /// What happened to it and when, for people.
     pub log: Vec<String>,
+}
+
+impl Told {
+    /// Whether it ended without any part of the model.
+    pub fn holds_nothing(&self) -> bool {
+        self.values.is_empty() && self.blocks.is_empty()
+    }
 }
 
 /// What came of a process.
@@ -223,7 +232,7 @@ async fn train(
         .await;
     let mut told = told.borrow_mut();
     told.place = Some(node.peer().place().clone());
-    told.values = Some(node.peer().values());
+    (told.values, told.blocks) = (node.peer().values(), node.peer().blocks());
     told.log.push(format!("{:8.3} s: {ending:?}", began.elapsed().as_secs_f64()));
     told.ending = Some(ending);
     Ok(())

@@ -1,23 +1,15 @@
 //! A world: processes that train together while a plan is carried out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use nettorrent_engine::job::{Job, SwarmSpec};
 use nettorrent_net::address::Address;
-use nettorrent_sim::Toy;
-use nettorrent_swarm::Setup;
-use nettorrent_swarm::strategies::find;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until};
-use toml::Table;
 
 use crate::network::{Host, Network};
 use crate::plan::{Action, DEADLINE, Plan};
 use crate::process::{Beginning, Common, Fate, Process};
 
-/// Epochs of the job.
-pub const EPOCHS: u64 = 6;
 /// How long a sample takes: all epochs take one machine about ten seconds.
 const SAMPLE_S: f64 = 0.014;
 /// How long after the last action all must have ended.
@@ -46,13 +38,7 @@ pub fn run(plan: &Plan) -> Outcome {
 }
 
 async fn carry_out(plan: &Plan, tasks: &LocalSet) -> Outcome {
-    let swarm =
-        SwarmSpec { strategy: plan.strategy.to_owned(), deadline: DEADLINE.as_secs_f64(), ..SwarmSpec::default() };
-    let job = Job { epochs: EPOCHS, batch: 8, threads: 1, seed: plan.seed, swarm, ..Job::default() };
-    let task = Arc::new(Toy::new(plan.seed));
-    let setup = Arc::new(Setup::new(&job, task).expect("strategies have defaults"));
-    let n_train = setup.training().task.labels().len();
-    let n_samples = EPOCHS * (n_train - n_held_out(&job.swarm.strategy, n_train)) as u64;
+    let (setup, n_samples) = plan.parallelism.setup(plan.seed);
     let began = Instant::now();
     let common = Common { setup, network: Network::new(plan.seed), deadline: DEADLINE, sample_s: SAMPLE_S, began };
     let mut processes: Vec<Process> = (0..plan.n_peers)
@@ -68,11 +54,6 @@ async fn carry_out(plan: &Plan, tasks: &LocalSet) -> Outcome {
     }
     let fates = processes.iter().map(Process::fate).collect();
     Outcome { n_samples, fates, took: began.elapsed() }
-}
-
-fn n_held_out(strategy: &str, n_train: usize) -> usize {
-    let strategy = find(strategy).and_then(|spec| (spec.build)(&Table::new())).expect("strategies have defaults");
-    strategy.n_held_out(n_train)
 }
 
 fn apply(action: Action, processes: &mut Vec<Process>, common: &Common, tasks: &LocalSet) {

@@ -22,6 +22,7 @@ mod busy;
 mod churn;
 mod compute;
 mod handling;
+mod made_up;
 mod membership;
 mod network;
 mod observer;
@@ -32,6 +33,7 @@ mod simulation;
 mod toy;
 
 pub use handling::Handling;
+pub use made_up::MadeUp;
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
 pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};
