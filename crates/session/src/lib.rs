@@ -1,6 +1,7 @@
 //! The runtime as a library: take part in a swarm from any Rust program.
 
 pub mod checkpoint_writer;
+mod conclusion;
 pub mod date;
 pub mod error;
 pub mod event_log;
@@ -28,11 +29,12 @@ mod telemetry;
 pub mod trained_model;
 pub mod training;
 
+pub use conclusion::Outcome;
 pub use error::SessionError;
 pub use invited::Invited;
 pub use options::Options;
 pub use run_folder::RunFolder;
-pub use session::{Leave, Outcome, Session};
+pub use session::{Leave, Session};
 pub use start_point::StartPoint;
 pub use start_state::StartState;
 pub use training::Training;

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use nettorrent_history::{Event, PeerAddress, Reason};
+use nettorrent_history::{Event, PeerAddress};
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::ticket::{Secret, Ticket};
@@ -15,10 +15,11 @@ use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
 use serde::Serialize;
 
+use crate::conclusion::{Conclusion, Outcome};
 use crate::error::SessionError;
-use crate::live_log::{End, LiveLog};
+use crate::live_log::{LiveLog, Topology};
 use crate::orders::{Order, Orders};
-use crate::peer_event::{Ending, PeerEvent};
+use crate::peer_event::PeerEvent;
 use crate::run_folder::RunFolder;
 use crate::start_point::StartPoint;
 
@@ -42,26 +43,11 @@ pub struct LocalSettings {
     pub measures: bool,
 }
 
-/// How a swarm on this machine ended.
-pub struct LocalOutcome {
-    /// Whether all epochs are done; if not, it was stopped.
-    pub is_finished: bool,
-    /// Steps done.
-    pub step: u64,
-    /// Whether the last test came to no more than guessing.
-    pub is_guessing: bool,
-    /// How long it took.
-    pub took: Duration,
-}
-
 /// Processes of this machine that train together.
 pub struct LocalSwarm {
-    run: RunFolder,
     processes: Vec<Process>,
     heard: Receiver<(usize, Heard)>,
-    /// Epoch and step of the most advanced that ended; before that, of the beginning.
-    place: (u64, u64),
-    peak_rss_bytes: Option<u64>,
+    conclusion: Conclusion,
     has_begun: bool,
     is_stopping: bool,
 }
@@ -79,7 +65,7 @@ struct Process {
     child: Child,
     orders: ChildStdin,
     peer: Option<(PeerId, Address)>,
-    ending: Option<Ending>,
+    has_told_end: bool,
     complaints: Vec<String>,
     /// How many of its two streams it has not closed.
     n_open: u8,
@@ -96,11 +82,9 @@ impl LocalSwarm {
         let ticket = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
         let (sender, heard) = channel();
         let mut swarm = Self {
-            run: run.clone(),
             processes: Vec::new(),
             heard,
-            place: (settings.start.place.ledger.epoch, settings.start.place.step),
-            peak_rss_bytes: None,
+            conclusion: Conclusion::new(run.clone(), Topology::Local(settings.n_peers), &settings.start.place),
             has_begun: false,
             is_stopping: false,
         };
@@ -131,23 +115,12 @@ impl LocalSwarm {
         mut log: LiveLog,
         is_stopped: &dyn Fn() -> bool,
         tell: &dyn Fn(&str),
-    ) -> Result<LocalOutcome, SessionError> {
-        let result = self.watch(&mut log, is_stopped, tell);
-        if result.is_err() {
+    ) -> Result<Outcome, SessionError> {
+        if let Err(error) = self.watch(&mut log, is_stopped, tell) {
             self.kill();
+            self.conclusion.stop_by(error);
         }
-        let ending = result.and_then(|()| self.ending());
-        let (epoch, step) = self.place;
-        let reason = match &ending {
-            Ok(true) => Reason::Finished,
-            Ok(false) => Reason::Interrupted,
-            Err(error) => Reason::Failed(error.to_string()),
-        };
-        let told = log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
-        let is_finished = ending?;
-        told?;
-        let is_guessing = is_finished && log.is_guessing();
-        Ok(LocalOutcome { is_finished, step, is_guessing, took: log.elapsed() })
+        self.conclusion.conclude(&mut log)
     }
 
     /// Takes in what is told until all processes have ended.
@@ -181,6 +154,7 @@ impl LocalSwarm {
         let process = &mut self.processes[index];
         match heard {
             Heard::Event(event) => {
+                self.conclusion.on_event(&event);
                 match &event {
                     PeerEvent::Listening { peer, address } => {
                         process.peer = Some((*peer, address.clone()));
@@ -190,11 +164,7 @@ impl LocalSwarm {
                         }
                         self.begin_if_all_listen();
                     }
-                    PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
-                        process.ending = Some(ending.clone());
-                        self.place = self.place.max((*epoch, *step));
-                        self.peak_rss_bytes = self.peak_rss_bytes.max(*peak_rss_bytes);
-                    }
+                    PeerEvent::Ended { .. } => process.has_told_end = true,
                     _ => {}
                 }
                 Ok(log.on_event(&event)?)
@@ -224,33 +194,18 @@ impl LocalSwarm {
         let process = &mut self.processes[index];
         let status = process.child.wait()?;
         process.status = Some(status);
-        if process.ending.is_none() {
+        if !process.has_told_end {
+            let complaint = process.complaint();
             if !self.has_begun {
-                let problem = process.complaint().map_or_else(|| status.to_string(), str::to_owned);
+                let problem = complaint.map_or_else(|| status.to_string(), str::to_owned);
                 return Err(SessionError::PeerStart { index, problem });
             }
+            complaint
+                .into_iter()
+                .for_each(|problem| self.conclusion.on_problem(SessionError::Peers(problem.to_owned())));
             tell(&format!("peer {index} is gone ({status}); the others go on without it"));
         }
         Ok(())
-    }
-
-    /// How the whole ended, as the best of its peers did: whether all epochs are done. That counts when what was learnt is on the disk.
-    fn ending(&self) -> Result<bool, SessionError> {
-        let mut endings = self.processes.iter().filter_map(|process| process.ending.as_ref());
-        let complaint = self.processes.iter().find_map(Process::complaint);
-        if endings.clone().any(|ending| *ending == Ending::Finished) {
-            let why = complaint.unwrap_or("whoever was to write it is gone");
-            let is_kept = self.run.checkpoint_path(self.place.1).exists();
-            return if is_kept { Ok(true) } else { Err(SessionError::NotKept(why.to_owned())) };
-        }
-        if self.is_stopping && endings.clone().any(|ending| *ending == Ending::Left) {
-            return Ok(false);
-        }
-        let failure = endings.find_map(|ending| match ending {
-            Ending::Failed(problem) => Some(problem.as_str()),
-            Ending::Finished | Ending::Left => None,
-        });
-        Err(SessionError::Peers(failure.or(complaint).unwrap_or("all peers are gone").to_owned()))
     }
 
     /// Ends all processes at once.
@@ -290,7 +245,8 @@ impl Process {
         };
         listen(index, stdout, heard.clone(), event)?;
         let (complaints, n_open) = (Vec::new(), 2);
-        let mut process = Self { child, orders: stdin, peer: None, ending: None, complaints, n_open, status: None };
+        let mut process =
+            Self { child, orders: stdin, peer: None, has_told_end: false, complaints, n_open, status: None };
         process.order(orders);
         Ok(process)
     }

@@ -1,11 +1,10 @@
 //! Peers of this process that train: one that started a swarm or joined one, or all of a swarm.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nettorrent_history::{Line, Reason};
+use nettorrent_history::Line;
 use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::handshake::Encryption;
@@ -16,17 +15,18 @@ use nettorrent_net::report::Command;
 use nettorrent_net::service::Invitation;
 use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{discovery, fingerprint};
-use nettorrent_swarm::{PeerId, Place};
+use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::checkpoint_writer::CheckpointWriter;
+use crate::conclusion::{Conclusion, Outcome};
 use crate::error::SessionError;
 use crate::event_log::{EventLog, Fate};
 use crate::invited::Invited;
-use crate::live_log::{End, LiveLog, Topology};
+use crate::live_log::{LiveLog, Topology};
 use crate::options::Options;
-use crate::peer_event::{Ending, PeerEvent};
+use crate::peer_event::PeerEvent;
 use crate::peer_process::PeerProcess;
 use crate::reporter::Keep;
 use crate::run_folder::RunFolder;
@@ -73,22 +73,6 @@ impl Leave {
         // Who does not listen any more is ending anyway.
         self.0.iter().for_each(|peer| _ = peer.try_send(Command::Leave));
     }
-}
-
-/// What came of a session.
-pub struct Outcome {
-    /// How it ended.
-    pub ending: Ending,
-    /// Epochs done.
-    pub epoch: u64,
-    /// Steps done.
-    pub step: u64,
-    /// Whether nobody else was there at the end.
-    pub was_alone: bool,
-    /// Whether a model that guesses would have done as well in the last test.
-    pub is_guessing: bool,
-    /// The newest checkpoint, if one was written.
-    pub checkpoint: Option<PathBuf>,
 }
 
 impl Session {
@@ -212,7 +196,8 @@ impl Session {
             announced.map(|address| discovery::announce(endpoint.identity().swarm(), address.port())).transpose()?;
         let link = options.link.map(|link| link.to_string()).filter(|_| topology != Topology::OneOfMany);
         let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link)?;
-        let log = Rc::new(RefCell::new(Log { log, reached: Reached::at(start.place()) }));
+        let conclusion = Conclusion::new(run.clone(), topology, start.place());
+        let log = Rc::new(RefCell::new(Log { log, conclusion }));
         let here: Vec<_> = seats.iter().map(|seat| (seat.endpoint.identity().peer, seat.address.clone())).collect();
         let keep = if topology == Topology::OneOfMany { Keep::Always } else { Keep::IfFirst };
         let (tasks, mut peers) = (LocalSet::new(), JoinSet::new());
@@ -239,76 +224,21 @@ impl Session {
         }
         drop(start);
         let ended = tasks.run_until(peers.join_all()).await;
-        let result = ended_together(ended).and_then(|ending| log.borrow().check_kept(ending, topology, &run));
-        let Log { log, reached } = &mut *log.borrow_mut();
-        let reason = match &result {
-            Ok(Ending::Finished) => Reason::Finished,
-            Ok(Ending::Left) => Reason::Interrupted,
-            Ok(Ending::Failed(problem)) => Reason::Failed(problem.clone()),
-            Err(error) => Reason::Failed(error.to_string()),
-        };
-        let Reached { epoch, step, peak_rss_bytes, .. } = *reached;
-        let told = log.stop(End { reason, epoch, step, peak_rss_bytes });
-        // If the end cannot be written either, the error to tell is the one that came first.
-        let ending = result?;
-        told?;
-        let is_guessing = ending == Ending::Finished && log.is_guessing();
-        let checkpoint = reached.checkpoint.take();
-        Ok(Outcome { ending, epoch, step, was_alone: log.is_alone(), is_guessing, checkpoint })
+        let Log { log, conclusion } = &mut *log.borrow_mut();
+        ended.into_iter().filter_map(Result::err).for_each(|problem| conclusion.on_problem(problem));
+        conclusion.conclude(log)
     }
 }
 
-/// How peers of one process ended: as the best of them did.
-fn ended_together(ended: Vec<Result<Ending, SessionError>>) -> Result<Ending, SessionError> {
-    let rank = |ended: &Result<Ending, SessionError>| match ended {
-        Ok(Ending::Finished) => 0,
-        Ok(Ending::Left) => 1,
-        Ok(Ending::Failed(_)) => 2,
-        Err(_) => 3,
-    };
-    ended.into_iter().min_by_key(rank).expect("a session has a peer")
-}
-
-/// What its peers tell, and how far that is.
+/// What the peers tell, and what that comes to.
 struct Log {
     log: LiveLog,
-    reached: Reached,
-}
-
-struct Reached {
-    epoch: u64,
-    step: u64,
-    peak_rss_bytes: Option<u64>,
-    checkpoint: Option<PathBuf>,
-}
-
-impl Reached {
-    fn at(place: &Place) -> Self {
-        Self { epoch: place.ledger.epoch, step: place.step, peak_rss_bytes: None, checkpoint: None }
-    }
+    conclusion: Conclusion,
 }
 
 impl Log {
     fn on_event(&mut self, event: &PeerEvent) -> Result<(), SessionError> {
-        let reached = &mut self.reached;
-        match event {
-            PeerEvent::Ended { epoch, step, peak_rss_bytes, .. } => {
-                (reached.epoch, reached.step) = (reached.epoch, reached.step).max((*epoch, *step));
-                reached.peak_rss_bytes = reached.peak_rss_bytes.max(*peak_rss_bytes);
-            }
-            PeerEvent::Checkpoint { path, .. } => reached.checkpoint = Some(path.clone()),
-            _ => {}
-        }
+        self.conclusion.on_event(event);
         Ok(self.log.on_event(event)?)
-    }
-
-    /// A run is finished when what it has learnt is on the disk.
-    fn check_kept(&self, ending: Ending, topology: Topology, run: &RunFolder) -> Result<Ending, SessionError> {
-        let is_kept = || topology == Topology::OneOfMany || run.checkpoint_path(self.reached.step).exists();
-        if ending != Ending::Finished || is_kept() {
-            Ok(ending)
-        } else {
-            Err(SessionError::NotKept("whoever was to write it is gone".into()))
-        }
     }
 }

@@ -4,8 +4,10 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use nettorrent_session::Outcome;
 use nettorrent_session::live_log::LiveLog;
-use nettorrent_session::local_swarm::{LocalOutcome, LocalSwarm};
+use nettorrent_session::local_swarm::LocalSwarm;
+use nettorrent_session::peer_event::Ending;
 use nettorrent_session::run_folder::RunFolder;
 
 use super::progress_view::ProgressView;
@@ -26,9 +28,12 @@ pub(crate) fn train(
     let swarm = LocalSwarm::start(&program, run, settings)?;
     let result = swarm.train(log, &|| interrupt.is_set(), &|line| view.borrow().tell(line));
     view.borrow_mut().finish();
-    let LocalOutcome { is_finished, step, is_guessing, took } = result?;
+    let Outcome { ending, step, is_guessing, took, .. } = result?;
+    if let Ending::Failed(problem) = ending {
+        anyhow::bail!("{problem}");
+    }
     let (view, path) = (view.borrow(), run.path().display());
-    if !is_finished {
+    if ending == Ending::Left {
         // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
         let is_kept = run.job(&[])?.pipeline.is_none();
         let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };

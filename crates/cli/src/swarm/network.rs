@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Instant;
 
 use clap::Args;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
@@ -78,12 +77,12 @@ pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<Ex
     let (topology, epochs) = (session.topology(), session.training().job.epochs);
     let view = Rc::new(RefCell::new(ProgressView::new(session.training(), topology, json)));
     announce(session.training(), session.run_folder().path(), &session.start_state().point(), &view.borrow());
-    let (shown, path, began) = (view.clone(), session.run_folder().path().to_owned(), Instant::now());
+    let (shown, path) = (view.clone(), session.run_folder().path().to_owned());
     session.follow(move |line, fate| shown.borrow_mut().show(line, fate));
     let result = session.run().await;
     let mut view = view.borrow_mut();
     view.finish();
-    let Outcome { ending, epoch, step, was_alone, is_guessing, .. } = result?;
+    let Outcome { ending, epoch, step, was_alone, is_guessing, took, .. } = result?;
     match ending {
         Ending::Failed(problem) => anyhow::bail!("{problem}"),
         Ending::Left => {
@@ -101,7 +100,7 @@ pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<Ex
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         Ending::Finished => {
-            view.say(&finished_text(began.elapsed(), &path));
+            view.say(&finished_text(took, &path));
             if is_guessing {
                 view.tell(GUESSING);
             }
