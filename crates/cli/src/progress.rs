@@ -20,10 +20,22 @@ pub(crate) fn epoch_text(epoch: &Epoch, epochs: u64) -> String {
     )
 }
 
-/// What people are told of a run that is finished.
-pub(crate) fn finished_text(took: Duration, path: &Path) -> String {
-    let (took, path) = (clock(took), path.display());
+/// What people are told of a run that is finished, and where the model is: if not here, this peer held a part of it.
+pub(crate) fn finished_text(took: Duration, path: Option<&Path>) -> String {
+    let took = clock(took);
+    let Some(path) = path.map(Path::display) else {
+        return format!(
+            "Finished in {took}. This peer held only a part of the network; the first peer keeps the whole."
+        );
+    };
     format!("Finished in {took}. The run is in {path}\nEvaluate with: nettorrent eval {path}")
+}
+
+/// What people are told of a run that was stopped. Where layers are shared out, nobody has the whole to keep: what is kept is gathered at
+/// the end of epochs.
+pub(crate) fn stopped_text(step: u64, is_kept: bool, path: &Path) -> String {
+    let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
+    format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {}", path.display())
 }
 
 /// What they are told last if it has come to nothing.

@@ -63,6 +63,8 @@ pub enum Event {
     Rollback(Rollback),
     /// A checkpoint is whole on the disk.
     Checkpoint(Checkpoint),
+    /// One could not be written.
+    CheckpointFailed(CheckpointFailed),
     /// Training ends.
     Stop(Stop),
 }
@@ -289,6 +291,17 @@ pub struct Checkpoint {
     pub epoch: u64,
     /// Steps done.
     pub step: u64,
+}
+
+/// A checkpoint could not be written. Training goes on, and the next one is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointFailed {
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done.
+    pub step: u64,
+    /// Why.
+    pub problem: String,
 }
 
 /// Training ends.

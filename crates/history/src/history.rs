@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Replicas, Rollback,
-    Start, Stop, ViewChange,
+    Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress,
+    Replicas, Rollback, Start, Stop, ViewChange,
 };
 use crate::log::HistoryError;
 use crate::peer_work::{Resources, Times};
@@ -42,6 +42,8 @@ pub struct History {
     pub rollbacks: Vec<(f64, Rollback)>,
     /// Checkpoints that were written.
     pub checkpoints: Vec<(f64, Checkpoint)>,
+    /// Those that could not be.
+    pub failed_checkpoints: Vec<(f64, CheckpointFailed)>,
     /// How it ended, unless it goes on.
     pub stop: Option<(f64, Stop)>,
     /// How much is added to the times of what follows, because the run was stopped and went on.
@@ -102,6 +104,7 @@ impl History {
                 self.rollbacks.push((at_s, rollback));
             }
             Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
+            Event::CheckpointFailed(failed) => self.failed_checkpoints.push((at_s, failed)),
             Event::Stop(stop) => self.stop = Some((at_s, stop)),
         }
     }

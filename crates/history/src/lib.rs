@@ -24,8 +24,8 @@ mod tensorboard;
 mod words;
 
 pub use event::{
-    BadSample, Checkpoint, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress, Reason,
-    Replicas, Rollback, Start, Stop, ViewChange,
+    BadSample, Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress,
+    Progress, Reason, Replicas, Rollback, Start, Stop, ViewChange,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

@@ -78,6 +78,7 @@ impl TensorBoard {
             | Event::LeftOut(_)
             | Event::View(_)
             | Event::Checkpoint(_)
+            | Event::CheckpointFailed(_)
             | Event::Stop(_) => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::{BadSample, Dropped, LeftOut, Rollback};
+use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, Rollback};
 
 /// So many samples are named in a line; the events have them all.
 const MOST_NAMED: usize = 5;
@@ -39,6 +39,14 @@ impl fmt::Display for BadSample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sample {}", self.index)?;
         self.origin.iter().try_for_each(|origin| write!(f, " ({origin})"))
+    }
+}
+
+impl fmt::Display for CheckpointFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { epoch, step, problem } = self;
+        write!(f, "The checkpoint of step {step} (epoch {epoch}) is not on the disk: {problem}. ")?;
+        f.write_str("Training goes on and tries the next one.")
     }
 }
 

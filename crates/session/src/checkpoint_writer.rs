@@ -44,8 +44,19 @@ enum Order {
 pub enum Written {
     /// A checkpoint is whole on the disk.
     Kept(Kept),
+    /// One is not.
+    Failed {
+        /// Epochs done.
+        epoch: u64,
+        /// Steps done.
+        step: u64,
+        /// Why.
+        problem: SessionError,
+    },
     /// One was taken out of the way: it is of a course that is void.
     SetAside(PathBuf),
+    /// One could not be taken out of the way, or an old one not be removed.
+    NotMoved(SessionError),
 }
 
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
@@ -54,7 +65,7 @@ pub struct CheckpointWriter {
     /// Says that a block is written, and whether one is being.
     written: Receiver<()>,
     is_writing: Cell<bool>,
-    news: Receiver<Result<Written, SessionError>>,
+    news: Receiver<Written>,
     thread: JoinHandle<()>,
 }
 
@@ -67,33 +78,20 @@ impl CheckpointWriter {
         let Job { seed, checkpoint: CheckpointSpec { keep, .. }, .. } = training.job;
         let (task, optimizer) = (training.task.clone(), training.job.optimizer.clone());
         let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
-            let (run, layout) = (&run, task.layout());
-            let mut pieces = Pieces { run, layout, optimizer: &optimizer, seed, keep, writer: None };
+            let mut disk = Disk { run, layout: task.layout(), optimizer, seed, keep, pieces: None };
             for order in orders {
-                let kept = match order {
-                    Order::SetAside { step } => {
-                        match run.set_aside_after(&run.checkpoint_path(step), step) {
-                            Ok(paths) => {
-                                paths.into_iter().for_each(|path| drop(answers.send(Ok(Written::SetAside(path)))));
-                            }
-                            Err(error) => drop(answers.send(Err(error))),
-                        }
-                        continue;
-                    }
-                    Order::Wait(done) => {
-                        let _ = done.send(());
-                        continue;
-                    }
-                    Order::State(state) => Some(write(run, layout, seed, &state, keep)),
+                let mut tell = |written| drop(answers.send(written));
+                // If nobody wants to know, it is kept all the same.
+                match order {
+                    Order::State(state) => disk.write(&state, &mut tell),
                     Order::Block(block) => {
-                        let kept = pieces.put(&block).transpose();
+                        disk.put(&block, &mut tell);
                         drop(block);
                         let _ = done.send(());
-                        kept
                     }
-                };
-                // If nobody wants to know, it is kept all the same.
-                kept.into_iter().for_each(|kept| drop(answers.send(kept.map(Written::Kept))));
+                    Order::SetAside { step } => disk.set_aside_after(step, &mut tell),
+                    Order::Wait(done) => drop(done.send(())),
+                }
             }
         })?;
         Ok(Self { orders: sender, written, is_writing: Cell::new(false), news, thread })
@@ -130,12 +128,12 @@ impl CheckpointWriter {
     }
 
     /// What was done since the last call.
-    pub fn news(&self) -> impl Iterator<Item = Result<Written, SessionError>> {
+    pub fn news(&self) -> impl Iterator<Item = Written> {
         self.news.try_iter()
     }
 
     /// Waits until all is written.
-    pub fn finish(self) -> Result<Vec<Result<Written, SessionError>>, SessionError> {
+    pub fn finish(self) -> Result<Vec<Written>, SessionError> {
         drop(self.orders);
         let rest = self.news.iter().collect();
         self.thread.join().map_err(|_| SessionError::CheckpointThread)?;
@@ -146,42 +144,79 @@ impl CheckpointWriter {
 /// Writes parameters that a run is to begin with at once.
 pub fn save_values(run: &RunFolder, training: &Training, values: &[f32]) -> Result<Kept, SessionError> {
     let state = State::from_values(training.setup.training(), values.to_vec());
-    write(run, training.task.layout(), training.job.seed, &state, training.job.checkpoint.keep)
+    save(run, training.task.layout(), training.job.seed, &state)
 }
 
-/// A checkpoint of a layer network that is being written block by block: the whole is never in memory.
-struct Pieces<'a> {
-    run: &'a RunFolder,
+/// What the thread does: it writes into a run's folder, and tells how that went.
+struct Disk<'a> {
+    run: RunFolder,
     layout: &'a Layout,
-    optimizer: &'a OptimizerSpec,
+    optimizer: OptimizerSpec,
     seed: u64,
     keep: usize,
-    writer: Option<(PieceWriter, PathBuf)>,
+    /// A checkpoint of a layer network that is being written block by block: the whole is never in memory.
+    pieces: Option<(PieceWriter, PathBuf)>,
 }
 
-impl Pieces<'_> {
-    fn put(&mut self, block: &SavedBlock) -> Result<Option<Kept>, SessionError> {
+impl Disk<'_> {
+    fn write(&self, state: &State, tell: &mut dyn FnMut(Written)) {
+        self.conclude(state, save(&self.run, self.layout, self.seed, state), tell);
+    }
+
+    /// Puts a block where it belongs. Of a checkpoint of which one could not be written, the others are not wanted.
+    fn put(&mut self, block: &SavedBlock, tell: &mut dyn FnMut(Written)) {
+        match self.put_piece(block) {
+            Ok(None) => {}
+            Ok(Some(kept)) => self.conclude(&block.state, Ok(kept), tell),
+            Err(problem) => {
+                self.pieces = None;
+                self.conclude(&block.state, Err(problem), tell);
+            }
+        }
+    }
+
+    /// What became of a checkpoint; if it is whole, older ones may go.
+    fn conclude(&self, state: &State, saved: Result<Kept, SessionError>, tell: &mut dyn FnMut(Written)) {
+        match saved {
+            Ok(kept) => {
+                tell(Written::Kept(kept));
+                self.run.remove_old(self.keep).unwrap_or_else(|problem| tell(Written::NotMoved(problem)));
+            }
+            Err(problem) => {
+                let (epoch, step) = (state.place.ledger.epoch, state.place.step);
+                tell(Written::Failed { epoch, step, problem });
+            }
+        }
+    }
+
+    fn put_piece(&mut self, block: &SavedBlock) -> Result<Option<Kept>, SessionError> {
         let SavedBlock { part, state, is_first, is_last } = block;
         let (epoch, step) = (state.place.ledger.epoch, state.place.step);
         if *is_first {
             let progress = progress(self.seed, state, Vec::new())?;
             let path = self.run.checkpoint_path(step);
-            self.writer = None;
+            self.pieces = None;
             if !path.exists() {
                 let n_state_vectors = state.strategy_state.len();
-                let writer = PieceWriter::create(&path, self.layout, self.optimizer, &progress, n_state_vectors)?;
-                self.writer = Some((writer, path));
+                let writer = PieceWriter::create(&path, self.layout, &self.optimizer, &progress, n_state_vectors)?;
+                self.pieces = Some((writer, path));
             }
         }
-        let Some((writer, _)) = &mut self.writer else { return Ok(None) };
+        let Some((writer, _)) = &mut self.pieces else { return Ok(None) };
         writer.put(part, &state.values, &state.optimizer, &state.strategy_state)?;
         if !is_last {
             return Ok(None);
         }
-        let Some((writer, path)) = self.writer.take() else { return Ok(None) };
+        let Some((writer, path)) = self.pieces.take() else { return Ok(None) };
         writer.finish()?;
-        self.run.remove_old(self.keep)?;
         Ok(Some(Kept { path, epoch, step }))
+    }
+
+    fn set_aside_after(&self, step: u64, tell: &mut dyn FnMut(Written)) {
+        match self.run.set_aside_after(&self.run.checkpoint_path(step), step) {
+            Ok(paths) => paths.into_iter().for_each(|path| tell(Written::SetAside(path))),
+            Err(problem) => tell(Written::NotMoved(problem)),
+        }
     }
 }
 
@@ -194,10 +229,10 @@ fn progress(seed: u64, state: &State, swarm_memories: Vec<Vec<f32>>) -> Result<P
     Ok(Progress { left_out, swarm, swarm_memories, ..progress })
 }
 
-fn write(run: &RunFolder, layout: &Layout, seed: u64, state: &State, keep: usize) -> Result<Kept, SessionError> {
+fn save(run: &RunFolder, layout: &Layout, seed: u64, state: &State) -> Result<Kept, SessionError> {
     let State { values, optimizer, place, strategy_state, .. } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
     let progress = progress(seed, state, strategy_state.clone())?;
-    let path = run.save(layout, values, optimizer, &progress, keep)?;
+    let path = run.save(layout, values, optimizer, &progress)?;
     Ok(Kept { path, epoch, step })
 }

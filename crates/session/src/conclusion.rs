@@ -25,6 +25,8 @@ pub struct Outcome {
     pub is_guessing: bool,
     /// The newest checkpoint, if one was written.
     pub checkpoint: Option<PathBuf>,
+    /// Whether all that was learnt is in it.
+    pub is_kept: bool,
     /// How long it took.
     pub took: Duration,
 }
@@ -32,11 +34,14 @@ pub struct Outcome {
 /// How far a run has come, and how its peers ended.
 pub(crate) struct Conclusion {
     run: RunFolder,
-    topology: Topology,
-    /// Epochs and steps of the most advanced that ended; before that, of the beginning.
-    place: (u64, u64),
+    /// Whether the last checkpoint is to be in the run's folder, and not only in another peer's.
+    keeps: bool,
+    /// How far the best and most advanced is that ended; before that, the beginning.
+    reached: Reached,
     peak_rss_bytes: Option<u64>,
     checkpoint: Option<PathBuf>,
+    /// Why the last checkpoint that was tried is not on the disk, if it is not.
+    write_problem: Option<String>,
     endings: Vec<Ending>,
     /// Why peers ended that did not say how.
     problems: Vec<SessionError>,
@@ -44,15 +49,25 @@ pub(crate) struct Conclusion {
     stopped_by: Option<SessionError>,
 }
 
+/// How far a peer is, in the order of what counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Reached {
+    is_finished: bool,
+    epoch: u64,
+    step: u64,
+    last_epoch: u64,
+}
+
 impl Conclusion {
     /// Of a run that begins at this place.
     pub(crate) fn new(run: RunFolder, topology: Topology, start: &Place) -> Self {
         Self {
             run,
-            topology,
-            place: (start.ledger.epoch, start.step),
+            keeps: topology != Topology::OneOfMany,
+            reached: Reached { is_finished: false, epoch: start.ledger.epoch, step: start.step, last_epoch: 0 },
             peak_rss_bytes: None,
             checkpoint: None,
+            write_problem: None,
             endings: Vec::new(),
             problems: Vec::new(),
             stopped_by: None,
@@ -62,12 +77,17 @@ impl Conclusion {
     /// Takes in what a peer tells.
     pub(crate) fn on_event(&mut self, event: &PeerEvent) {
         match event {
-            PeerEvent::Ended { ending, epoch, step, peak_rss_bytes, .. } => {
+            PeerEvent::Ended { ending, epoch, last_epoch, step, is_writer, peak_rss_bytes, .. } => {
                 self.endings.push(ending.clone());
-                self.place = self.place.max((*epoch, *step));
+                let (is_finished, epoch, step, last_epoch) = (*ending == Ending::Finished, *epoch, *step, *last_epoch);
+                self.reached = self.reached.max(Reached { is_finished, epoch, step, last_epoch });
+                self.keeps |= is_writer;
                 self.peak_rss_bytes = self.peak_rss_bytes.max(*peak_rss_bytes);
             }
-            PeerEvent::Checkpoint { path, .. } => self.checkpoint = Some(path.clone()),
+            PeerEvent::Checkpoint { path, .. } => {
+                (self.checkpoint, self.write_problem) = (Some(path.clone()), None);
+            }
+            PeerEvent::CheckpointFailed { problem, .. } => self.write_problem = Some(problem.clone()),
             _ => {}
         }
     }
@@ -84,34 +104,41 @@ impl Conclusion {
 
     /// Writes the end of the run down, and returns it.
     pub(crate) fn conclude(&mut self, log: &mut LiveLog) -> Result<Outcome, SessionError> {
-        let result = self.ending();
+        let is_kept = self.run.checkpoint_path(self.reached.step).exists();
+        let result = self.ending(is_kept);
         let reason = match &result {
             Ok(Ending::Finished) => Reason::Finished,
             Ok(Ending::Left) => Reason::Interrupted,
             Ok(Ending::Failed(problem)) => Reason::Failed(problem.clone()),
             Err(error) => Reason::Failed(error.to_string()),
         };
-        let (epoch, step) = self.place;
+        let Reached { epoch, step, .. } = self.reached;
         let told = log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
         // If the end cannot be written either, the error to tell is the one that came first.
         let ending = result?;
         told?;
         let is_guessing = ending == Ending::Finished && log.is_guessing();
-        let (was_alone, checkpoint, took) = (log.is_alone(), self.checkpoint.take(), log.elapsed());
-        Ok(Outcome { ending, epoch, step, was_alone, is_guessing, checkpoint, took })
+        let (was_alone, is_kept, took) = (log.is_alone(), is_kept, log.elapsed());
+        Ok(Outcome { ending, epoch, step, was_alone, is_guessing, checkpoint: self.checkpoint.take(), is_kept, took })
     }
 
-    /// How the whole ended: as the best of its peers did. It is finished when what was learnt is on the disk.
-    fn ending(&mut self) -> Result<Ending, SessionError> {
+    /// How the whole ended: as the best of its peers did. But it is finished when its last epoch is on the disk, and not before.
+    fn ending(&mut self, is_kept: bool) -> Result<Ending, SessionError> {
         if let Some(problem) = self.stopped_by.take() {
             return Err(problem);
         }
-        let is_any = |wanted: &Ending| self.endings.contains(wanted);
-        if is_any(&Ending::Finished) {
-            return if self.is_kept() { Ok(Ending::Finished) } else { Err(self.not_kept()) };
+        let Reached { is_finished, epoch, step, last_epoch } = self.reached;
+        if is_finished && epoch < last_epoch {
+            return Err(SessionError::Unfinished { epoch, last_epoch, newest: self.run.newest_text() });
         }
-        if is_any(&Ending::Left) {
-            return Ok(Ending::Left);
+        if is_finished {
+            let is_done = is_kept || !self.keeps;
+            return if is_done { Ok(Ending::Finished) } else { Err(self.not_kept("all epochs are trained".into())) };
+        }
+        if self.endings.contains(&Ending::Left) {
+            // Who holds a part of the network has nothing to write.
+            let is_lost = !is_kept && self.write_problem.is_some();
+            return if is_lost { Err(self.not_kept(format!("stopped at step {step}"))) } else { Ok(Ending::Left) };
         }
         if let Some(failed) = self.endings.pop() {
             return Ok(failed);
@@ -119,12 +146,9 @@ impl Conclusion {
         Err(self.problems.pop().unwrap_or_else(|| SessionError::Peers("all peers are gone".into())))
     }
 
-    fn is_kept(&self) -> bool {
-        self.topology == Topology::OneOfMany || self.run.checkpoint_path(self.place.1).exists()
-    }
-
-    fn not_kept(&self) -> SessionError {
-        let why = self.problems.last().map(ToString::to_string);
-        SessionError::NotKept(why.unwrap_or_else(|| "whoever was to write it is gone".into()))
+    fn not_kept(&self, reached: String) -> SessionError {
+        let why = self.write_problem.clone().or_else(|| self.problems.last().map(ToString::to_string));
+        let why = why.unwrap_or_else(|| "whoever was to write it is gone".into());
+        SessionError::NotKept { reached, why, newest: self.run.newest_text() }
     }
 }

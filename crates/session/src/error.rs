@@ -132,8 +132,25 @@ pub enum SessionError {
     #[error("{0}")]
     Peers(String),
     /// What was learnt is not on the disk.
-    #[error("all epochs are trained, but the last checkpoint was not written: {0}")]
-    NotKept(String),
+    #[error("{reached}, but that state is not on the disk: {why}; {newest}")]
+    NotKept {
+        /// How far training was.
+        reached: String,
+        /// Why not.
+        why: String,
+        /// What is on the disk.
+        newest: String,
+    },
+    /// Peers say that all is done, and it is not.
+    #[error("the peers have ended after epoch {epoch} of {last_epoch}; {newest}")]
+    Unfinished {
+        /// Epochs done.
+        epoch: u64,
+        /// The run's last epoch.
+        last_epoch: u64,
+        /// What is on the disk.
+        newest: String,
+    },
     /// A thread has panicked.
     #[error("the thread that writes checkpoints has failed")]
     CheckpointThread,

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::model::Score;
-use nettorrent_history::{Checkpoint, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop};
+use nettorrent_history::{
+    Checkpoint, CheckpointFailed, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop,
+};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
@@ -185,6 +187,10 @@ impl LiveLog {
                 self.write(Event::Note(Note { peer, text, is_routine }))
             }
             PeerEvent::Checkpoint { path, epoch, step } => self.on_checkpoint(path, *epoch, *step),
+            PeerEvent::CheckpointFailed { epoch, step, problem } => {
+                let (epoch, step, problem) = (*epoch, *step, problem.clone());
+                self.write(Event::CheckpointFailed(CheckpointFailed { epoch, step, problem }))
+            }
         }
     }
 

@@ -45,6 +45,15 @@ pub enum PeerEvent {
         /// Steps done.
         step: u64,
     },
+    /// One could not be written.
+    CheckpointFailed {
+        /// Epochs done.
+        epoch: u64,
+        /// Steps done.
+        step: u64,
+        /// Why.
+        problem: String,
+    },
     /// It has ended.
     Ended {
         /// Who.
@@ -53,8 +62,12 @@ pub enum PeerEvent {
         ending: Ending,
         /// Epochs done.
         epoch: u64,
+        /// The last epoch of the run.
+        last_epoch: u64,
         /// Steps done.
         step: u64,
+        /// Whether the last checkpoint is this peer's to write.
+        is_writer: bool,
         /// Its peak memory, where the system tells.
         peak_rss_bytes: Option<u64>,
     },

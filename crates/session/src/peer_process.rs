@@ -101,7 +101,8 @@ impl PeerProcess {
         let peer = node.peer();
         // What a run has come to that diverged is nothing to go on from.
         let is_over = ending != report::Ending::Finished && !peer.is_healthy();
-        if !reporter.writes(peer) {
+        let is_writer = reporter.writes(peer);
+        if !is_writer {
             // Another does.
         } else if !is_over {
             keep_state(&checkpoint_writer, peer);
@@ -109,7 +110,7 @@ impl PeerProcess {
             checkpoint_writer.set_aside_after(step);
         }
         for written in checkpoint_writer.finish()? {
-            tell(written_event(id, written?))?;
+            tell(written_event(id, written))?;
         }
         // What remains is told too, so that all samples add up to the whole.
         for sample in monitor.map(Monitor::finish).unwrap_or_default() {
@@ -120,9 +121,18 @@ impl PeerProcess {
             report::Ending::Left => Ending::Left,
             report::Ending::Failed(problem) => Ending::Failed(problem),
         };
-        let (epoch, step) = (peer.place().ledger.epoch, peer.place().step);
-        let peak_rss_bytes = peak_rss_bytes();
-        tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, step, peak_rss_bytes })?;
+        let place = peer.place();
+        let last_epoch = place.last_epoch(training.job.epochs);
+        let (epoch, step, peak_rss_bytes) = (place.ledger.epoch, place.step, peak_rss_bytes());
+        tell(PeerEvent::Ended {
+            peer: id,
+            ending: ending.clone(),
+            epoch,
+            last_epoch,
+            step,
+            is_writer,
+            peak_rss_bytes,
+        })?;
         Ok(ending)
     }
 }

@@ -40,6 +40,10 @@ pub(crate) fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) 
 pub(crate) fn written_event(peer: PeerId, written: Written) -> PeerEvent {
     match written {
         Written::Kept(Kept { path, epoch, step }) => PeerEvent::Checkpoint { path, epoch, step },
+        Written::Failed { epoch, step, problem } => {
+            PeerEvent::CheckpointFailed { epoch, step, problem: problem.to_string() }
+        }
+        Written::NotMoved(problem) => PeerEvent::Note { peer, text: problem.to_string(), is_routine: false },
         Written::SetAside(path) => {
             let text = format!("a later checkpoint was set aside: {}", path.display());
             PeerEvent::Note { peer, text, is_routine: false }
@@ -169,7 +173,7 @@ impl<'a> Reporter<'a> {
             }
         }
         for written in self.checkpoint_writer.news() {
-            tell(written_event(self.id, written?))?;
+            tell(written_event(self.id, written))?;
         }
         if let Some(outlet) = &mut self.telemetry {
             if peer.view().rank(self.id) == Some(0) {
@@ -267,9 +271,11 @@ impl<'a> Reporter<'a> {
         Ok(())
     }
 
-    /// Whether this peer writes checkpoints.
+    /// Whether this peer writes checkpoints: into a folder of its own what it holds, and else what the first member does. Of a
+    /// pipeline nobody else has the whole.
     pub(crate) fn writes(&self, peer: &dyn Peer) -> bool {
-        self.keep == Keep::Always || peer.view().rank(self.id) == Some(0)
+        let has_all = self.training.pipelines.is_none();
+        self.keep == Keep::Always && has_all || peer.view().rank(self.id) == Some(0)
     }
 
     /// The swarm had diverged and goes on from an earlier state: what was kept of later ones is void.

@@ -116,14 +116,13 @@ impl RunFolder {
         Ok(Some(if !asked.exists() && inside.exists() { inside } else { asked.to_owned() }))
     }
 
-    /// Saves a state and removes what is older than the newest `keep`.
+    /// Saves a state.
     pub fn save(
         &self,
         layout: &Layout,
         values: &[f32],
         optimizer: &Optimizer,
         progress: &Progress,
-        keep: usize,
     ) -> Result<PathBuf, SessionError> {
         let path = self.checkpoint_path(progress.step);
         if !path.exists() {
@@ -131,8 +130,18 @@ impl RunFolder {
             // Peers that have lost each other may both be the first, and write to one folder.
             saved.or_else(|error| if path.exists() { Ok(()) } else { Err(error) })?;
         }
-        self.remove_old(keep)?;
         Ok(path)
+    }
+
+    /// What to tell who wants to know what is left of a run: its newest checkpoint.
+    pub(crate) fn newest_text(&self) -> String {
+        match self.checkpoints().unwrap_or_default().pop() {
+            Some(newest) => {
+                let (newest, path) = (newest.display(), self.path.display());
+                format!("the newest checkpoint is {newest}; go on from it with `nettorrent resume {path}`")
+            }
+            None => "there is no checkpoint".to_owned(),
+        }
     }
 
     /// Where the checkpoint after a step is.
@@ -287,13 +296,14 @@ mod tests {
         let optimizer = Optimizer::new(OptimizerSpec::default(), 3);
         let save = |step| {
             let progress = Progress { step, ..Progress::default() };
-            run.save(&layout, &[1.0; 3], &optimizer, &progress, 1).unwrap()
+            run.save(&layout, &[1.0; 3], &optimizer, &progress).unwrap();
+            run.remove_old(1).unwrap();
         };
         let checkpoints = run.path().join("checkpoints");
         // What another process is writing, and what one left that was killed.
         let other = PartialFolder::begin_own(&run.checkpoint_path(9)).unwrap();
         std::fs::create_dir(checkpoints.join(".step-0000000003.77.partial")).unwrap();
-        (7..9).for_each(|step| drop(save(step)));
+        (7..9).for_each(save);
         assert_eq!(names(&checkpoints).len(), 3, "{:?}", names(&checkpoints));
         std::fs::write(other.contents().join("model.safetensors"), b"a model").unwrap();
         other.finish().unwrap();

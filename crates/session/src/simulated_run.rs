@@ -142,7 +142,7 @@ impl SimulatedRun {
         if let Some(values) = values {
             let optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
-            let path = self.run.save(task.layout(), &values, &optimizer, &progress, job.checkpoint.keep)?;
+            let path = self.run.save(task.layout(), &values, &optimizer, &progress)?;
             self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
         }
         let reason = match outcome.failures.first() {

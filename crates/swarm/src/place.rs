@@ -39,6 +39,11 @@ impl Place {
         Self { standing, step, ledger, ..Self::default() }
     }
 
+    /// The run's last epoch, where the job has so many: a strategy may have ended it before.
+    pub fn last_epoch(&self, epochs: u64) -> u64 {
+        self.ends_after.map_or(epochs, |last| last.min(epochs))
+    }
+
     /// Forgets that training has gone back: it goes on with the job's whole learning rate.
     pub fn forget_rollbacks(&mut self) {
         self.standing.round = self.n_rounds();

@@ -12,7 +12,7 @@ use nettorrent_session::run_folder::RunFolder;
 
 use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
-use crate::progress::{GUESSING, finished_text};
+use crate::progress::{GUESSING, finished_text, stopped_text};
 
 pub(crate) use nettorrent_session::local_swarm::LocalSettings;
 
@@ -28,19 +28,16 @@ pub(crate) fn train(
     let swarm = LocalSwarm::start(&program, run, settings)?;
     let result = swarm.train(log, &|| interrupt.is_set(), &|line| view.borrow().tell(line));
     view.borrow_mut().finish();
-    let Outcome { ending, step, is_guessing, took, .. } = result?;
+    let Outcome { ending, step, is_guessing, is_kept, took, .. } = result?;
     if let Ending::Failed(problem) = ending {
         anyhow::bail!("{problem}");
     }
-    let (view, path) = (view.borrow(), run.path().display());
+    let view = view.borrow();
     if ending == Ending::Left {
-        // Where layers are shared out, nobody has the whole to keep: what is kept is gathered at the end of epochs.
-        let is_kept = run.job(&[])?.pipeline.is_none();
-        let lost = if is_kept { "nothing is lost" } else { "what was learnt since the last checkpoint is lost" };
-        view.tell(&format!("Stopped at step {step}; {lost}. Go on with: nettorrent resume {path}"));
+        view.tell(&stopped_text(step, is_kept, run.path()));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    view.say(&finished_text(took, run.path()));
+    view.say(&finished_text(took, Some(run.path())));
     if is_guessing {
         view.tell(GUESSING);
     }

@@ -18,7 +18,7 @@ use super::banner::announce;
 use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
 use crate::measuring::MeasuringArguments;
-use crate::progress::{GUESSING, finished_text};
+use crate::progress::{GUESSING, finished_text, stopped_text};
 
 /// How a peer is on the network.
 #[derive(Args)]
@@ -82,25 +82,28 @@ pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<Ex
     let result = session.run().await;
     let mut view = view.borrow_mut();
     view.finish();
-    let Outcome { ending, epoch, step, was_alone, is_guessing, took, .. } = result?;
+    let Outcome { ending, epoch, step, was_alone, is_guessing, is_kept, took, .. } = result?;
     match ending {
         Ending::Failed(problem) => anyhow::bail!("{problem}"),
         Ending::Left => {
-            let (path, others) = (path.display(), if was_alone { "" } else { "; the others go on" });
+            let (shown, others) = (path.display(), if was_alone { "" } else { "; the others go on" });
             view.tell(&match topology {
+                Topology::OneOfMany if !is_kept => {
+                    format!("Left at step {step}{others}. This peer held only a part of the network; the first peer keeps the whole.")
+                }
                 Topology::OneOfMany => format!(
-                    "Left at step {step}{others}. What was learnt so far is in {path}; begin again from it with: nettorrent \
-                     start --resume {path}"
+                    "Left at step {step}{others}. What was learnt so far is in {shown}; begin again from it with: nettorrent \
+                     start --resume {shown}"
                 ),
                 _ if epoch >= epochs => {
-                    format!("Training is done, its last test is not. Test it with: nettorrent eval {path}")
+                    format!("Training is done, its last test is not. Test it with: nettorrent eval {shown}")
                 }
-                _ => format!("Stopped at step {step}; nothing is lost. Go on with: nettorrent resume {path}"),
+                _ => stopped_text(step, is_kept, &path),
             });
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         Ending::Finished => {
-            view.say(&finished_text(took, &path));
+            view.say(&finished_text(took, is_kept.then_some(&*path)));
             if is_guessing {
                 view.tell(GUESSING);
             }

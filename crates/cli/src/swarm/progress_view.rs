@@ -89,6 +89,7 @@ impl ProgressView {
                 match &line.event {
                     Event::LeftOut(left_out) => self.tell(&left_out.to_string()),
                     Event::Rollback(rollback) => self.tell(&rollback.to_string()),
+                    Event::CheckpointFailed(failed) => self.tell(&failed.to_string()),
                     _ => {}
                 }
             }
@@ -122,6 +123,7 @@ impl ProgressView {
             Event::Dropped(dropped) => self.say(&dropped.to_string()),
             Event::LeftOut(left_out) => self.say(&left_out.to_string()),
             Event::Rollback(rollback) => self.say(&rollback.to_string()),
+            Event::CheckpointFailed(failed) => self.say(&failed.to_string()),
             Event::PeerProgress(_)
             | Event::Start(_)
             | Event::Times(_)

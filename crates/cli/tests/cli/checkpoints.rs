@@ -128,12 +128,25 @@ fn a_limit_on_the_size_of_files_spoils_no_checkpoint() {
     place.succeed(&["train", "--run", "mine", "--model", "mlp:150", "--epochs", "1"]);
     let more = ["resume", "mine", "--epochs", "2"];
     // Where the signal that tells of the limit is ignored, the write fails and says so.
-    let outcome = run_limited(&place, "trap '' XFSZ;", 16, &more);
-    assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
-    for part in ["error: cannot write", "step-", "earlier checkpoints are untouched", "ulimit -f"] {
-        assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+    for peers in [&[][..], &["--peers", "2"]] {
+        let outcome = run_limited(&place, "trap '' XFSZ;", 16, &[more.as_slice(), peers].concat());
+        assert_eq!(outcome.code, Some(1), "{}{}", outcome.stdout, outcome.stderr);
+        let whole = checkpoints(&place.path("mine"));
+        let [newest] = whole.as_slice() else { panic!("{whole:?}") };
+        let newest = format!("the newest checkpoint is mine/checkpoints/{}", name_of(newest));
+        let parts = [
+            "error: all epochs are trained",
+            "cannot write",
+            "step-",
+            "earlier checkpoints are untouched",
+            "ulimit -f",
+        ];
+        for part in parts.into_iter().chain([&*newest]) {
+            assert!(outcome.stderr.contains(part), "{}", outcome.stderr);
+        }
+        assert!(outcome.stdout.contains("is not on the disk: cannot write"), "it is told at once: {}", outcome.stdout);
+        all_load(&place);
     }
-    all_load(&place);
     // Where it is not, it ends the program, as it does any other: but nothing half-written is taken for a checkpoint.
     assert_ne!(run_limited(&place, "", 16, &more).code, Some(0));
     assert_eq!(checkpoints(&place.path("mine")).len(), 1);

@@ -151,7 +151,7 @@ impl Core {
 
     /// How many epochs the run has, unless a strategy ended it before.
     pub(crate) fn n_epochs(&self) -> u64 {
-        self.place.ends_after.map_or(self.training.epochs, |epochs| epochs.min(self.training.epochs))
+        self.place.last_epoch(self.training.epochs)
     }
 
     pub(crate) fn next_work_id(&mut self) -> u64 {
