@@ -144,6 +144,12 @@ fn happened(history: &History) -> Markup {
     let kept = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let checkpoints = history.checkpoints.iter();
     lines.extend(checkpoints.map(|(at_s, checkpoint)| (*at_s, format!("checkpoint {}", kept(&checkpoint.path)))));
+    lines.extend(history.failed_checkpoints.iter().map(|(at_s, failed)| (*at_s, failed.to_string())));
+    lines.extend(history.log_failures.iter().map(|(at_s, failed)| (*at_s, failed.to_string())));
+    if history.n_damaged > 0 {
+        let text = format!("damaged lines in events.jsonl, which are left out here: {}", history.n_damaged);
+        lines.push((history.last_s, text));
+    }
     lines.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     html! {
         @for (at_s, text) in lines.iter().take(MOST_LINES) {
@@ -156,7 +162,7 @@ fn happened(history: &History) -> Markup {
 mod tests {
     use super::board;
     use crate::totals::Totals;
-    use nettorrent_history::{Evaluation, Event, History, Line, Note, Reason, Stop};
+    use nettorrent_history::{CheckpointFailed, Evaluation, Event, History, Line, LogFailed, Note, Reason, Stop};
     use nettorrent_swarm::PeerId;
 
     #[test]
@@ -171,6 +177,21 @@ mod tests {
         assert!(!shown.contains("<script>") && !shown.contains("\"<b>\""), "{shown}");
         assert!(shown.contains("&lt;script&gt;"));
     }
+
+    #[test]
+    fn damaged_lines_and_what_could_not_be_written_are_told() {
+        let mut history = History::default();
+        history.n_damaged = 3;
+        let failed = CheckpointFailed { epoch: 2, step: 20, problem: "the disk is full".to_owned() };
+        history.add(Line { at_s: 1.0, event: Event::CheckpointFailed(failed) });
+        let failed = LogFailed { n_lines: 7, problem: "the disk is full".to_owned() };
+        history.add(Line { at_s: 1.0, event: Event::LogFailed(failed) });
+        let shown = board("run", &history, &Totals::default()).to_string();
+        for part in ["left out here: 3", "step 20 (epoch 2) is not on the disk", "7 events could not be written"] {
+            assert!(shown.contains(part), "{shown}");
+        }
+    }
+
     #[test]
     fn a_tasks_own_metrics_are_shown_by_name() {
         let mut history = History::default();

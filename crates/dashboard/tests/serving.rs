@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 use nettorrent_dashboard::{Server, Settings, Shows};
-use nettorrent_history::{Event, EventLog, Note, Progress};
+use nettorrent_history::{Event, EventLog, Line, Note, Progress};
 use nettorrent_swarm::PeerId;
 
 fn serve(events: &Path, address: &str, shows: Shows) -> Server {
@@ -49,7 +49,7 @@ fn a_run_is_followed_while_it_goes_on() {
     assert!(get(address, &host, "/board").contains("Waiting for the run to begin"));
     let mut log = EventLog::append(&events).unwrap();
     let note = Note { peer: PeerId(1), text: "peer 2 is gone".to_owned(), is_routine: false };
-    log.write(1.0, Event::Note(note)).unwrap();
+    log.write(&Line { at_s: 1.0, event: Event::Note(note) }).unwrap();
     assert!(get(address, &host, "/board").contains("peer 2 is gone"));
     let progress = Progress {
         epoch: 1,
@@ -61,7 +61,7 @@ fn a_run_is_followed_while_it_goes_on() {
         samples_per_s: 8.0,
         seconds: 2.0,
     };
-    log.write(2.0, Event::Progress(progress)).unwrap();
+    log.write(&Line { at_s: 2.0, event: Event::Progress(progress) }).unwrap();
     assert!(get(address, &host, "/metrics").contains("nettorrent_training_loss{run=\"runs/a\"} 0.25\n"));
     assert!(get(address, &host, "/elsewhere").starts_with("HTTP/1.1 404"));
 }

@@ -65,6 +65,8 @@ pub enum Event {
     Checkpoint(Checkpoint),
     /// One could not be written.
     CheckpointFailed(CheckpointFailed),
+    /// Events could not be written.
+    LogFailed(LogFailed),
     /// Training ends.
     Stop(Stop),
 }
@@ -301,6 +303,15 @@ pub struct CheckpointFailed {
     /// Steps done.
     pub step: u64,
     /// Why.
+    pub problem: String,
+}
+
+/// Events could not be written down. That is said the first time, and at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogFailed {
+    /// How many, since training began or went on.
+    pub n_lines: u64,
+    /// Why, the first time.
     pub problem: String,
 }
 

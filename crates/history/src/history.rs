@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress, Progress,
-    Replicas, Rollback, Start, Stop, ViewChange,
+    Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note, PeerAddress,
+    Progress, Replicas, Rollback, Start, Stop, ViewChange,
 };
 use crate::log::HistoryError;
 use crate::peer_work::{Resources, Times};
@@ -44,6 +44,10 @@ pub struct History {
     pub checkpoints: Vec<(f64, Checkpoint)>,
     /// Those that could not be.
     pub failed_checkpoints: Vec<(f64, CheckpointFailed)>,
+    /// Events that could not be written.
+    pub log_failures: Vec<(f64, LogFailed)>,
+    /// How many lines of the file are no events: they are damaged, and left out.
+    pub n_damaged: usize,
     /// How it ended, unless it goes on.
     pub stop: Option<(f64, Stop)>,
     /// How much is added to the times of what follows, because the run was stopped and went on.
@@ -105,6 +109,7 @@ impl History {
             }
             Event::Checkpoint(checkpoint) => self.checkpoints.push((at_s, checkpoint)),
             Event::CheckpointFailed(failed) => self.failed_checkpoints.push((at_s, failed)),
+            Event::LogFailed(failed) => self.log_failures.push((at_s, failed)),
             Event::Stop(stop) => self.stop = Some((at_s, stop)),
         }
     }
@@ -147,35 +152,35 @@ pub struct Follower {
     /// What is known so far.
     pub history: History,
     n_bytes: u64,
-    n_lines: usize,
 }
 
 impl Follower {
     /// Follows the run that writes this file, from its beginning.
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), history: History::default(), n_bytes: 0, n_lines: 0 }
+        Self { path: path.to_owned(), history: History::default(), n_bytes: 0 }
     }
 
-    /// Reads what is new; returns how many events that were.
+    /// Reads what is new; returns how many lines that were. Those that are damaged are left out and counted.
     pub fn catch_up(&mut self) -> Result<usize, HistoryError> {
         let failed = |source| HistoryError::Read { path: self.path.clone(), source };
         let mut file = File::open(&self.path).map_err(failed)?;
         file.seek(SeekFrom::Start(self.n_bytes)).map_err(failed)?;
         let mut reader = BufReader::new(file);
-        let n_before = self.n_lines;
+        let mut n_lines = 0;
         let mut text = Vec::new();
         loop {
             text.clear();
             let n = reader.read_until(b'\n', &mut text).map_err(failed)?;
             // A line without its end is still being written.
             if text.last() != Some(&b'\n') {
-                return Ok(self.n_lines - n_before);
+                return Ok(n_lines);
             }
             self.n_bytes += n as u64;
-            self.n_lines += 1;
-            let unreadable = |source| HistoryError::Unreadable { path: self.path.clone(), line: self.n_lines, source };
-            let line: Line = serde_json::from_slice(&text).map_err(unreadable)?;
-            self.history.add(line);
+            n_lines += 1;
+            match serde_json::from_slice(&text) {
+                Ok(line) => self.history.add(line),
+                Err(_) => self.history.n_damaged += 1,
+            }
         }
     }
 }
@@ -191,7 +196,7 @@ mod tests {
     use crate::event::{
         BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Progress, Reason, Rollback, Start, Stop,
     };
-    use crate::log::{EventLog, HistoryError};
+    use crate::log::EventLog;
     use crate::peer_work::Times;
 
     fn start(epoch: u64) -> Event {
@@ -242,7 +247,7 @@ mod tests {
         let mut log = EventLog::append(&path).unwrap();
         let lines = [(0.0, start(0)), (2.5, epoch(1)), (5.0, epoch(2)), (5.5, stop(Reason::Interrupted))];
         for (at_s, event) in lines.into_iter().chain([(0.0, start(1)), (2.5, epoch(2))]) {
-            log.write(at_s, event).unwrap();
+            log.write(&Line { at_s, event }).unwrap();
         }
         let history = History::read(&path).unwrap();
         assert_eq!(
@@ -250,7 +255,7 @@ mod tests {
             [(2.5, 1), (8.0, 2)]
         );
         assert_eq!(history.stop, None);
-        log.write(3.0, stop(Reason::Failed("no".into()))).unwrap();
+        log.write(&Line { at_s: 3.0, event: stop(Reason::Failed("no".into())) }).unwrap();
         let (at_s, ending) = History::read(&path).unwrap().stop.unwrap();
         assert_eq!((at_s, ending.reason), (8.5, Reason::Failed("no".into())));
     }
@@ -358,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_waits_for_its_other_half_and_a_wrong_one_is_named() {
+    fn half_a_line_waits_for_its_other_half_and_a_damaged_one_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut file = std::fs::File::create(&path).unwrap();
@@ -379,7 +384,12 @@ mod tests {
         assert_eq!(follower.catch_up().unwrap(), 0);
         writeln!(file, "{rest}").unwrap();
         assert_eq!(follower.catch_up().unwrap(), 1);
-        writeln!(file, "nonsense").unwrap();
-        assert!(matches!(follower.catch_up(), Err(HistoryError::Unreadable { line: 2, .. })));
+        // A line that is glued to half of another, and bytes that are no text.
+        file.write_all(b"{\"at_s\":1.0,\"ev").unwrap();
+        writeln!(file, "{line}").unwrap();
+        file.write_all(b"\xff\x00\n").unwrap();
+        writeln!(file, "{line}").unwrap();
+        assert_eq!(follower.catch_up().unwrap(), 3);
+        assert_eq!((follower.history.progress.len(), follower.history.n_damaged), (2, 2));
     }
 }

@@ -4,14 +4,14 @@
 //! wants to know how it went reads it into a [`History`], once or again and again while the run still goes on.
 //!
 //! ```
-//! use nettorrent_history::{Event, EventLog, History, Reason, Stop};
+//! use nettorrent_history::{Event, EventLog, History, Line, Reason, Stop};
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("events.jsonl");
 //! let mut log = EventLog::append(&path)?;
 //! let (reason, epoch, step) = (Reason::Finished, 5, 100);
 //! let stop = Stop { reason, epoch, step, seconds: 2.0, peak_rss_bytes: None, is_guessing: false };
-//! log.write(2.0, Event::Stop(stop))?;
+//! log.write(&Line { at_s: 2.0, event: Event::Stop(stop) })?;
 //! assert_eq!(History::read(&path)?.stop.map(|(_, stop)| stop.epoch), Some(5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -24,8 +24,8 @@ mod tensorboard;
 mod words;
 
 pub use event::{
-    BadSample, Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, Note, PeerAddress,
-    Progress, Reason, Replicas, Rollback, Start, Stop, ViewChange,
+    BadSample, Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note,
+    PeerAddress, Progress, Reason, Replicas, Rollback, Start, Stop, ViewChange,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

@@ -79,6 +79,7 @@ impl TensorBoard {
             | Event::View(_)
             | Event::Checkpoint(_)
             | Event::CheckpointFailed(_)
+            | Event::LogFailed(_)
             | Event::Stop(_) => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, Rollback};
+use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, LogFailed, Rollback};
 
 /// So many samples are named in a line; the events have them all.
 const MOST_NAMED: usize = 5;
@@ -47,6 +47,14 @@ impl fmt::Display for CheckpointFailed {
         let Self { epoch, step, problem } = self;
         write!(f, "The checkpoint of step {step} (epoch {epoch}) is not on the disk: {problem}. ")?;
         f.write_str("Training goes on and tries the next one.")
+    }
+}
+
+impl fmt::Display for LogFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_lines, problem } = self;
+        let plural = if *n_lines == 1 { "" } else { "s" };
+        write!(f, "{n_lines} event{plural} could not be written down: {problem}. Training does not need them.")
     }
 }
 

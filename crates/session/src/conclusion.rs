@@ -113,10 +113,8 @@ impl Conclusion {
             Err(error) => Reason::Failed(error.to_string()),
         };
         let Reached { epoch, step, .. } = self.reached;
-        let told = log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
-        // If the end cannot be written either, the error to tell is the one that came first.
+        log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
         let ending = result?;
-        told?;
         let is_guessing = ending == Ending::Finished && log.is_guessing();
         let (was_alone, is_kept, took) = (log.is_alone(), is_kept, log.elapsed());
         Ok(Outcome { ending, epoch, step, was_alone, is_guessing, checkpoint: self.checkpoint.take(), is_kept, took })

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::model::Score;
-use nettorrent_history::{
-    Checkpoint, CheckpointFailed, Event, HistoryError, Note, PeerProgress, Progress, Reason, Stop,
-};
+use nettorrent_history::{Checkpoint, CheckpointFailed, Event, Note, PeerProgress, Progress, Reason, Stop};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
@@ -107,7 +105,7 @@ impl LiveLog {
         topology: Topology,
         start: &StartPoint,
         link: Option<String>,
-    ) -> Result<Self, HistoryError> {
+    ) -> Self {
         let place = &start.place;
         let mut log = Self {
             run_log: RunLog::new(events, training.setup.clone()),
@@ -136,11 +134,11 @@ impl LiveLog {
             Topology::Local(n_peers) => Some(n_peers),
             Topology::Alone | Topology::OneOfMany => None,
         };
-        log.write(Event::Start(training.start_event(run, n_peers, link, start)))?;
+        log.write(Event::Start(training.start_event(run, n_peers, link, start)));
         if let Some(n_peers) = n_peers {
-            log.run_log.share_out(log.elapsed(), n_peers)?;
+            log.run_log.share_out(log.elapsed(), n_peers);
         }
-        Ok(log)
+        log
     }
 
     /// Whether the last view has one member only.
@@ -159,53 +157,53 @@ impl LiveLog {
     }
 
     /// Writes an event down.
-    pub fn write(&mut self, event: Event) -> Result<(), HistoryError> {
-        self.run_log.events.write(event)
+    pub fn write(&mut self, event: Event) {
+        self.run_log.events.write(event);
     }
 
     /// Writes what has not been written yet, and the end.
-    pub fn stop(&mut self, end: End) -> Result<(), HistoryError> {
-        self.write_epochs(true)?;
+    pub fn stop(&mut self, end: End) {
+        self.write_epochs(true);
         let at = self.elapsed();
-        self.run_log.finish(at)?;
+        self.run_log.finish(at);
         let End { reason, epoch, step, peak_rss_bytes: peak } = end;
         let is_guessing = reason == Reason::Finished && self.is_guessing();
         let (seconds, peak_rss_bytes) = (at.as_secs_f64(), peak.or_else(peak_rss_bytes));
-        self.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }))
+        self.write(Event::Stop(Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing }));
     }
 
     /// Takes in what a peer tells.
-    pub fn on_event(&mut self, event: &PeerEvent) -> Result<(), HistoryError> {
+    pub fn on_event(&mut self, event: &PeerEvent) {
         match event {
-            PeerEvent::Listening { .. } | PeerEvent::Ended { .. } => Ok(()),
+            PeerEvent::Listening { .. } | PeerEvent::Ended { .. } => {}
             PeerEvent::Progress(progress) => self.on_progress(progress),
             PeerEvent::Resources(resources) => self.write(Event::Resources(*resources)),
             PeerEvent::Record(record) => self.on_record(record),
-            PeerEvent::Heard(events) => events.iter().try_for_each(|event| self.on_heard(event)),
+            PeerEvent::Heard(events) => events.iter().for_each(|event| self.on_heard(event)),
             PeerEvent::Note { peer, text, is_routine } => {
                 let (peer, text, is_routine) = (*peer, text.clone(), *is_routine);
-                self.write(Event::Note(Note { peer, text, is_routine }))
+                self.write(Event::Note(Note { peer, text, is_routine }));
             }
             PeerEvent::Checkpoint { path, epoch, step } => self.on_checkpoint(path, *epoch, *step),
             PeerEvent::CheckpointFailed { epoch, step, problem } => {
                 let (epoch, step, problem) = (*epoch, *step, problem.clone());
-                self.write(Event::CheckpointFailed(CheckpointFailed { epoch, step, problem }))
+                self.write(Event::CheckpointFailed(CheckpointFailed { epoch, step, problem }));
             }
         }
     }
 
     /// The last checkpoint may be that of the last epoch too, and whoever becomes first looks after it again.
-    fn on_checkpoint(&mut self, path: &Path, epoch: u64, step: u64) -> Result<(), HistoryError> {
+    fn on_checkpoint(&mut self, path: &Path, epoch: u64, step: u64) {
         if self.kept.as_deref() == Some(path) {
-            return Ok(());
+            return;
         }
         self.kept = Some(path.to_owned());
-        self.write(Event::Checkpoint(Checkpoint { path: path.to_owned(), epoch, step }))
+        self.write(Event::Checkpoint(Checkpoint { path: path.to_owned(), epoch, step }));
     }
 
-    fn on_progress(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
+    fn on_progress(&mut self, progress: &PeerProgress) {
         self.me = Some(progress.times.peer);
-        self.add_work(progress)?;
+        self.add_work(progress);
         if self.went_back && progress.epoch == self.epoch.number {
             self.went_back = false;
             self.n_counted = progress.n_samples_all;
@@ -233,7 +231,7 @@ impl LiveLog {
         }
         // As long as nothing is trained there is nothing to tell.
         if self.epoch.score.n == 0 {
-            return Ok(());
+            return;
         }
         let EpochSoFar { number, score, step, lr, first_sample, .. } = self.epoch;
         let event = Event::Progress(Progress {
@@ -248,31 +246,30 @@ impl LiveLog {
         });
         if self.written.elapsed() < EVENT_INTERVAL {
             self.run_log.events.show(event);
-            return Ok(());
+            return;
         }
         self.written = Instant::now();
-        self.write(event)
+        self.write(event);
     }
 
     /// Adds up what a peer did, and notes how far it is.
-    fn add_work(&mut self, progress: &PeerProgress) -> Result<(), HistoryError> {
+    fn add_work(&mut self, progress: &PeerProgress) {
         let PeerProgress { n_tested, trained_in, n_samples, loss_sum, times, .. } = progress;
-        self.run_log.add_work(self.elapsed(), trained_in + 1, (*n_samples, *loss_sum), times)?;
+        self.run_log.add_work(self.elapsed(), trained_in + 1, (*n_samples, *loss_sum), times);
         self.run_log.events.show(Event::PeerProgress(progress.clone()));
         self.told.insert(times.peer, *n_tested);
-        self.write_epochs(false)
+        self.write_epochs(false);
     }
 
     /// Takes in what a peer elsewhere tells about itself. Where the whole stands is known here, and need not be believed.
-    fn on_heard(&mut self, event: &PeerEvent) -> Result<(), HistoryError> {
+    fn on_heard(&mut self, event: &PeerEvent) {
         let PeerEvent::Progress(progress) = event else { return self.on_event(event) };
-        self.add_work(progress)?;
+        self.add_work(progress);
         self.phases.insert(progress.times.peer, (progress.n_samples_all, progress.n_ahead));
         if progress.trained_in == self.epoch.number {
             let (n, n_correct) = (progress.n_samples as usize, progress.n_correct as usize);
             self.epoch.score += Score { loss_sum: progress.loss_sum, n_correct, n, ..Score::default() };
         }
-        Ok(())
     }
 
     /// Samples that all have trained, with those of local phases that go on. What others do of whom nothing is told is taken to be
@@ -308,16 +305,15 @@ impl LiveLog {
     }
 
     /// Writes the epochs that are known and of which all have told what they did, or which are not to wait any longer.
-    fn write_epochs(&mut self, at_once: bool) -> Result<(), HistoryError> {
+    fn write_epochs(&mut self, at_once: bool) {
         while let Some(tested) = self.tested.front() {
             let is_late = at_once || self.elapsed() >= tested.at + LONGEST_WAIT;
             if !is_late && !self.is_told(tested.epoch) {
                 break;
             }
             let Some(Tested { at, record, course, .. }) = self.tested.pop_front() else { break };
-            self.run_log.add_record(at, &record, |_| course)?;
+            self.run_log.add_record(at, &record, |_| course);
         }
-        Ok(())
     }
 
     /// Whether all that can be heard have told what they did in an epoch. Who is not the first of many hears nobody else.
@@ -329,27 +325,27 @@ impl LiveLog {
     }
 
     /// Has an epoch's line written in time; whether its test is news.
-    fn hold_epoch(&mut self, epoch: u64, record: &Record) -> Result<bool, HistoryError> {
+    fn hold_epoch(&mut self, epoch: u64, record: &Record) -> bool {
         if self.tested.back().is_some_and(|tested| tested.epoch >= epoch) || !self.run_log.is_news(record) {
-            return Ok(false);
+            return false;
         }
         // Peers may be in the next epoch already when the last one's test is known.
         let pace = self.paces.remove(&epoch).unwrap_or(self.epoch.pace());
         let course = Course { lr: self.epoch.lr, samples_per_s: pace.samples_per_s(), took: pace.took };
         self.tested.push_back(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
-        self.write_epochs(false)?;
-        Ok(true)
+        self.write_epochs(false);
+        true
     }
 
-    fn on_record(&mut self, record: &Record) -> Result<(), HistoryError> {
+    fn on_record(&mut self, record: &Record) {
         let at = self.elapsed();
         let is_news = match record.event {
-            RecordEvent::Epoch { epoch, .. } => self.hold_epoch(epoch, record)?,
+            RecordEvent::Epoch { epoch, .. } => self.hold_epoch(epoch, record),
             RecordEvent::View { .. } | RecordEvent::RolledBack { .. } => {
-                self.write_epochs(true)?;
-                self.run_log.add_record(at, record, |_| Course::default())?
+                self.write_epochs(true);
+                self.run_log.add_record(at, record, |_| Course::default())
             }
-            _ => self.run_log.add_record(at, record, |_| Course::default())?,
+            _ => self.run_log.add_record(at, record, |_| Course::default()),
         };
         match &record.event {
             // The next one is said to have begun with the test of this one, but nobody trained before that was over.
@@ -364,11 +360,10 @@ impl LiveLog {
                     self.epoch.began = Instant::now();
                 }
                 self.phases.retain(|peer, _| members.contains(peer));
-                self.run_log.share_out(at, members.len())?;
+                self.run_log.share_out(at, members.len());
             }
             _ => {}
         }
-        Ok(())
     }
 }
 

@@ -52,8 +52,8 @@ impl PeerProcess {
     pub(crate) async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
-        mut commands: mpsc::Receiver<Command>,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
+        commands: mpsc::Receiver<Command>,
+        tell: &mut dyn FnMut(PeerEvent),
     ) -> Result<Ending, SessionError> {
         let Self { training, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
@@ -76,28 +76,8 @@ impl PeerProcess {
         let (outlet, messages) = mpsc::unbounded_channel();
         let writer = (&checkpoint_writer, keep);
         let mut reporter = Reporter::new(id, training, writer, monitor.as_ref(), outlet, &place);
-        let mut problem = None;
-        let (stop, stopped) = mpsc::channel(2);
-        let passed_on = stop.clone();
-        let passing_on = tokio::spawn(async move {
-            while let Some(command) = commands.recv().await {
-                // If the node does not listen any more, it has ended.
-                let _ = passed_on.send(command).await;
-            }
-        });
-        let ending = node
-            .run(introducers, stopped, messages, |report, peer| {
-                if let Err(error) = reporter.on_report(&report, peer, tell) {
-                    problem.get_or_insert(error);
-                    // What cannot be kept or told is not worth training.
-                    let _ = stop.try_send(Command::Leave);
-                }
-            })
-            .await;
-        passing_on.abort();
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
+        let ending =
+            node.run(introducers, commands, messages, |report, peer| reporter.on_report(&report, peer, tell)).await;
         let peer = node.peer();
         // What a run has come to that diverged is nothing to go on from.
         let is_over = ending != report::Ending::Finished && !peer.is_healthy();
@@ -110,11 +90,11 @@ impl PeerProcess {
             checkpoint_writer.set_aside_after(step);
         }
         for written in checkpoint_writer.finish()? {
-            tell(written_event(id, written))?;
+            tell(written_event(id, written));
         }
         // What remains is told too, so that all samples add up to the whole.
         for sample in monitor.map(Monitor::finish).unwrap_or_default() {
-            tell(PeerEvent::Resources(resources(id, &sample)))?;
+            tell(PeerEvent::Resources(resources(id, &sample)));
         }
         let ending = match ending {
             report::Ending::Finished => Ending::Finished,
@@ -124,15 +104,7 @@ impl PeerProcess {
         let place = peer.place();
         let last_epoch = place.last_epoch(training.job.epochs);
         let (epoch, step, peak_rss_bytes) = (place.ledger.epoch, place.step, peak_rss_bytes());
-        tell(PeerEvent::Ended {
-            peer: id,
-            ending: ending.clone(),
-            epoch,
-            last_epoch,
-            step,
-            is_writer,
-            peak_rss_bytes,
-        })?;
+        tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, last_epoch, step, is_writer, peak_rss_bytes });
         Ok(ending)
     }
 }

@@ -11,7 +11,6 @@ use nettorrent_swarm::{Peer, PeerId, Phase, Place};
 use tokio::sync::mpsc;
 
 use crate::checkpoint_writer::{CheckpointWriter, Kept, Written};
-use crate::error::SessionError;
 use crate::monitor::Monitor;
 use crate::peer_event::PeerEvent;
 use crate::resources::resources;
@@ -123,20 +122,15 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    pub(crate) fn on_report(
-        &mut self,
-        report: &Report<'_>,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn on_report(&mut self, report: &Report<'_>, peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
-            self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
+            self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell);
         }
         if peer.place().n_rollbacks != self.n_rollbacks {
             self.go_back(peer);
         }
         if let Report::Record { record, waits } = report {
-            self.count(&record.event, waits, peer, tell)?;
+            self.count(&record.event, waits, peer, tell);
             self.keep_epoch(peer);
         }
         let is_tested = match report {
@@ -148,32 +142,31 @@ impl<'a> Reporter<'a> {
         };
         // That an epoch is over or tested is told at once: others want to know how long it took, and what was done in it.
         if is_tested || self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
-            self.tell_progress(peer, tell)?;
+            self.tell_progress(peer, tell);
         }
         match report {
             Report::Saved(block) => self.checkpoint_writer.keep_block((*block).clone()),
             Report::Tick => {}
             Report::Telemetry { from, bytes } => {
-                let heard = telemetry::read(*from, bytes);
-                heard.map_or(Ok(()), |events| tell(PeerEvent::Heard(events)))?;
+                telemetry::read(*from, bytes).into_iter().for_each(|events| tell(PeerEvent::Heard(events)));
             }
-            Report::Ending => self.tell_rest(peer, tell)?,
+            Report::Ending => self.tell_rest(peer, tell),
             Report::Record { record, .. } if is_progress(&record.event) => {}
-            Report::Record { record, .. } => self.tell_all(PeerEvent::Record((*record).clone()), tell)?,
+            Report::Record { record, .. } => self.tell_all(PeerEvent::Record((*record).clone()), tell),
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
                 let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
-                tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine })?;
+                tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine });
             }
             Report::Folder(news) => {
-                tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning })?;
+                tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning });
             }
             Report::Refused(text) => {
-                tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false })?;
+                tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false });
             }
         }
         for written in self.checkpoint_writer.news() {
-            tell(written_event(self.id, written))?;
+            tell(written_event(self.id, written));
         }
         if let Some(outlet) = &mut self.telemetry {
             if peer.view().rank(self.id) == Some(0) {
@@ -183,30 +176,19 @@ impl<'a> Reporter<'a> {
                 outlet.send(message);
             }
         }
-        Ok(())
     }
 
     /// Tells what others are to know too.
-    fn tell_all(
-        &mut self,
-        event: PeerEvent,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    fn tell_all(&mut self, event: PeerEvent, tell: &mut dyn FnMut(PeerEvent)) {
         self.telemetry.iter_mut().for_each(|outlet| outlet.telemetry.add(&event));
-        tell(event)
+        tell(event);
     }
 
     /// Adds a batch or a round up, after telling of those before it if they belong to another epoch.
-    fn count(
-        &mut self,
-        event: &Event,
-        waits: &[(PeerId, Duration)],
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    fn count(&mut self, event: &Event, waits: &[(PeerId, Duration)], peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         if let Some(epoch) = epoch_of(event) {
             if self.sums.trained_in != epoch && !is_empty(&self.sums) {
-                self.tell_progress(peer, tell)?;
+                self.tell_progress(peer, tell);
             }
             self.sums.trained_in = epoch;
         }
@@ -215,7 +197,6 @@ impl<'a> Reporter<'a> {
             self.ahead = Ahead { round, n_samples: before + n_samples };
         }
         add(&mut self.sums, event, waits);
-        Ok(())
     }
 
     /// Samples of the turn that goes on. The batches of a pipeline are all its peers', not each one's.
@@ -224,11 +205,7 @@ impl<'a> Reporter<'a> {
         if is_open { self.ahead.n_samples } else { 0 }
     }
 
-    fn tell_progress(
-        &mut self,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    fn tell_progress(&mut self, peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         let (status, elapsed) = (peer.status(), self.told.elapsed());
         (self.told, self.epoch_told) = (Instant::now(), status.epoch);
         // What follows before the next batch belongs to the same epoch.
@@ -245,22 +222,18 @@ impl<'a> Reporter<'a> {
             waits_for: status.waits_for,
             ..sums
         };
-        self.tell_all(PeerEvent::Progress(progress), tell)
+        self.tell_all(PeerEvent::Progress(progress), tell);
     }
 
     /// The last rounds may have ended with others in one step, after that was told: nothing follows that would tell of them. Others
     /// hear of all that they have not heard yet.
-    fn tell_rest(
-        &mut self,
-        peer: &dyn Peer,
-        tell: &mut dyn FnMut(PeerEvent) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    fn tell_rest(&mut self, peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         if !is_empty(&self.sums) {
-            self.tell_progress(peer, tell)?;
+            self.tell_progress(peer, tell);
         }
         if self.telemetry.is_some() {
             for sample in self.monitor.map(Monitor::look).unwrap_or_default() {
-                self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell)?;
+                self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell);
             }
         }
         if let Some(outlet) = &mut self.telemetry {
@@ -268,7 +241,6 @@ impl<'a> Reporter<'a> {
                 outlet.send(message);
             }
         }
-        Ok(())
     }
 
     /// Whether this peer writes checkpoints: into a folder of its own what it holds, and else what the first member does. Of a

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_history::{
-    BadSample, Dropped, Epoch, Evaluation, Event, HistoryError, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
+    BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
 };
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
@@ -82,41 +82,35 @@ impl RunLog {
     }
 
     /// Writes what the split gives to nobody, if that is news: so many peers share the samples out. It is returned, to be told.
-    pub fn share_out(&mut self, at: Duration, n_peers: usize) -> Result<Option<Dropped>, HistoryError> {
+    pub fn share_out(&mut self, at: Duration, n_peers: usize) -> Option<Dropped> {
         if std::mem::replace(&mut self.n_sharing, n_peers) == n_peers {
-            return Ok(None);
+            return None;
         }
         let dropped = dropped(&self.setup, n_peers);
-        dropped.iter().try_for_each(|dropped| self.events.write_at(at, Event::Dropped(dropped.clone())))?;
-        Ok(dropped)
+        dropped.iter().for_each(|dropped| self.events.write_at(at, Event::Dropped(dropped.clone())));
+        dropped
     }
 
     /// Adds what a peer did in an epoch, counted from 1: samples, their losses added up, and where its time went. The times are written
     /// about once a second.
-    pub fn add_work(
-        &mut self,
-        at: Duration,
-        epoch: u64,
-        (n_samples, loss_sum): (u64, f64),
-        times: &Times,
-    ) -> Result<(), HistoryError> {
+    pub fn add_work(&mut self, at: Duration, epoch: u64, (n_samples, loss_sum): (u64, f64), times: &Times) {
         self.sent_bytes += times.sent_bytes;
         self.peer_epochs.add(epoch, n_samples, loss_sum, times);
         let sums = self.times.entry(times.peer).or_insert_with(|| Times::of(times.peer));
         *sums += times;
         if sums.elapsed_s < INTERVAL_S {
-            return Ok(());
+            return;
         }
         let times = std::mem::replace(sums, Times::of(times.peer));
-        self.events.write_at(at, Event::Times(times))
+        self.events.write_at(at, Event::Times(times));
     }
 
     /// Writes what has not been written yet.
-    pub fn finish(&mut self, at: Duration) -> Result<(), HistoryError> {
+    pub fn finish(&mut self, at: Duration) {
         for times in std::mem::take(&mut self.times).into_values().filter(|times| times.elapsed_s > 0.0) {
-            self.events.write_at(at, Event::Times(times))?;
+            self.events.write_at(at, Event::Times(times));
         }
-        Ok(())
+        self.events.tell_missing(at);
     }
 
     /// Whether this tells of an epoch that is not written yet. Of one that is void, some may tell after others have gone back.
@@ -127,12 +121,7 @@ impl RunLog {
 
     /// Writes down what a peer records, but for its rounds. Of a test, and of why a run ends, all peers tell the same: whether
     /// this is the first to tell of it is returned.
-    pub fn add_record(
-        &mut self,
-        at: Duration,
-        record: &Record,
-        course: impl FnOnce(u64) -> Course,
-    ) -> Result<bool, HistoryError> {
+    pub fn add_record(&mut self, at: Duration, record: &Record, course: impl FnOnce(u64) -> Course) -> bool {
         match &record.event {
             RecordEvent::Epoch {
                 epoch,
@@ -148,10 +137,10 @@ impl RunLog {
                 ..
             } => {
                 if !self.is_news(record) {
-                    return Ok(false);
+                    return false;
                 }
                 (self.epoch, self.round, self.is_guessing) = (*epoch, Some(*round), *is_guessing);
-                self.write_replicas(at, *epoch)?;
+                self.write_replicas(at, *epoch);
                 let Course { lr, samples_per_s, took } = course(*epoch);
                 self.events.write_at(
                     at,
@@ -170,8 +159,8 @@ impl RunLog {
                         sent_bytes: self.sent_bytes,
                         peers: self.peer_epochs.take(*epoch),
                     }),
-                )?;
-                return Ok(true);
+                );
+                return true;
             }
             RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, metrics, test_s, .. }
                 if *epoch > self.evaluated =>
@@ -186,44 +175,44 @@ impl RunLog {
                     test_seconds: *test_s,
                     sent_bytes: self.sent_bytes,
                 };
-                self.events.write_at(at, Event::Evaluation(evaluation))?;
-                return Ok(true);
+                self.events.write_at(at, Event::Evaluation(evaluation));
+                return true;
             }
             RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
                 let sketches = self.sketches.entry(*epoch).or_default();
                 sketches.push(sketch.clone());
                 if sketches.len() >= self.members.len() {
-                    self.write_replicas(at, *epoch)?;
+                    self.write_replicas(at, *epoch);
                 }
             }
             RecordEvent::View { view, members, donor, was_behind, round } => {
                 self.members.clone_from(members);
                 let (peer, members) = (record.peer, members.clone());
                 let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
-                self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }))?;
+                self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }));
             }
             RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
                 self.epoch = self.epoch.min(*epoch);
                 self.void_until = self.round;
                 self.evaluated = self.evaluated.min(*epoch as f64);
                 self.peer_epochs.forget();
-                self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)))?;
-                return Ok(true);
+                self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)));
+                return true;
             }
             RecordEvent::LeftOut { samples, step } => {
                 // They come again in every epoch, and one word is enough.
                 let fresh: Vec<usize> =
                     samples.iter().copied().filter(|&sample| self.left_out.insert(sample)).collect();
                 if !fresh.is_empty() {
-                    self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step, &self.setup)))?;
-                    return Ok(true);
+                    self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step, &self.setup)));
+                    return true;
                 }
             }
             // All peers tell the same.
             RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
                 let text = format!("the run ends here: {reason}");
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }))?;
-                return Ok(true);
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
+                return true;
             }
             RecordEvent::Ended { .. }
             | RecordEvent::Evaluation { .. }
@@ -233,18 +222,18 @@ impl RunLog {
             | RecordEvent::Synced { .. }
             | RecordEvent::Finished { .. } => {}
         }
-        Ok(false)
+        false
     }
 
     /// Says how far replicas were apart, if there are several.
-    fn write_replicas(&mut self, at: Duration, epoch: u64) -> Result<(), HistoryError> {
+    fn write_replicas(&mut self, at: Duration, epoch: u64) {
         let sketches = self.sketches.remove(&epoch).unwrap_or_default();
         self.sketches.retain(|&other, _| other > epoch);
         if sketches.len() < 2 {
-            return Ok(());
+            return;
         }
         let replicas = Replicas { epoch, distance: spread(&sketches), n_peers: sketches.len() };
-        self.events.write_at(at, Event::Replicas(replicas))
+        self.events.write_at(at, Event::Replicas(replicas));
     }
 }
 

@@ -195,7 +195,7 @@ impl Session {
         let _announcement =
             announced.map(|address| discovery::announce(endpoint.identity().swarm(), address.port())).transpose()?;
         let link = options.link.map(|link| link.to_string()).filter(|_| topology != Topology::OneOfMany);
-        let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link)?;
+        let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link);
         let conclusion = Conclusion::new(run.clone(), topology, start.place());
         let log = Rc::new(RefCell::new(Log { log, conclusion }));
         let here: Vec<_> = seats.iter().map(|seat| (seat.endpoint.identity().peer, seat.address.clone())).collect();
@@ -237,8 +237,8 @@ struct Log {
 }
 
 impl Log {
-    fn on_event(&mut self, event: &PeerEvent) -> Result<(), SessionError> {
+    fn on_event(&mut self, event: &PeerEvent) {
         self.conclusion.on_event(event);
-        Ok(self.log.on_event(event)?)
+        self.log.on_event(event);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nettorrent_engine::checkpoint::Progress;
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_history::{Checkpoint, Event, HistoryError, Reason, Stop, Times, Wait};
+use nettorrent_history::{Checkpoint, Event, Reason, Stop, Times, Wait};
 use nettorrent_sim::{Observer, Outcome, Scenario};
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::{Peer, PeerId, Waiting};
@@ -32,8 +32,6 @@ pub struct SimulatedRun {
     /// When each peer's last round ended.
     last: BTreeMap<PeerId, f64>,
     epochs: Epochs,
-    /// Why something could not be written, the first time.
-    problem: Option<HistoryError>,
 }
 
 /// What is known of epochs, by their numbers, counted from 1.
@@ -54,21 +52,20 @@ impl SimulatedRun {
         let mut events = run.open_events(false)?;
         let link = Some(scenario.link.to_string());
         let start = training.start_event(run.path(), Some(n_peers), link, &StartPoint::default());
-        events.write_at(Duration::ZERO, Event::Start(start))?;
+        events.write_at(Duration::ZERO, Event::Start(start));
         let mut run_log = RunLog::new(events, training.setup.clone());
-        run_log.share_out(Duration::ZERO, n_peers)?;
+        run_log.share_out(Duration::ZERO, n_peers);
         Ok(Self {
             run,
             run_log,
             waiting: (n_peers <= MOST_THAT_TELL_WAITS).then(BTreeMap::new),
             last: BTreeMap::new(),
             epochs: Epochs::default(),
-            problem: None,
         })
     }
 
     /// Writes down what a peer tells.
-    fn add(&mut self, record: &Record) -> Result<(), HistoryError> {
+    fn add(&mut self, record: &Record) {
         let at = Duration::from_secs_f64(record.at_s);
         if let RecordEvent::Round { epoch, n_samples_all, lr, .. } = record.event {
             self.epochs.ends.insert(epoch + 1, (record.at_s, n_samples_all, lr));
@@ -96,10 +93,10 @@ impl SimulatedRun {
                 waits: self.take_waits(record.peer, at, wait_s),
                 ..Times::of(record.peer)
             };
-            self.run_log.add_work(at, epoch, trained, &times)?;
+            self.run_log.add_work(at, epoch, trained, &times);
         }
         if let RecordEvent::View { members, .. } = &record.event {
-            self.run_log.share_out(at, members.len())?;
+            self.run_log.share_out(at, members.len());
         }
         if let RecordEvent::Epoch { epoch, test_s, .. } = record.event {
             let longest = self.epochs.test_s.entry(epoch).or_default();
@@ -110,8 +107,7 @@ impl SimulatedRun {
             let longest = self.epochs.within_s.entry(epoch.to_bits()).or_default();
             *longest = longest.max(test_s);
         }
-        self.run_log.add_record(at, record, |epoch| self.epochs.course(epoch))?;
-        Ok(())
+        self.run_log.add_record(at, record, |epoch| self.epochs.course(epoch));
     }
 
     /// For whom a peer waited in the round that has just ended.
@@ -124,10 +120,7 @@ impl SimulatedRun {
 
     /// Writes the end, and what was learnt.
     pub fn finish(mut self, training: &Training, outcome: &Outcome) -> Result<(), SessionError> {
-        if let Some(problem) = self.problem {
-            return Err(problem.into());
-        }
-        self.run_log.finish(outcome.time)?;
+        self.run_log.finish(outcome.time);
         let Training { job, task, .. } = training;
         let most_advanced = outcome.live().max_by_key(|peer| (peer.place.step, std::cmp::Reverse(peer.id)));
         let (mut epoch, mut step) = (0, 0);
@@ -143,7 +136,7 @@ impl SimulatedRun {
             let optimizer = Optimizer::new(job.optimizer.clone(), task.n_params());
             let progress = Progress { seed: job.seed, step, epoch, ..Progress::default() };
             let path = self.run.save(task.layout(), &values, &optimizer, &progress)?;
-            self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }))?;
+            self.run_log.events.write_at(outcome.time, Event::Checkpoint(Checkpoint { path, epoch, step }));
         }
         let reason = match outcome.failures.first() {
             Some(failure) => Reason::Failed(format!("{}: {}", failure.peer, failure.problem)),
@@ -152,14 +145,14 @@ impl SimulatedRun {
         let (seconds, peak_rss_bytes) = (outcome.time.as_secs_f64(), peak_rss_bytes());
         let is_guessing = reason == Reason::Finished && self.run_log.is_guessing;
         let stop = Stop { reason, epoch, step, seconds, peak_rss_bytes, is_guessing };
-        Ok(self.run_log.events.write_at(outcome.time, Event::Stop(stop))?)
+        self.run_log.events.write_at(outcome.time, Event::Stop(stop));
+        Ok(())
     }
 }
 
 impl Observer for SimulatedRun {
     fn record(&mut self, record: Record) {
-        let result = self.add(&record);
-        self.problem = self.problem.take().or(result.err());
+        self.add(&record);
     }
 
     fn handled(&mut self, at: Duration, peer: PeerId, state: &dyn Peer) {

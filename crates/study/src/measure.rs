@@ -61,6 +61,7 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
     Ok(Measurement {
         n_params: start.n_params,
         n_train: start.n_train,
+        n_damaged: history.n_damaged,
         n_dropped: history.dropped.last().map_or(0, |(_, dropped)| dropped.n_dropped),
         best_accuracy,
         final_accuracy,

@@ -137,6 +137,9 @@ pub struct Measurement {
     /// How many of them the split gave to nobody.
     #[serde(default)]
     pub n_dropped: usize,
+    /// How many lines of its events are damaged, and left out.
+    #[serde(default)]
+    pub n_damaged: usize,
     /// After each epoch.
     pub epochs: Vec<EpochPoint>,
     /// What tests within epochs showed.

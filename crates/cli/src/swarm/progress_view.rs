@@ -90,6 +90,7 @@ impl ProgressView {
                     Event::LeftOut(left_out) => self.tell(&left_out.to_string()),
                     Event::Rollback(rollback) => self.tell(&rollback.to_string()),
                     Event::CheckpointFailed(failed) => self.tell(&failed.to_string()),
+                    Event::LogFailed(failed) => self.tell(&failed.to_string()),
                     _ => {}
                 }
             }
@@ -124,6 +125,7 @@ impl ProgressView {
             Event::LeftOut(left_out) => self.say(&left_out.to_string()),
             Event::Rollback(rollback) => self.say(&rollback.to_string()),
             Event::CheckpointFailed(failed) => self.say(&failed.to_string()),
+            Event::LogFailed(failed) => self.say(&failed.to_string()),
             Event::PeerProgress(_)
             | Event::Start(_)
             | Event::Times(_)

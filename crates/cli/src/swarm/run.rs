@@ -141,7 +141,7 @@ fn go(
     let shown = view.clone();
     events.follow(move |line, fate| shown.borrow_mut().show(line, fate));
     let link = settings.link.map(|link| link.to_string());
-    let log = LiveLog::start(events, training, run.path(), topology, &settings.start, link)?;
+    let log = LiveLog::start(events, training, run.path(), topology, &settings.start, link);
     local::train(run, settings, log, &view)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Outcome, Place, checkpoints, events, newest_checkpoint, text};
+use crate::program::{Outcome, Place, all_events, checkpoints, events, newest_checkpoint, text};
 use crate::samples;
 
 /// A run whose epochs are short: a checkpoint every few milliseconds, without end.
@@ -153,6 +153,28 @@ fn a_limit_on_the_size_of_files_spoils_no_checkpoint() {
     all_load(&place);
     place.succeed(&more);
     all_load(&place);
+}
+
+#[test]
+fn events_that_cannot_be_written_cost_no_run() {
+    let place = Place::new();
+    for (run, peers) in [("alone", &[][..]), ("two", &["--peers", "2"])] {
+        // No file may have more than 8 kB: the model's have less, the events more.
+        let train = ["train", "--json", "--run", run, "--model", "mlp:8", "--threads", "1", "--epochs", "60"];
+        let outcome = run_limited(&place, "trap '' XFSZ;", 16, &[train.as_slice(), peers].concat());
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        assert_eq!(outcome.json().last().unwrap()["reason"], "finished");
+        let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("could not be written")).collect();
+        assert!(
+            said.len() == 2 && said[0].starts_with("1 event ") && said[1] > said[0],
+            "at once and at the end: {said:?}"
+        );
+        let written = all_events(&place.path(run)).len();
+        assert!(written > 10 && written < outcome.json().len(), "{written}");
+        let last = outcome.json().into_iter().rfind(|event| event["event"] == "epoch").unwrap();
+        let eval = place.succeed(&["eval", run, "--json"]).json();
+        assert_eq!(eval[0]["accuracy"], last["test_accuracy"]);
+    }
 }
 
 /// A small disk of its own, where we may make one; else a reason why not.

@@ -55,6 +55,10 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     if dropped.iter().any(|&n_dropped| n_dropped > 0) {
         say("samples per epoch dropped by the split", some(&dropped));
     }
+    let damaged = distinct_measured(groups, |measured| measured.n_damaged);
+    if damaged.iter().any(|&n_damaged| n_damaged > 0) {
+        say("damaged lines of a run's events, left out", some(&damaged));
+    }
     let text = "Each run's folder holds its job, events and model. Beside this report are runs.csv (a line per run), epochs.csv (a line \
                 per evaluation), resources.csv (a line per peer and second) and results.json (everything).";
     let blocks = vec![
