@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use nettorrent_swarm::{Malformed, Standing};
+use nettorrent_swarm::{Malformed, Place, Standing};
 
 /// What a peer says of itself when there is a new view.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     /// The blocks that it had, by address.
     pub had: Vec<u32>,
@@ -15,12 +15,21 @@ pub(crate) struct Claim {
     pub snapshots: Vec<(u32, Standing)>,
     /// What it began with.
     pub origin: Standing,
-    /// Whether it has done all.
-    pub is_done: bool,
+    /// If all its blocks have done everything: how far that is.
+    pub done: Option<Place>,
+    /// Whether it has heard that all blocks have, and that the last checkpoint was written.
+    pub is_over: bool,
+}
+
+impl Claim {
+    /// Whether it holds nothing, and never did since the last agreement: whatever is done, others did it.
+    fn is_standing_by(&self) -> bool {
+        self.had.is_empty() && self.snapshots.is_empty() && self.done.is_none()
+    }
 }
 
 /// What the first member decides.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     /// From where all go on: a snapshot, or what the run began with.
     pub snapshot: Standing,
@@ -30,8 +39,8 @@ pub(crate) struct Verdict {
     pub holders: Vec<u32>,
     /// By address, who sends it to its holder, if that one does not have it.
     pub donors: Vec<Option<u32>>,
-    /// Whether all is done already.
-    pub is_done: bool,
+    /// If all is done already: how far that is.
+    pub done: Option<Place>,
 }
 
 impl Verdict {
@@ -39,8 +48,8 @@ impl Verdict {
     pub(crate) fn new(claims: &[Claim], blocks: &[usize]) -> Self {
         let n_slots = blocks.len();
         let n_pipelines = (claims.len() / n_slots).max(1);
-        let whole = latest_whole(claims, blocks);
         let origin = claims.iter().map(|claim| claim.origin).max().unwrap_or_default();
+        let whole = latest_whole(claims, blocks).filter(|snapshot| *snapshot >= origin);
         let snapshot = whole.unwrap_or(origin);
         let has = |rank: usize, slot: usize| match whole {
             Some(snapshot) => claims[rank].snapshots.contains(&(blocks[slot] as u32, snapshot)),
@@ -55,13 +64,7 @@ impl Verdict {
             is_needed.then(|| donors[address / n_slots % donors.len()] as u32)
         };
         let donors = holders.iter().enumerate().map(donor).collect();
-        Self {
-            snapshot,
-            is_origin: whole.is_none(),
-            holders,
-            donors,
-            is_done: claims.iter().all(|claim| claim.is_done),
-        }
+        Self { snapshot, is_origin: whole.is_none(), holders, donors, done: done(claims, whole) }
     }
 
     /// Refuses a verdict that cannot be about this many peers.
@@ -74,6 +77,15 @@ impl Verdict {
             && self.donors.iter().flatten().all(is_known);
         is_sound.then_some(()).ok_or_else(|| Malformed::new("what it says about who holds which block cannot be"))
     }
+}
+
+/// How far all is, if all is done and nobody has to go on. If the last snapshot is whole, it is gone on from once more: it may not have
+/// been saved.
+fn done(claims: &[Claim], whole: Option<Standing>) -> Option<Place> {
+    let furthest = claims.iter().filter_map(|claim| claim.done.as_ref()).max_by_key(|place| place.standing)?;
+    let is_over = claims.iter().any(|claim| claim.is_over);
+    let is_done = claims.iter().all(|claim| claim.done.is_some() || claim.is_standing_by());
+    (is_over || is_done && whole != Some(furthest.standing)).then(|| furthest.clone())
 }
 
 /// The snapshot with the most samples trained of which every block is somewhere.
@@ -118,7 +130,7 @@ fn assign(claims: &[Claim], n_slots: usize, n_pipelines: usize, has: &dyn Fn(usi
 #[cfg(test)]
 mod tests {
     use super::{Claim, Verdict};
-    use nettorrent_swarm::Standing;
+    use nettorrent_swarm::{Place, Standing};
 
     fn standing(round: u32) -> Standing {
         Standing { n_samples: u64::from(10 * round), round, history: 0 }
@@ -194,9 +206,35 @@ mod tests {
     }
 
     #[test]
+    fn who_stands_by_has_done_nothing() {
+        let done = |had: &[u32], snapshots: &[(u32, u32)]| {
+            let place = Place { standing: standing(8), ..Place::default() };
+            Claim { done: Some(place), ..claim(had, snapshots) }
+        };
+        let place_of = |claims: &[Claim]| Verdict::new(claims, &[0, 1]).done.map(|place| place.standing);
+        let stand_by = Claim::default();
+        assert_eq!(place_of(&[stand_by.clone(), stand_by.clone()]), None, "nobody is there who did anything");
+        assert_eq!(place_of(&[done(&[0], &[(0, 8)]), stand_by.clone()]), Some(standing(8)), "the other block is gone");
+        assert_eq!(place_of(&[done(&[0], &[(0, 8)]), claim(&[1], &[(1, 4)])]), None, "one is not done");
+        let both = [done(&[0], &[(0, 8)]), done(&[1], &[(1, 8)]), stand_by];
+        assert_eq!(place_of(&both), None, "all of it is there, and may not have been saved");
+        let over = both.map(|claim| Claim { is_over: true, ..claim });
+        assert_eq!(place_of(&over), Some(standing(8)));
+    }
+
+    #[test]
+    fn what_is_on_the_disk_is_gone_on_from_if_no_later_snapshot_is_whole() {
+        let saved = |round| Claim { origin: standing(round), ..claim(&[0], &[(0, 8), (1, 8)]) };
+        for (round, is_origin) in [(7, false), (8, false), (9, true)] {
+            let verdict = Verdict::new(&[saved(round)], &[0, 1]);
+            assert_eq!((verdict.is_origin, verdict.snapshot), (is_origin, standing(round.max(8))));
+        }
+    }
+
+    #[test]
     fn verdicts_that_cannot_be_are_refused() {
         let (snapshot, holders, donors) = (standing(0), vec![0, 1], vec![None, Some(1)]);
-        let verdict = Verdict { snapshot, is_origin: true, holders, donors, is_done: false };
+        let verdict = Verdict { snapshot, is_origin: true, holders, donors, done: None };
         assert_eq!(verdict.check(2, 2), Ok(()));
         assert!(verdict.check(4, 2).is_err() && verdict.check(1, 2).is_err());
     }

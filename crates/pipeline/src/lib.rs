@@ -41,7 +41,7 @@ mod splitting;
 mod state_transfer;
 mod work;
 
-pub use origin::{BlockSource, Origin};
+pub use origin::{BlockSource, NewerOrigin, Origin};
 pub use peer::PipelinePeer;
 pub use pipeline_setup::PipelineSetup;
 pub use setup::{PipelineError, setup};

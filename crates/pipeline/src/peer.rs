@@ -64,7 +64,8 @@ impl Peer for PipelinePeer {
     }
 
     fn place(&self) -> &Place {
-        self.blocks.iter().next().map_or(&self.place, |block| block.replica.place())
+        let held = self.blocks.iter().next().map(|block| block.replica.place());
+        held.or(self.snapshots.finished()).unwrap_or(&self.place)
     }
 
     fn view(&self) -> &View {
@@ -72,7 +73,7 @@ impl Peer for PipelinePeer {
     }
 
     fn is_finished(&self) -> bool {
-        self.snapshots.is_finished()
+        self.snapshots.finished().is_some()
     }
 
     fn status(&self) -> Status {
@@ -173,11 +174,13 @@ impl PipelinePeer {
         let Some(rank) = view.rank(self.directory.me) else {
             return Err(Malformed::new("a view came that this peer is not part of"));
         };
+        self.origin.look_for_newer();
         let claim = Claim {
             had: self.blocks.addresses().into_iter().map(|address| address as u32).collect(),
             snapshots: self.snapshots.list(),
             origin: self.origin.standing,
-            is_done: self.snapshots.has_told_done(),
+            done: self.snapshots.done().cloned(),
+            is_over: self.is_finished(),
         };
         (self.directory.view, self.directory.rank) = (view, rank);
         self.place = self.place().clone();
@@ -195,8 +198,9 @@ impl PipelinePeer {
         let setup = self.directory.setup.clone();
         let n_slots = setup.n_slots();
         verdict.check(self.directory.view.len(), n_slots)?;
-        if verdict.is_done {
-            self.snapshots.finish();
+        if let Some(place) = &verdict.done {
+            setup.replica(0).training.check_ledger(&place.ledger)?;
+            self.snapshots.finish(place.clone());
             self.tell_end(out);
             return Ok(());
         }
@@ -271,6 +275,11 @@ impl PipelinePeer {
         let (donor, round) = (members[0], self.place().standing.round);
         out.records.push(self.directory.record(Event::View { view, members, donor, was_behind: false, round }));
         self.blocks.start(&self.directory, out);
+        let (place, epochs) = (self.place(), self.directory.setup.epochs());
+        let is_last = self.blocks.iter().next().is_some() && place.ledger.epoch >= place.last_epoch(epochs);
+        if self.directory.rank == 0 && is_last && self.snapshots.has_any() {
+            self.snapshots.save_last(round, &self.directory, out);
+        }
         self.release_held(out);
     }
 

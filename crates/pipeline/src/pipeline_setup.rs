@@ -159,7 +159,7 @@ impl PipelineSetup {
     /// Blocks that go on from a whole state.
     pub fn origin(self: &Arc<Self>, whole: State) -> Origin {
         let (setup, standing) = (self.clone(), whole.place.standing);
-        Origin { standing, block: Arc::new(move |slot, _| Ok(setup.share_of(slot, &whole))) }
+        Origin { standing, block: Arc::new(move |slot, _| Ok(setup.share_of(slot, &whole))), newer: None }
     }
 
     /// Blocks as the job's seed gives them: nobody ever holds the whole.
@@ -171,7 +171,7 @@ impl PipelineSetup {
             state.place = Place::default();
             Ok(state)
         };
-        Origin { standing: Standing::default(), block: Arc::new(block) }
+        Origin { standing: Standing::default(), block: Arc::new(block), newer: None }
     }
 
     fn share_of(&self, slot: usize, whole: &State) -> State {

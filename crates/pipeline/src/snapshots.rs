@@ -1,11 +1,11 @@
 //! Snapshots of blocks, copies of them, saving the whole, and the end: what a peer does beside training.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use nettorrent_swarm::wire::decoded;
-use nettorrent_swarm::{Malformed, Outbox, Peer, Standing, State};
+use nettorrent_swarm::wire::{decoded, encoded};
+use nettorrent_swarm::{Malformed, Outbox, Peer, Place, Standing, State};
 
 use crate::block::Block;
 use crate::blocks::Blocks;
@@ -27,9 +27,10 @@ pub(crate) struct Snapshots {
     /// Copies of others' snapshots that are on their way, by slot.
     copies: BTreeMap<usize, IncomingState>,
     first: FirstMember,
-    has_told_done: bool,
-    /// Whether all have done everything.
-    is_finished: bool,
+    /// How far this peer was when it told that its blocks have done everything.
+    told_done: Option<Place>,
+    /// How far all are, when all have done everything.
+    finished: Option<Place>,
 }
 
 /// What the first member knows besides.
@@ -37,22 +38,29 @@ pub(crate) struct Snapshots {
 struct FirstMember {
     ledger: SnapshotLedger,
     saving: Option<Saving>,
-    /// Those who have done all, by rank.
-    done: BTreeSet<usize>,
+    /// Those whose blocks have done everything, by rank, and how far they are.
+    done: BTreeMap<usize, Place>,
 }
 
 impl Snapshots {
-    pub(crate) fn is_finished(&self) -> bool {
-        self.is_finished
+    /// How far all are, if all have done everything.
+    pub(crate) fn finished(&self) -> Option<&Place> {
+        self.finished.as_ref()
     }
 
-    pub(crate) fn has_told_done(&self) -> bool {
-        self.has_told_done
+    /// How far this peer's blocks are, if they have done everything.
+    pub(crate) fn done(&self) -> Option<&Place> {
+        self.finished.as_ref().or(self.told_done.as_ref())
     }
 
     /// All that is kept, by block.
     pub(crate) fn list(&self) -> Vec<(u32, Standing)> {
         self.store.list()
+    }
+
+    /// Whether all went on from a snapshot, and not from what the run began with.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.store.list().is_empty()
     }
 
     /// A block from which all go on.
@@ -69,7 +77,7 @@ impl Snapshots {
     /// All go on from this snapshot, or from what the run began with. Those before it are not needed, and what came after it
     /// belongs to another past.
     pub(crate) fn go_back_to(&mut self, snapshot: Option<Standing>) {
-        self.has_told_done = false;
+        self.told_done = None;
         self.last.clear();
         self.store.keep_only(snapshot);
     }
@@ -154,12 +162,12 @@ impl Snapshots {
                 self.conclude(directory, out);
             }
             Subject::Done if is_first => {
-                self.first.done.insert(rank);
+                self.first.done.insert(rank, place_of_end(message, directory)?);
                 self.end_if_all_done(directory, out);
             }
             Subject::Save if is_first => return self.on_saved_piece(rank, message, directory, out),
             Subject::Complete if rank == 0 => self.store.forget_before(message.round),
-            Subject::AllDone if rank == 0 => self.is_finished = true,
+            Subject::AllDone if rank == 0 => self.finished = Some(place_of_end(message, directory)?),
             Subject::Ask if rank == 0 => {
                 let block = directory.setup.block(directory.slot(message.label.to));
                 let Some(state) = self.store.after(block, message.round) else {
@@ -253,29 +261,46 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Tells the first member when this peer has done all. Nobody goes before all have.
+    /// Tells the first member when this peer's blocks have done everything. Who stands by has done nothing. Nobody goes before all
+    /// have.
     pub(crate) fn tell_if_done(&mut self, blocks: &Blocks, directory: &Directory, out: &mut Outbox) {
-        if self.has_told_done || !blocks.iter().all(Block::is_finished) {
+        let Some(place) = blocks.iter().next().map(|block| block.replica.place()) else { return };
+        if self.told_done.is_some() || !blocks.iter().all(Block::is_finished) {
             return;
         }
-        self.has_told_done = true;
-        self.tell_first(of_peer(Subject::Done, 0, &()), directory, out);
+        self.told_done = Some(place.clone());
+        self.tell_first(of_peer(Subject::Done, 0, place), directory, out);
     }
 
     fn end_if_all_done(&mut self, directory: &Directory, out: &mut Outbox) {
         let FirstMember { ledger, saving, done } = &self.first;
-        if done.len() < directory.view.len() || saving.is_some() || ledger.is_waiting() {
+        let is_done = directory.holders.iter().all(|holder| done.contains_key(holder));
+        if !is_done || saving.is_some() || ledger.is_waiting() {
             return;
         }
+        let Some(place) = done.values().next().cloned() else { return };
         self.first.done.clear();
-        directory.tell_others(Subject::AllDone, 0, &Bytes::new(), out);
-        self.is_finished = true;
+        directory.tell_others(Subject::AllDone, 0, &encoded(&place), out);
+        self.finished = Some(place);
     }
 
     /// The members of a new view know that all is done already.
-    pub(crate) fn finish(&mut self) {
-        self.is_finished = true;
+    pub(crate) fn finish(&mut self, place: Place) {
+        self.finished = Some(place);
     }
+
+    /// All go on from the run's last snapshot: whoever was first before may not have saved it.
+    pub(crate) fn save_last(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
+        self.first.saving = Some(Saving::new(round, directory.setup.whole()));
+        self.save_next(directory, out);
+    }
+}
+
+/// How far all is done, as a member tells.
+fn place_of_end(message: &Message, directory: &Directory) -> Result<Place, Malformed> {
+    let place: Place = decoded(&message.body)?;
+    directory.setup.replica(0).training.check_ledger(&place.ledger)?;
+    Ok(place)
 }
 
 fn send_copy(

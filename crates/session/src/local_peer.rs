@@ -103,7 +103,7 @@ async fn train(
     let Ok(members) = told.members.await else { return Ok(None) };
     let process = PeerProcess {
         training: training.clone(),
-        start,
+        start: start.with_saved(&run, training),
         checkpoint_writer: CheckpointWriter::start(run, training)?,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,

@@ -126,7 +126,8 @@ impl<'a> Reporter<'a> {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
             self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell);
         }
-        if peer.place().n_rollbacks != self.n_rollbacks {
+        // Epochs that were kept may be trained again, too, because nobody is left who has their end.
+        if peer.place().n_rollbacks != self.n_rollbacks || peer.place().ledger.epoch < self.epoch_kept {
             self.go_back(peer);
         }
         if let Report::Record { record, waits } = report {
@@ -250,7 +251,7 @@ impl<'a> Reporter<'a> {
         self.keep == Keep::Always && has_all || peer.view().rank(self.id) == Some(0)
     }
 
-    /// The swarm had diverged and goes on from an earlier state: what was kept of later ones is void.
+    /// The swarm goes on from an earlier state: what was kept of later ones is void.
     fn go_back(&mut self, peer: &dyn Peer) {
         let place = peer.place();
         self.n_rollbacks = place.n_rollbacks;

@@ -200,6 +200,7 @@ impl Session {
         let log = Rc::new(RefCell::new(Log { log, conclusion }));
         let here: Vec<_> = seats.iter().map(|seat| (seat.endpoint.identity().peer, seat.address.clone())).collect();
         let keep = if topology == Topology::OneOfMany { Keep::Always } else { Keep::IfFirst };
+        let start = if keep == Keep::IfFirst { start.with_saved(&run, &training) } else { start };
         let (tasks, mut peers) = (LocalSet::new(), JoinSet::new());
         for (k, Seat { endpoint, arrivals, address, commands, leave: _ }) in seats.into_iter().enumerate() {
             let me = here[k].0;

@@ -8,7 +8,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::model::Part;
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Task;
-use nettorrent_pipeline::{Origin, PipelinePeer};
+use nettorrent_pipeline::{BlockSource, Origin, PipelinePeer};
 use nettorrent_swarm::{Peer, PeerId, Place, State};
 
 use crate::error::SessionError;
@@ -55,13 +55,22 @@ impl StartState {
         };
         // The first block tells how far it is; who needs another reads that one.
         let place = read_block(checkpoint, training.task.as_ref(), &training.job, network.part(0))?.place;
-        let (path, standing): (PathBuf, _) = (checkpoint.to_owned(), place.standing);
-        let (task, job) = (training.task.clone(), training.job.clone());
-        let block = move |_: usize, part: &Part| {
-            let state = read_block(&path, task.as_ref(), &job, part);
-            state.map_err(|error| error.to_string())
-        };
-        Ok(Self::Layers { origin: Origin { standing, block: Arc::new(block) }, place })
+        let block = blocks_of(checkpoint.to_owned(), training.task.clone(), training.job.clone());
+        Ok(Self::Layers { origin: Origin { standing: place.standing, block, newer: None }, place })
+    }
+
+    /// The same for peers that share the run's folder: if nobody has a block in memory any more, they go on from what was saved last.
+    pub(crate) fn with_saved(mut self, run: &RunFolder, training: &Training) -> Self {
+        if let (Self::Layers { origin, .. }, Some(network)) = (&mut self, &training.pipelines) {
+            let (run, network) = (run.clone(), network.clone());
+            let (task, job) = (training.task.clone(), training.job.clone());
+            origin.newer = Some(Arc::new(move |since| {
+                let saved = run.checkpoints().ok()?.pop()?;
+                let standing = read_block(&saved, task.as_ref(), &job, network.part(0)).ok()?.place.standing;
+                (standing > since).then(|| (standing, blocks_of(saved, task.clone(), job.clone())))
+            }));
+        }
+        self
     }
 
     /// How far it is.
@@ -104,6 +113,11 @@ impl StartState {
             }
         }
     }
+}
+
+/// Where the blocks of a checkpoint come from.
+fn blocks_of(checkpoint: PathBuf, task: Arc<dyn Task>, job: Job) -> Arc<BlockSource> {
+    Arc::new(move |_, part| read_block(&checkpoint, task.as_ref(), &job, part).map_err(|error| error.to_string()))
 }
 
 /// Reads a block's share of a checkpoint, and nothing else of it.

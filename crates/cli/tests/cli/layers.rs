@@ -87,6 +87,40 @@ fn a_lost_process_s_layers_go_on_elsewhere() {
     }
 }
 
+#[test]
+fn who_stood_by_and_is_left_alone_goes_on_from_the_last_checkpoint() {
+    let place = Place::new();
+    let stages = "pipeline.stages=[{layers=6},{layers=4}]";
+    let settings = ["--set", stages, "--set", "swarm.deadline=1", "--set", "schedule.kind=constant"];
+    let arguments =
+        [&["train", "--json", "--run", "run", "--peers", "3", "--epochs", "8", "--threads", "1"], &settings[..]];
+    let mut running = place.start(&arguments.concat());
+    let peers: Vec<Value> = (0..3).map(|_| running.wait_for("peer")).collect();
+    running.wait_for_line(|line| line.contains(r#""event":"checkpoint""#) && line.contains(r#""epoch":2"#));
+    let [mut holders, mut last] = [Vec::new(), Vec::new()];
+    for peer in &peers {
+        let join_index = peer["peer"].as_u64().expect("a name") >> 40;
+        if join_index < 2 { holders.push(peer) } else { last.push(peer) }
+    }
+    for holder in holders {
+        assert!(signal(holder["pid"].as_u64().expect("a process") as u32, &["KILL"]));
+    }
+    // It does not begin anew: the round in which it goes on is one of a later epoch.
+    let view = loop {
+        let view = running.wait_for("view");
+        if view["members"].as_array().is_some_and(|members| members.len() == 1) {
+            break view;
+        }
+    };
+    assert_eq!(view["peer"], last[0]["peer"]);
+    assert!(view["round"].as_u64().is_some_and(|round| round > 0), "{view}");
+    let stop = running.wait_for_line(|line| line.contains(r#""event":"stop""#));
+    assert!(stop.contains(r#""reason":"finished","epoch":8"#), "{stop}");
+    assert_eq!(running.finish().code, Some(0));
+    let eval = place.succeed(&["eval", "run", "--json"]).json();
+    assert!(eval[0]["accuracy"].as_f64().is_some_and(|accuracy| accuracy > 0.9), "{eval:?}");
+}
+
 /// Starts a swarm that waits for peers; the process and its ticket.
 fn start(place: &Place, arguments: &[&str]) -> (Running, String) {
     let all: Vec<&str> = ["start", "--json", "--run", "run", "--listen", "127.0.0.1:0", "--threads", "1"]

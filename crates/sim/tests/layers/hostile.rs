@@ -18,7 +18,7 @@ fn label(rng: &mut Rng) -> u64 {
 }
 
 fn body(rng: &mut Rng) -> Bytes {
-    let len = [0, 1, 4, 6, 9, 16, 48, 96, 432][rng.next_u64() as usize % 9];
+    let len = [0, 1, 4, 7, 9, 16, 48, 96, 432][rng.next_u64() as usize % 9];
     let bytes = (0..len).map(|_| if rng.next_u64().is_multiple_of(3) { rng.next_u64() as u8 } else { 0 });
     bytes.collect::<Vec<u8>>().into()
 }
@@ -40,7 +40,7 @@ fn made_up_messages_are_refused() {
         if me == members[0] {
             for &from in &members[1..] {
                 // An honest claim of who has nothing.
-                let frame = Frame::in_round(Kind::Layers, 1, 0, 0, vec![0; 6].into());
+                let frame = Frame::in_round(Kind::Layers, 1, 0, 0, vec![0; 7].into());
                 peer.handle(Duration::ZERO, Input::Frame { from, frame }, &mut out).unwrap();
             }
         }

@@ -102,6 +102,33 @@ fn one_after_the_other_may_be_lost_to_the_last() {
 }
 
 #[test]
+fn who_stood_by_and_is_left_alone_takes_all_layers_over() {
+    for n_peers in [5, 6] {
+        let pipeline = pipeline(GRIDS[0], &[]);
+        for round in [0, 5, 61, 238] {
+            let faults = (0..4).map(|peer| fault(peer, round, What::Kill)).collect();
+            let outcome = pipeline.run(n_peers, Scenario { faults, ..Scenario::default() });
+            check(&pipeline, &outcome, &format!("{n_peers} peers after round {round}"));
+            assert!(outcome.live().all(|peer| peer.place.ledger.epoch == 4), "{n_peers} peers after round {round}");
+            assert_eq!(outcome.live().map(|peer| peer.blocks.len()).sum::<usize>(), 4);
+        }
+    }
+}
+
+#[test]
+fn who_stands_by_finishes_with_the_others() {
+    let pipeline = pipeline(GRIDS[0], &[]);
+    let deadline = Duration::from_millis(50);
+    let (from, until) = (Duration::from_millis(100), Duration::from_millis(400));
+    let partitions = vec![Partition { peers: vec![4], from, until }];
+    for scenario in [Scenario::default(), Scenario { partitions, deadline, ..Scenario::default() }] {
+        let outcome = pipeline.run(5, scenario);
+        check(&pipeline, &outcome, "with one that stands by");
+        assert!(outcome.live().all(|peer| peer.place.ledger.epoch == 4), "who stands by knows how far all are");
+    }
+}
+
+#[test]
 fn newcomers_take_over_blocks() {
     for strategy in ["swarm.strategy=ring-all-reduce", "swarm.strategy=threshold", "swarm.strategy=local-sgd"] {
         let pipeline = pipeline(GRIDS[0], &[strategy]);
