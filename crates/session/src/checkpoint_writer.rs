@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 use nettorrent_engine::checkpoint::{PieceWriter, Progress};
@@ -14,6 +15,7 @@ use nettorrent_swarm::{Place, SavedBlock, State};
 use crate::error::SessionError;
 use crate::run_folder::RunFolder;
 use crate::training::Training;
+use crate::write_queue::{Order, WriteQueue};
 
 /// A checkpoint that is whole on the disk.
 pub struct Kept {
@@ -23,21 +25,6 @@ pub struct Kept {
     pub epoch: u64,
     /// Steps done.
     pub step: u64,
-}
-
-/// What is to be written.
-enum Order {
-    /// A whole state.
-    State(Box<State>),
-    /// A block of one.
-    Block(SavedBlock),
-    /// Nothing: training goes on from an earlier step, and what was written of later ones is void.
-    SetAside {
-        /// Which.
-        step: u64,
-    },
-    /// Nothing: somebody waits until what was ordered before is done.
-    Wait(Sender<()>),
 }
 
 /// What was done.
@@ -61,7 +48,7 @@ pub enum Written {
 
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
 pub struct CheckpointWriter {
-    orders: Sender<Order>,
+    orders: Arc<WriteQueue>,
     /// Says that a block is written, and whether one is being.
     written: Receiver<()>,
     is_writing: Cell<bool>,
@@ -72,14 +59,15 @@ pub struct CheckpointWriter {
 impl CheckpointWriter {
     /// Starts the thread that writes into a run's folder.
     pub fn start(run: RunFolder, training: &Training) -> Result<Self, SessionError> {
-        let (sender, orders) = channel::<Order>();
+        let queue = Arc::new(WriteQueue::default());
         let (answers, news) = channel();
         let (done, written) = channel();
         let Job { seed, checkpoint: CheckpointSpec { keep, .. }, .. } = training.job;
         let (task, optimizer) = (training.task.clone(), training.job.optimizer.clone());
+        let orders = Orders(queue.clone());
         let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
             let mut disk = Disk { run, layout: task.layout(), optimizer, seed, keep, pieces: None };
-            for order in orders {
+            while let Some(order) = orders.0.pop() {
                 let mut tell = |written| drop(answers.send(written));
                 // If nobody wants to know, it is kept all the same.
                 match order {
@@ -94,13 +82,12 @@ impl CheckpointWriter {
                 }
             }
         })?;
-        Ok(Self { orders: sender, written, is_writing: Cell::new(false), news, thread })
+        Ok(Self { orders: queue, written, is_writing: Cell::new(false), news, thread })
     }
 
-    /// Has a state written.
-    pub fn keep(&self, state: State) {
-        // Only a panic ends the thread, and `finish` tells of that.
-        let _ = self.orders.send(Order::State(Box::new(state)));
+    /// Has a state written. If the disk is slow, it takes the place of one that waits; the epochs of that one are returned.
+    pub fn keep(&self, state: State) -> Option<u64> {
+        self.orders.push(Order::State(Box::new(state))).map(|older| older.place.ledger.epoch)
     }
 
     /// Has a block of a layer network written. When all have come, the checkpoint is whole.
@@ -112,19 +99,20 @@ impl CheckpointWriter {
             // If the thread is gone, `finish` tells of that.
             let _ = self.written.recv();
         }
-        let _ = self.orders.send(Order::Block(block));
+        self.orders.push(Order::Block(block));
     }
 
     /// Training goes on from an earlier step: has the checkpoints of later ones taken out of the way.
     pub fn set_aside_after(&self, step: u64) {
-        let _ = self.orders.send(Order::SetAside { step });
+        self.orders.push(Order::SetAside { step });
     }
 
     /// Waits until what was ordered is done.
     pub fn wait(&self) {
         let (done, written) = channel();
+        self.orders.push(Order::Wait(done));
         // If the thread is gone, `finish` tells of that.
-        let _ = self.orders.send(Order::Wait(done)).map(|()| written.recv());
+        let _ = written.recv();
     }
 
     /// What was done since the last call.
@@ -134,10 +122,19 @@ impl CheckpointWriter {
 
     /// Waits until all is written.
     pub fn finish(self) -> Result<Vec<Written>, SessionError> {
-        drop(self.orders);
+        self.orders.close();
         let rest = self.news.iter().collect();
         self.thread.join().map_err(|_| SessionError::CheckpointThread)?;
         Ok(rest)
+    }
+}
+
+/// The thread's end of the queue: when it goes, by a panic or otherwise, nobody is to wait for it.
+struct Orders(Arc<WriteQueue>);
+
+impl Drop for Orders {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

@@ -28,6 +28,7 @@ pub mod start_state;
 mod telemetry;
 pub mod trained_model;
 pub mod training;
+mod write_queue;
 
 pub use conclusion::Outcome;
 pub use error::SessionError;

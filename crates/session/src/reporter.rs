@@ -29,11 +29,10 @@ pub enum Keep {
     Always,
 }
 
-/// Has a peer's state written. In a pipeline nobody has it whole: there the blocks come one by one.
-pub(crate) fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) {
-    if let Some(state) = peer.state() {
-        checkpoint_writer.keep(state);
-    }
+/// Has a peer's state written; the epochs of one are returned that is left out for it, because the disk is slow. In a pipeline nobody has
+/// it whole: there the blocks come one by one.
+pub(crate) fn keep_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer) -> Option<u64> {
+    peer.state().and_then(|state| checkpoint_writer.keep(state))
 }
 
 pub(crate) fn written_event(peer: PeerId, written: Written) -> PeerEvent {
@@ -68,6 +67,8 @@ pub(crate) struct Reporter<'a> {
     n_tested: u64,
     /// How often the swarm has gone back.
     n_rollbacks: u32,
+    /// Whether it is told that checkpoints are left out.
+    has_left_out: bool,
 }
 
 /// Where what others are to know goes.
@@ -119,6 +120,7 @@ impl<'a> Reporter<'a> {
             epoch_kept,
             n_tested,
             n_rollbacks,
+            has_left_out: false,
         }
     }
 
@@ -132,7 +134,7 @@ impl<'a> Reporter<'a> {
         }
         if let Report::Record { record, waits } = report {
             self.count(&record.event, waits, peer, tell);
-            self.keep_epoch(peer);
+            self.keep_epoch(peer, tell);
         }
         let is_tested = match report {
             Report::Record { record: Record { event: Event::Epoch { epoch, .. }, .. }, .. } => {
@@ -263,7 +265,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// Has an epoch's end written, if this peer is the one to write it.
-    fn keep_epoch(&mut self, peer: &dyn Peer) {
+    fn keep_epoch(&mut self, peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         let epoch = peer.place().ledger.epoch;
         if epoch <= self.epoch_kept {
             return;
@@ -272,7 +274,13 @@ impl<'a> Reporter<'a> {
         let every = self.training.job.checkpoint.every;
         let is_due = every > 0 && epoch.is_multiple_of(every);
         if is_due && self.writes(peer) && peer.is_healthy() {
-            keep_state(self.checkpoint_writer, peer);
+            if let Some(epoch) = keep_state(self.checkpoint_writer, peer).filter(|_| !self.has_left_out) {
+                self.has_left_out = true;
+                let text = format!(
+                    "the disk is slower than the epochs: of checkpoints that wait, only the newest is written (first left out: epoch {epoch})"
+                );
+                tell(PeerEvent::Note { peer: self.id, text, is_routine: false });
+            }
             if self.training.is_alone() {
                 // Nobody else is to be answered meanwhile, and what is told of the epoch next is on the disk.
                 self.checkpoint_writer.wait();
