@@ -151,6 +151,7 @@ impl Node {
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
+                    Command::BlockWritten => self.on_input(Input::BlockWritten, &mut report),
                     Command::Leave => {
                         is_leaving = true;
                         self.on_input(Input::Stop, &mut report);

@@ -17,7 +17,7 @@ pub enum Report<'a> {
         /// If it is the end of a round, for whom the peer waited in it, as far as is known.
         waits: &'a [(PeerId, Duration)],
     },
-    /// A block of a network that no peer holds whole was gathered here to be kept.
+    /// A block of a network that no peer holds whole was gathered here to be kept. The next comes after [`Command::BlockWritten`].
     Saved(&'a SavedBlock),
     /// Somebody came, went, or was given up.
     Note(&'a Note),
@@ -41,6 +41,8 @@ pub enum Report<'a> {
 /// What a node can be told while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
+    /// The last block that was to be saved is written, or could not be.
+    BlockWritten,
     /// Leave the others and end.
     Leave,
 }

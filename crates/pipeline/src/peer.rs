@@ -46,6 +46,7 @@ impl Peer for PipelinePeer {
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
             Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
+            Input::BlockWritten => self.snapshots.on_block_written(&self.directory, out),
             Input::Stop => {}
             Input::Uplink(bytes_per_s) => self.blocks.on_uplink(bytes_per_s, &self.directory, out),
         }

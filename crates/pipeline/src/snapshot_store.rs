@@ -34,8 +34,9 @@ impl SnapshotStore {
         self.states.keys().map(|&(block, standing)| (block as u32, standing)).collect()
     }
 
-    pub(crate) fn forget_before(&mut self, round: u32) {
-        self.states.retain(|(_, standing), _| standing.round >= round);
+    /// Forgets the snapshots before a round, but for those that are yet to be saved.
+    pub(crate) fn forget_before(&mut self, round: u32, to_save: &[u32]) {
+        self.states.retain(|(_, standing), _| standing.round >= round || to_save.contains(&standing.round));
     }
 
     /// Forgets all snapshots but one: those before it are not needed, and what came after it belongs to another past.

@@ -27,6 +27,8 @@ pub(crate) struct Snapshots {
     /// Copies of others' snapshots that are on their way, by slot.
     copies: BTreeMap<usize, IncomingState>,
     first: FirstMember,
+    /// Whether the host is writing a block: there is not to be another in memory meanwhile.
+    is_writing: bool,
     /// How far this peer was when it told that its blocks have done everything.
     told_done: Option<Place>,
     /// How far all are, when all have done everything.
@@ -38,6 +40,8 @@ pub(crate) struct Snapshots {
 struct FirstMember {
     ledger: SnapshotLedger,
     saving: Option<Saving>,
+    /// The round of the newest snapshot that is to be saved after that.
+    next: Option<u32>,
     /// Those whose blocks have done everything, by rank, and how far they are.
     done: BTreeMap<usize, Place>,
 }
@@ -166,7 +170,10 @@ impl Snapshots {
                 self.end_if_all_done(directory, out);
             }
             Subject::Save if is_first => return self.on_saved_piece(rank, message, directory, out),
-            Subject::Complete if rank == 0 => self.store.forget_before(message.round),
+            Subject::Complete if rank == 0 => {
+                let to_save: Vec<u32> = decoded(&message.body)?;
+                self.store.forget_before(message.round, &to_save);
+            }
             Subject::AllDone if rank == 0 => self.finished = Some(place_of_end(message, directory)?),
             Subject::Ask if rank == 0 => {
                 let block = directory.setup.block(directory.slot(message.label.to));
@@ -191,11 +198,9 @@ impl Snapshots {
         taken.expect("what this peer itself says is not malformed");
     }
 
-    /// If a snapshot is complete: it is saved if that is due, and then those before it are forgotten.
+    /// If a snapshot is complete, those before it are forgotten; and it is saved if that is due. Training does not wait for that, and of
+    /// snapshots that wait to be saved only the newest is kept.
     fn conclude(&mut self, directory: &Directory, out: &mut Outbox) {
-        if self.first.saving.is_some() {
-            return;
-        }
         let n_blocks = directory.holders.len();
         let n_copies = (0..n_blocks).filter(|&address| directory.buddy_of(address).is_some()).count();
         let Some((round, epoch)) = self.first.ledger.take_complete(n_blocks + n_copies) else { return };
@@ -203,37 +208,53 @@ impl Snapshots {
         let (every, epochs) = (setup.save_every, setup.epochs());
         let is_due = |epoch: u64| every > 0 && epoch.is_multiple_of(every) || epoch >= epochs;
         if epoch.is_some_and(is_due) {
-            self.first.saving = Some(Saving::new(round, setup.whole()));
-            return self.save_next(directory, out);
+            self.first.next = Some(round);
         }
         self.forget_before(round, directory, out);
-    }
-
-    /// A snapshot is complete, and saved if it had to be.
-    fn forget_before(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
-        self.store.forget_before(round);
-        directory.tell_others(Subject::Complete, round, &Bytes::new(), out);
-        self.conclude(directory, out);
+        self.begin_saving(directory, out);
         self.end_if_all_done(directory, out);
     }
 
-    /// Fetches the next block of a snapshot that is being saved.
-    fn save_next(&mut self, directory: &Directory, out: &mut Outbox) {
-        let setup = &directory.setup;
-        while let Some(saving) = &mut self.first.saving {
-            let Some(&slot) = saving.slots.front() else {
-                let round = saving.round;
-                self.first.saving = None;
-                return self.forget_before(round, directory, out);
-            };
-            if directory.holders[slot] != directory.rank {
-                saving.incoming = Some(IncomingState::new(setup.replica(slot).clone()));
-                return ask(slot, saving.round, 0, directory, out);
-            }
-            let state = self.store.after(slot, saving.round).cloned();
-            let state = state.expect("what is in a snapshot is kept until all have saved it");
-            out.saved.push(saving.take(Arc::clone(setup.part(slot)), state));
+    /// All forget the snapshots before a complete one, but for those that are yet to be saved.
+    fn forget_before(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
+        let FirstMember { saving, next, .. } = &self.first;
+        let to_save: Vec<u32> = saving.iter().map(|saving| saving.round).chain(*next).collect();
+        self.store.forget_before(round, &to_save);
+        directory.tell_others(Subject::Complete, round, &encoded(&to_save), out);
+    }
+
+    /// Begins to save what waits for that, if nothing is being saved.
+    fn begin_saving(&mut self, directory: &Directory, out: &mut Outbox) {
+        if self.first.saving.is_none()
+            && let Some(round) = self.first.next.take()
+        {
+            self.first.saving = Some(Saving::new(round, directory.setup.whole()));
+            self.save_next(directory, out);
         }
+    }
+
+    /// Fetches the next block of a snapshot that is being saved, if the host has written the one before.
+    fn save_next(&mut self, directory: &Directory, out: &mut Outbox) {
+        let Some(saving) = self.first.saving.as_mut().filter(|_| !self.is_writing) else { return };
+        let Some(&slot) = saving.slots.front() else {
+            self.first.saving = None;
+            self.begin_saving(directory, out);
+            return self.end_if_all_done(directory, out);
+        };
+        if directory.holders[slot] != directory.rank {
+            saving.incoming = Some(IncomingState::new(directory.setup.replica(slot).clone()));
+            return ask(slot, saving.round, 0, directory, out);
+        }
+        let state = self.store.after(slot, saving.round).cloned();
+        let state = state.expect("what is in a snapshot is kept until all have saved it");
+        out.saved.push(saving.take(Arc::clone(directory.setup.part(slot)), state));
+        self.is_writing = true;
+    }
+
+    /// The host has time for the next block.
+    pub(crate) fn on_block_written(&mut self, directory: &Directory, out: &mut Outbox) {
+        self.is_writing = false;
+        self.save_next(directory, out);
     }
 
     fn on_saved_piece(
@@ -257,7 +278,7 @@ impl Snapshots {
             return Ok(());
         };
         out.saved.push(saving.take(Arc::clone(directory.setup.part(slot)), state));
-        self.save_next(directory, out);
+        self.is_writing = true;
         Ok(())
     }
 
@@ -273,9 +294,9 @@ impl Snapshots {
     }
 
     fn end_if_all_done(&mut self, directory: &Directory, out: &mut Outbox) {
-        let FirstMember { ledger, saving, done } = &self.first;
+        let FirstMember { ledger, saving, next, done } = &self.first;
         let is_done = directory.holders.iter().all(|holder| done.contains_key(holder));
-        if !is_done || saving.is_some() || ledger.is_waiting() {
+        if !is_done || saving.is_some() || next.is_some() || ledger.is_waiting() {
             return;
         }
         let Some(place) = done.values().next().cloned() else { return };
@@ -291,8 +312,8 @@ impl Snapshots {
 
     /// All go on from the run's last snapshot: whoever was first before may not have saved it.
     pub(crate) fn save_last(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
-        self.first.saving = Some(Saving::new(round, directory.setup.whole()));
-        self.save_next(directory, out);
+        self.first.next = Some(round);
+        self.begin_saving(directory, out);
     }
 }
 

@@ -1,6 +1,5 @@
 //! Keeps what a swarm learns: writes checkpoints beside the training.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -49,19 +48,19 @@ pub enum Written {
 /// Writes states on a thread of its own, in order: the network must not wait for a disk.
 pub struct CheckpointWriter {
     orders: Arc<WriteQueue>,
-    /// Says that a block is written, and whether one is being.
-    written: Receiver<()>,
-    is_writing: Cell<bool>,
     news: Receiver<Written>,
     thread: JoinHandle<()>,
 }
 
 impl CheckpointWriter {
-    /// Starts the thread that writes into a run's folder.
-    pub fn start(run: RunFolder, training: &Training) -> Result<Self, SessionError> {
+    /// Starts the thread that writes into a run's folder; when a block is written or given up, it calls `on_block`.
+    pub fn start(
+        run: RunFolder,
+        training: &Training,
+        on_block: impl Fn() + Send + 'static,
+    ) -> Result<Self, SessionError> {
         let queue = Arc::new(WriteQueue::default());
         let (answers, news) = channel();
-        let (done, written) = channel();
         let Job { seed, checkpoint: CheckpointSpec { keep, .. }, .. } = training.job;
         let (task, optimizer) = (training.task.clone(), training.job.optimizer.clone());
         let orders = Orders(queue.clone());
@@ -75,14 +74,14 @@ impl CheckpointWriter {
                     Order::Block(block) => {
                         disk.put(&block, &mut tell);
                         drop(block);
-                        let _ = done.send(());
+                        on_block();
                     }
                     Order::SetAside { step } => disk.set_aside_after(step, &mut tell),
                     Order::Wait(done) => drop(done.send(())),
                 }
             }
         })?;
-        Ok(Self { orders: queue, written, is_writing: Cell::new(false), news, thread })
+        Ok(Self { orders: queue, news, thread })
     }
 
     /// Has a state written. If the disk is slow, it takes the place of one that waits; the epochs of that one are returned.
@@ -90,15 +89,9 @@ impl CheckpointWriter {
         self.orders.push(Order::State(Box::new(state))).map(|older| older.place.ledger.epoch)
     }
 
-    /// Has a block of a layer network written. When all have come, the checkpoint is whole.
-    ///
-    /// It waits for the block before to be written: who trains a network that is larger than its memory must not have all of it
-    /// waiting for the disk.
+    /// Has a block of a layer network written. When all have come, the checkpoint is whole. Who trains a network that is larger than its
+    /// memory gives the next one when this one is written.
     pub fn keep_block(&self, block: SavedBlock) {
-        if self.is_writing.replace(true) {
-            // If the thread is gone, `finish` tells of that.
-            let _ = self.written.recv();
-        }
         self.orders.push(Order::Block(block));
     }
 

@@ -17,7 +17,6 @@ use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::PeerId;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::checkpoint_writer::CheckpointWriter;
 use crate::error::SessionError;
 use crate::orders::{Order, Orders};
 use crate::peer_event::{Ending, PeerEvent};
@@ -104,7 +103,7 @@ async fn train(
     let process = PeerProcess {
         training: training.clone(),
         start: start.with_saved(&run, training),
-        checkpoint_writer: CheckpointWriter::start(run, training)?,
+        run,
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,
         address,

@@ -19,6 +19,7 @@ use crate::monitor::Monitor;
 use crate::peer_event::{Ending, PeerEvent};
 use crate::reporter::{Keep, Reporter, keep_state, written_event};
 use crate::resources::resources;
+use crate::run_folder::RunFolder;
 use crate::start_state::StartState;
 use crate::training::Training;
 
@@ -31,8 +32,8 @@ pub(crate) struct PeerProcess {
     pub training: Arc<Training>,
     /// What it begins with.
     pub start: StartState,
-    /// What writes its checkpoints.
-    pub checkpoint_writer: CheckpointWriter,
+    /// Where its checkpoints go.
+    pub run: RunFolder,
     /// Which of them it writes.
     pub keep: Keep,
     /// Training begins when so many peers are there, this one counted.
@@ -52,10 +53,10 @@ impl PeerProcess {
     pub(crate) async fn run(
         self,
         (endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>),
-        commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent),
     ) -> Result<Ending, SessionError> {
-        let Self { training, start, checkpoint_writer, keep, wait_for, address, introducers, measures, speed } = self;
+        let Self { training, start, run, keep, wait_for, address, introducers, measures, speed } = self;
         let id = endpoint.identity().peer;
         let place = start.place().clone();
         let training = &*training;
@@ -74,10 +75,22 @@ impl PeerProcess {
         let mut node = Node::new((endpoint, arrivals), training.setup.clone(), peer, settings)?;
         let introducers = introducers.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
         let (outlet, messages) = mpsc::unbounded_channel();
+        let (orders, node_commands) = mpsc::channel(2);
+        let written = orders.clone();
+        // If the node is gone, it wants no more blocks.
+        let on_block = move || _ = written.blocking_send(Command::BlockWritten);
+        let checkpoint_writer = CheckpointWriter::start(run, training, on_block)?;
+        let passing_on = tokio::spawn(async move {
+            while let Some(command) = commands.recv().await {
+                let _ = orders.send(command).await;
+            }
+        });
         let writer = (&checkpoint_writer, keep);
         let mut reporter = Reporter::new(id, training, writer, monitor.as_ref(), outlet, &place);
-        let ending =
-            node.run(introducers, commands, messages, |report, peer| reporter.on_report(&report, peer, tell)).await;
+        let ending = node
+            .run(introducers, node_commands, messages, |report, peer| reporter.on_report(&report, peer, tell))
+            .await;
+        passing_on.abort();
         let peer = node.peer();
         // What a run has come to that diverged is nothing to go on from.
         let is_over = ending != report::Ending::Finished && !peer.is_healthy();

@@ -19,7 +19,6 @@ use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::checkpoint_writer::CheckpointWriter;
 use crate::conclusion::{Conclusion, Outcome};
 use crate::error::SessionError;
 use crate::event_log::{EventLog, Fate};
@@ -208,7 +207,7 @@ impl Session {
             let process = PeerProcess {
                 training: training.clone(),
                 start: start.clone(),
-                checkpoint_writer: CheckpointWriter::start(run.clone(), &training)?,
+                run: run.clone(),
                 keep,
                 wait_for: options.wait_for,
                 address,

@@ -13,9 +13,10 @@ pub trait Observer {
         let _ = record;
     }
 
-    /// A block of a network that no peer holds whole is to be kept.
-    fn saved(&mut self, block: SavedBlock) {
+    /// A block of a network that no peer holds whole is to be kept; how long writing it takes.
+    fn saved(&mut self, block: SavedBlock) -> Duration {
         let _ = block;
+        Duration::ZERO
     }
 
     /// A peer hands a frame to its link.

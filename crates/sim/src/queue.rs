@@ -34,6 +34,8 @@ pub(crate) enum Event {
     View(u32),
     /// A peer has been silent for the deadline.
     Lost(u32),
+    /// A peer's host has written a block.
+    Written(u32),
     /// A peer knows what its uplink carries.
     Uplink(u32),
     /// A peer that was busy has time for what has come meanwhile.
@@ -57,7 +59,7 @@ impl Event {
     /// and nothing that the scenario has in store for later; except the end of a partition, after which both sides agree.
     fn is_activity(self) -> bool {
         match self {
-            Self::Arrive(_) | Self::Deliver(_) | Self::Done(_) | Self::View(_) => true,
+            Self::Arrive(_) | Self::Deliver(_) | Self::Done(_) | Self::View(_) | Self::Written(_) => true,
             Self::Lost(_) | Self::Wake(_) | Self::Heal(_) | Self::Ready(_) => true,
             Self::Timer(_) | Self::Uplink(_) | Self::Fault(_) | Self::Join(_) | Self::Cut(_) | Self::Split(_) => false,
         }

@@ -237,6 +237,7 @@ impl Simulation {
                 let Some(rate) = up.bits_per_second else { return };
                 self.handle(peer as usize, Input::Uplink(rate as f64 / 8.0), compute, observer);
             }
+            Event::Written(peer) => self.handle(peer as usize, Input::BlockWritten, compute, observer),
             Event::Ready(peer) => self.on_ready(peer as usize, compute, observer),
             Event::Wake(peer) => self.wake(peer as usize, compute, observer),
             Event::Heal(partition) => self.heal(partition, compute, observer),
@@ -255,7 +256,7 @@ impl Simulation {
             Event::Done(work) => compute.peer(work),
             Event::Timer(timer) => self.timers.get(timer as usize).map(|(peer, _)| *peer),
             Event::View(view) => self.views.get(view as usize).map(|(peer, _)| *peer),
-            Event::Uplink(peer) => Some(peer as usize),
+            Event::Uplink(peer) | Event::Written(peer) => Some(peer as usize),
             _ => None,
         }
     }
@@ -316,7 +317,10 @@ impl Simulation {
             self.begin_work(peer, work, compute);
         }
         out.records.drain(..).for_each(|record| observer.record(record));
-        out.saved.drain(..).for_each(|block| observer.saved(block));
+        for block in out.saved.drain(..) {
+            let lasts = observer.saved(block);
+            self.queue.push(self.now.saturating_add(nanos(lasts)), Event::Written(short(peer)));
+        }
         let failure = out.failure.take();
         self.outbox = out;
         observer.handled(self.time(), id(peer), &*self.hosts[peer].peer);

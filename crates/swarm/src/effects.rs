@@ -30,6 +30,8 @@ pub enum Input {
     Timer(TimerToken),
     /// The host has found out how many bytes a second this peer's links carry.
     Uplink(f64),
+    /// The host has written the last block that was to be saved, or could not: it has time for the next.
+    BlockWritten,
     /// The host wants to stop: nothing more is to be begun that would not be over soon.
     Stop,
     /// Other peers take part now. The first view begins the training.
@@ -49,7 +51,8 @@ pub struct Outbox {
     pub records: Vec<Record>,
     /// Whose frames turned out to be malformed when their time came, and why: like an error at once, it costs the sender.
     pub refused: Vec<(PeerId, Malformed)>,
-    /// Blocks of the network that were gathered here to be kept, where no peer holds it whole.
+    /// Blocks of the network that were gathered here to be kept, where no peer holds it whole. The next one comes after
+    /// [`Input::BlockWritten`].
     pub saved: Vec<SavedBlock>,
     /// Why the peer cannot go on, if it cannot.
     pub failure: Option<String>,

@@ -73,7 +73,7 @@ impl Peer for Replica {
             }
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
-            Input::Timer(_) => {}
+            Input::Timer(_) | Input::BlockWritten => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
             Input::View(view) => self.next_view = Some(view),
             Input::Stop => self.is_stopping = true,

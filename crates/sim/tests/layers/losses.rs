@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use nettorrent_sim::{Fate, Fault, Join, Outcome, Partition, Scenario, What, When};
-use nettorrent_swarm::record::Event;
+use nettorrent_sim::{Fate, Fault, Join, Observer, Outcome, Partition, Scenario, Simulation, What, When};
+use nettorrent_swarm::SavedBlock;
+use nettorrent_swarm::record::{Event, Record};
 
 use crate::pipeline::Pipeline;
 
@@ -125,6 +126,50 @@ fn who_stands_by_finishes_with_the_others() {
         let outcome = pipeline.run(5, scenario);
         check(&pipeline, &outcome, "with one that stands by");
         assert!(outcome.live().all(|peer| peer.place.ledger.epoch == 4), "who stands by knows how far all are");
+    }
+}
+
+/// A disk that takes long for a block.
+#[derive(Default)]
+struct SlowDisk {
+    lasts: Duration,
+    n_blocks: u32,
+    /// The epochs of the snapshots whose last block came.
+    epochs: Vec<u64>,
+    /// The rounds that ended between the first block and the last.
+    n_rounds_meanwhile: usize,
+}
+
+impl Observer for SlowDisk {
+    fn saved(&mut self, block: SavedBlock) -> Duration {
+        self.n_blocks += 1;
+        if block.is_last {
+            self.epochs.push(block.state.place.ledger.epoch);
+        }
+        self.lasts
+    }
+
+    fn record(&mut self, record: Record) {
+        let is_writing = self.n_blocks > 0 && self.epochs.is_empty();
+        self.n_rounds_meanwhile += usize::from(is_writing && matches!(record.event, Event::Round { .. }));
+    }
+}
+
+#[test]
+fn training_does_not_wait_for_a_slow_disk() {
+    let pipeline = pipeline(GRIDS[0], &["epochs=8"]);
+    for lasts in [Duration::ZERO, Duration::from_secs(60)] {
+        let mut disk = SlowDisk { lasts, ..SlowDisk::default() };
+        let simulation = Simulation::new(pipeline.setup.clone(), 4, Scenario::default()).unwrap();
+        let outcome = simulation.run_with(&mut disk).unwrap();
+        assert!(outcome.refusals.is_empty() && outcome.live().all(|peer| peer.is_finished), "{:?}", outcome.refusals);
+        assert!(outcome.time >= disk.n_blocks * lasts, "no block comes before the last is written, and nobody goes");
+        if lasts.is_zero() {
+            assert_eq!(disk.epochs, [1, 2, 3, 4, 5, 6, 7, 8]);
+        } else {
+            assert_eq!(disk.epochs, [1, 8], "of those that wait only the newest is saved, and that is the last");
+            assert!(disk.n_rounds_meanwhile > 400, "{}", disk.n_rounds_meanwhile);
+        }
     }
 }
 
