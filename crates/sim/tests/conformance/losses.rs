@@ -47,6 +47,11 @@ fn survive_with(case: &Case, setup: Arc<Setup>, n_peers: usize, scenario: &Scena
     };
     assert!(outcome.refusals.is_empty(), "{}: {:?}", what(), outcome.refusals);
     assert!(outcome.failures.is_empty(), "{}: {:?}", what(), outcome.failures);
+    for record in &outcome.records {
+        if let Event::Epoch { epoch, n_test, .. } = record.event {
+            assert!(n_test > 0, "{}: {} tells of epoch {epoch}, which nobody tested", what(), record.peer);
+        }
+    }
     let first = outcome.live().next().unwrap_or_else(|| panic!("{}: nobody is left", what()));
     assert!(first.values.iter().all(|value| value.is_finite()), "{}", what());
     for peer in outcome.live() {

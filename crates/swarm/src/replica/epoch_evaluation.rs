@@ -238,6 +238,11 @@ impl EpochEvaluation {
         self.concluded = report.epoch;
         self.last = Some(*report);
         let (train, test): (Score, Score) = (report.train.into(), report.test.into());
+        self.is_spoilt |= spoilt.is_some();
+        if test.n == 0 && core.task().n_test() > 0 {
+            // All who tested it are gone, and those who came later have nothing to tell: that is no result.
+            return spoilt;
+        }
         out.records.push(core.record(Event::Epoch {
             epoch: report.epoch,
             round: report.round,
@@ -252,7 +257,6 @@ impl EpochEvaluation {
             is_guessing: core.training.guessing().explains(&test),
             test_s: self.took.as_secs_f64(),
         }));
-        self.is_spoilt |= spoilt.is_some();
         spoilt
     }
 
