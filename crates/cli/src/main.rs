@@ -7,6 +7,7 @@ mod job_arguments;
 mod measuring;
 mod notice;
 mod progress;
+mod resume_point;
 mod swarm;
 mod watching;
 

@@ -1,10 +1,11 @@
 //! Checkpoints: the model in PyTorch's names and layouts, and beside it what is needed to go on as if nothing had happened.
 //!
 //! A checkpoint is a folder with two files in the safetensors format: `model.safetensors`, which any program of that world
-//! can read, and `state.safetensors` with the optimizer's memories and the place in the run. It is written beside its final
-//! place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
+//! can read, and `state.safetensors` with the optimizer's memories and the place in the run. Beside them `checksums.json` has a
+//! SHA-256 of every tensor, which is checked when it is read. It is written beside its final place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
 //! middle, by a person or by a limit of the system (one on the size of files ends programs that do not ignore SIGXFSZ).
 
+mod checksums;
 mod error;
 mod file_layout;
 mod pieces;
@@ -38,6 +39,12 @@ pub fn save(
     let mut writer = PieceWriter::create(folder, layout, optimizer.spec(), progress, memories.len())?;
     writer.put_share(&Share::whole(layout), values, optimizer, memories)?;
     writer.finish()
+}
+
+/// Whether a checkpoint is whole, whatever model it is of: its files can be read, and all check sums are right.
+pub fn verify(folder: &Path) -> Result<(), CheckpointError> {
+    checksums::verify(&folder.join(MODEL_FILE))?;
+    checksums::verify(&folder.join(STATE_FILE))
 }
 
 /// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its memories back.

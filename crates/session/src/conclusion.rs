@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nettorrent_engine::checkpoint::{self, CheckpointError};
 use nettorrent_history::Reason;
 use nettorrent_swarm::Place;
 
@@ -104,8 +105,8 @@ impl Conclusion {
 
     /// Writes the end of the run down, and returns it.
     pub(crate) fn conclude(&mut self, log: &mut LiveLog) -> Result<Outcome, SessionError> {
-        let is_kept = self.run.checkpoint_path(self.reached.step).exists();
-        let result = self.ending(is_kept);
+        let is_kept = checkpoint::verify(&self.run.checkpoint_path(self.reached.step));
+        let result = self.ending(is_kept.as_ref().err());
         let reason = match &result {
             Ok(Ending::Finished) => Reason::Finished,
             Ok(Ending::Left) => Reason::Interrupted,
@@ -116,12 +117,13 @@ impl Conclusion {
         log.stop(End { reason, epoch, step, peak_rss_bytes: self.peak_rss_bytes });
         let ending = result?;
         let is_guessing = ending == Ending::Finished && log.is_guessing();
-        let (was_alone, is_kept, took) = (log.is_alone(), is_kept, log.elapsed());
+        let (was_alone, is_kept, took) = (log.is_alone(), is_kept.is_ok(), log.elapsed());
         Ok(Outcome { ending, epoch, step, was_alone, is_guessing, checkpoint: self.checkpoint.take(), is_kept, took })
     }
 
-    /// How the whole ended: as the best of its peers did. But it is finished when its last epoch is on the disk, and not before.
-    fn ending(&mut self, is_kept: bool) -> Result<Ending, SessionError> {
+    /// How the whole ended: as the best of its peers did. But it is finished when its last epoch is on the disk, and not before; `unkept`
+    /// says why what was reached is not there, if it is not.
+    fn ending(&mut self, unkept: Option<&CheckpointError>) -> Result<Ending, SessionError> {
         if let Some(problem) = self.stopped_by.take() {
             return Err(problem);
         }
@@ -130,13 +132,13 @@ impl Conclusion {
             return Err(SessionError::Unfinished { epoch, last_epoch, newest: self.run.newest_text() });
         }
         if is_finished {
-            let is_done = is_kept || !self.keeps;
-            return if is_done { Ok(Ending::Finished) } else { Err(self.not_kept("all epochs are trained".into())) };
+            let unkept = unkept.filter(|_| self.keeps);
+            return unkept.map_or(Ok(Ending::Finished), |why| Err(self.not_kept("all epochs are trained".into(), why)));
         }
         if self.endings.contains(&Ending::Left) {
             // Who holds a part of the network has nothing to write.
-            let is_lost = !is_kept && self.write_problem.is_some();
-            return if is_lost { Err(self.not_kept(format!("stopped at step {step}"))) } else { Ok(Ending::Left) };
+            let unkept = unkept.filter(|_| self.write_problem.is_some());
+            return unkept.map_or(Ok(Ending::Left), |why| Err(self.not_kept(format!("stopped at step {step}"), why)));
         }
         if let Some(failed) = self.endings.pop() {
             return Ok(failed);
@@ -144,9 +146,13 @@ impl Conclusion {
         Err(self.problems.pop().unwrap_or_else(|| SessionError::Peers("all peers are gone".into())))
     }
 
-    fn not_kept(&self, reached: String) -> SessionError {
-        let why = self.write_problem.clone().or_else(|| self.problems.last().map(ToString::to_string));
-        let why = why.unwrap_or_else(|| "whoever was to write it is gone".into());
+    fn not_kept(&self, reached: String, unkept: &CheckpointError) -> SessionError {
+        let why = if self.run.checkpoint_path(self.reached.step).exists() {
+            unkept.to_string()
+        } else {
+            let why = self.write_problem.clone().or_else(|| self.problems.last().map(ToString::to_string));
+            why.unwrap_or_else(|| "whoever was to write it is gone".into())
+        };
         SessionError::NotKept { reached, why, newest: self.run.newest_text() }
     }
 }

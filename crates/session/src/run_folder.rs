@@ -116,6 +116,21 @@ impl RunFolder {
         Ok(Some(if !asked.exists() && inside.exists() { inside } else { asked.to_owned() }))
     }
 
+    /// The newest checkpoint that is whole, and why those after it are not.
+    pub fn newest_whole(&self) -> Result<(Option<PathBuf>, Vec<CheckpointError>), SessionError> {
+        let mut damaged = Vec::new();
+        for checkpoint in self.checkpoints()?.into_iter().rev() {
+            match checkpoint::verify(&checkpoint) {
+                Ok(()) => return Ok((Some(checkpoint), damaged)),
+                Err(problem) => damaged.push(problem),
+            }
+        }
+        match damaged.into_iter().next() {
+            Some(source) => Err(SessionError::Unreadable { hint: "no checkpoint of the run is whole".into(), source }),
+            None => Ok((None, Vec::new())),
+        }
+    }
+
     /// Saves a state.
     pub fn save(
         &self,
@@ -135,12 +150,13 @@ impl RunFolder {
 
     /// What to tell who wants to know what is left of a run: its newest checkpoint.
     pub(crate) fn newest_text(&self) -> String {
-        match self.checkpoints().unwrap_or_default().pop() {
-            Some(newest) => {
+        match self.newest_whole() {
+            Ok((Some(newest), _)) => {
                 let (newest, path) = (newest.display(), self.path.display());
                 format!("the newest checkpoint is {newest}; go on from it with `nettorrent resume {path}`")
             }
-            None => "there is no checkpoint".to_owned(),
+            Ok((None, _)) => "there is no checkpoint".to_owned(),
+            Err(problem) => problem.to_string(),
         }
     }
 
@@ -211,7 +227,7 @@ impl RunFolder {
         Ok(moved)
     }
 
-    fn unreadable(&self, checkpoint: &Path, source: CheckpointError) -> SessionError {
+    pub(crate) fn unreadable(&self, checkpoint: &Path, source: CheckpointError) -> SessionError {
         let others = self.checkpoints().unwrap_or_default();
         let others: Vec<String> = others
             .iter()

@@ -54,8 +54,8 @@ impl StartState {
             return Ok(Self::Whole(load(run, checkpoint, training)?));
         };
         // The first block tells how far it is; who needs another reads that one.
-        let place = read_block(checkpoint, training.task.as_ref(), &training.job, network.part(0))?.place;
-        let block = blocks_of(checkpoint.to_owned(), training.task.clone(), training.job.clone());
+        let place = read_block(run, checkpoint, training.task.as_ref(), &training.job, network.part(0))?.place;
+        let block = blocks_of(run.clone(), checkpoint.to_owned(), training.task.clone(), training.job.clone());
         Ok(Self::Layers { origin: Origin { standing: place.standing, block, newer: None }, place })
     }
 
@@ -66,8 +66,8 @@ impl StartState {
             let (task, job) = (training.task.clone(), training.job.clone());
             origin.newer = Some(Arc::new(move |since| {
                 let saved = run.checkpoints().ok()?.pop()?;
-                let standing = read_block(&saved, task.as_ref(), &job, network.part(0)).ok()?.place.standing;
-                (standing > since).then(|| (standing, blocks_of(saved, task.clone(), job.clone())))
+                let standing = read_block(&run, &saved, task.as_ref(), &job, network.part(0)).ok()?.place.standing;
+                (standing > since).then(|| (standing, blocks_of(run.clone(), saved, task.clone(), job.clone())))
             }));
         }
         self
@@ -116,17 +116,21 @@ impl StartState {
 }
 
 /// Where the blocks of a checkpoint come from.
-fn blocks_of(checkpoint: PathBuf, task: Arc<dyn Task>, job: Job) -> Arc<BlockSource> {
-    Arc::new(move |_, part| read_block(&checkpoint, task.as_ref(), &job, part).map_err(|error| error.to_string()))
+fn blocks_of(run: RunFolder, checkpoint: PathBuf, task: Arc<dyn Task>, job: Job) -> Arc<BlockSource> {
+    Arc::new(move |_, part| read_block(&run, &checkpoint, task.as_ref(), &job, part).map_err(|error| error.to_string()))
 }
 
 /// Reads a block's share of a checkpoint, and nothing else of it.
-fn read_block(checkpoint: &Path, task: &dyn Task, job: &Job, part: &Part) -> Result<State, SessionError> {
+fn read_block(
+    run: &RunFolder,
+    checkpoint: &Path,
+    task: &dyn Task,
+    job: &Job,
+    part: &Part,
+) -> Result<State, SessionError> {
     let mut optimizer = Optimizer::new(job.optimizer.clone(), part.n_params());
-    let (values, progress) =
-        checkpoint::load_part(checkpoint, task.layout(), part, &mut optimizer).map_err(|source| {
-            SessionError::Unreadable { hint: format!("cannot go on from {}", checkpoint.display()), source }
-        })?;
+    let (values, progress) = checkpoint::load_part(checkpoint, task.layout(), part, &mut optimizer)
+        .map_err(|source| run.unreadable(checkpoint, source))?;
     state(values, optimizer, progress, task.labels().len())
 }
 

@@ -14,6 +14,8 @@ use nettorrent_session::{Session, StartState, Training};
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
+use crate::notice::Notice;
+use crate::resume_point::resume_point;
 use crate::swarm::network::{NetworkArguments, train};
 
 /// Arguments of `start`.
@@ -88,7 +90,7 @@ fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFol
     let job = definite(run.job(&arguments.job.settings())?)?;
     let training = Training::with_model(job, run.model_spec()?, arguments.wait_for as usize)?;
     training.check(arguments.wait_for as usize)?;
-    let start = match run.choose(None)? {
+    let start = match resume_point(&run, None, &Notice { json: arguments.network.json })? {
         Some(checkpoint) => StartState::from_checkpoint(&run, &checkpoint, &training)?,
         None => StartState::fresh(&training),
     };

@@ -16,6 +16,7 @@ use nettorrent_session::{Options, Session, StartState, Training};
 use crate::job_arguments::definite;
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
+use crate::resume_point::resume_point;
 use crate::swarm;
 use crate::swarm::network::train as drive;
 use crate::swarm::run::{Fresh, Stopped};
@@ -69,13 +70,13 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
     if job.swarm.peers > 0 {
         let events = arguments.measuring.open_events(&run)?;
         arguments.measuring.watch(&run)?;
-        let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
+        let checkpoint = resume_point(&run, arguments.checkpoint.as_deref(), &Notice { json: arguments.json })?;
         let (is_changed, measures) = (!settings.is_empty(), arguments.measuring.is_on());
         let stopped = Stopped { run, events, checkpoint, is_changed, measures, json: arguments.json };
         return swarm::run::resume(job, stopped, &arguments.links);
     }
     let training = Training::alone(job, Some(run.model_spec()?))?;
-    let checkpoint = run.choose(arguments.checkpoint.as_deref())?;
+    let checkpoint = resume_point(&run, arguments.checkpoint.as_deref(), &Notice { json: arguments.json })?;
     let start = match &checkpoint {
         Some(checkpoint) => {
             let mut start = StartState::from_checkpoint(&run, checkpoint, &training)?;

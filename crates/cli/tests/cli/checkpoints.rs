@@ -55,13 +55,12 @@ fn damaged_files_are_named_and_so_are_the_whole_ones() {
         let whole = fs::read(&path).unwrap();
         let cut = &whole[..whole.len() - 1];
         let noise: Vec<u8> = (0..whole.len()).map(|i| (i * 37 % 251) as u8).collect();
-        for damaged in [&[], &whole[..7], cut, noise.as_slice()] {
+        let mut turned = whole.clone();
+        *turned.last_mut().unwrap() ^= 1;
+        for damaged in [&[], &whole[..7], cut, noise.as_slice(), turned.as_slice()] {
             fs::write(&path, damaged).unwrap();
             let named = format!("mine/checkpoints/{}/{file}", name_of(newest));
-            let mut messages = vec![
-                place.fail(&["resume", "mine", "--epochs", "3"]),
-                place.fail(&["resume", "mine", "--epochs", "3", "--checkpoint", text(newest)]),
-            ];
+            let mut messages = vec![place.fail(&["resume", "mine", "--epochs", "3", "--checkpoint", text(newest)])];
             if file == "model.safetensors" {
                 messages.push(place.fail(&["eval", "mine"]));
             }
@@ -71,16 +70,43 @@ fn damaged_files_are_named_and_so_are_the_whole_ones() {
                 assert!(message.contains(&others), "{message}");
             }
         }
-        fs::remove_file(&path).unwrap();
-        assert!(place.fail(&["resume", "mine", "--epochs", "3"]).contains(file));
         fs::write(&path, &whole).unwrap();
     }
     // With a damaged newest one the older one does, and what is damaged is out of the way afterwards.
+    let whole = fs::read(newest.join("model.safetensors")).unwrap();
     fs::write(newest.join("model.safetensors"), "nonsense").unwrap();
     place.succeed(&["eval", "mine", "--checkpoint", text(older)]);
     place.succeed(&["resume", "mine", "--checkpoint", text(older)]);
     place.succeed(&["eval", "mine"]);
     all_load(&place);
+    assert_eq!(fs::read(newest.join("model.safetensors")).unwrap(), whole, "it was trained again");
+}
+
+#[test]
+fn a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so() {
+    for peers in [&[][..], &["--peers", "2"]] {
+        let place = Place::new();
+        place.succeed(&["train", "--run", "mine", "--model", "mlp:8", "--epochs", "2"]);
+        let all = checkpoints(&place.path("mine"));
+        let [older, newest] = all.as_slice() else { panic!("two are kept: {all:?}") };
+        let path = newest.join("state.safetensors");
+        let mut turned = fs::read(&path).unwrap();
+        *turned.last_mut().unwrap() ^= 1;
+        fs::write(&path, turned).unwrap();
+        let said = place.succeed(&[&["resume", "mine", "--epochs", "3"], peers].concat()).stdout;
+        let names = [name_of(older), name_of(newest)].map(|name| format!("mine/checkpoints/{name}"));
+        for part in [&format!("{}/state.safetensors: the tensor `", names[1]), &format!("goes on from {}", names[0])] {
+            assert!(said.contains(part.as_str()), "{said}");
+        }
+        assert_eq!(events(&place.path("mine"), "epoch").pop().unwrap()["epoch"], 3);
+        all_load(&place);
+        // If none is whole, there is nothing to go on from.
+        for checkpoint in checkpoints(&place.path("mine")) {
+            fs::write(checkpoint.join("model.safetensors"), "nonsense").unwrap();
+        }
+        let message = place.fail(&[&["resume", "mine", "--epochs", "4"], peers].concat());
+        assert!(message.contains("no checkpoint of the run is whole"), "{message}");
+    }
 }
 
 fn name_of(path: &Path) -> &str {

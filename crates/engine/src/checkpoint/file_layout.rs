@@ -23,8 +23,10 @@ pub(super) struct FileLayout {
 pub(super) struct TensorPlace {
     pub dtype: Dtype,
     pub shape: Vec<usize>,
-    /// Where in the file its bytes begin.
+    /// Where in the file its bytes begin, and how many they are.
     pub first: u64,
+    /// See `first`.
+    pub n_bytes: u64,
 }
 
 impl FileLayout {
@@ -70,6 +72,11 @@ impl FileLayout {
         Ok(Self { metadata, header_end: LEN as u64 + len })
     }
 
+    /// Where the header ends and the tensors begin.
+    pub(super) fn header_end(&self) -> u64 {
+        self.header_end
+    }
+
     /// How long the file is.
     pub(super) fn n_bytes(&self) -> u64 {
         self.header_end + self.metadata.data_len() as u64
@@ -81,6 +88,7 @@ impl FileLayout {
             dtype: info.dtype,
             shape: info.shape.clone(),
             first: self.header_end + info.data_offsets.0 as u64,
+            n_bytes: (info.data_offsets.1 - info.data_offsets.0) as u64,
         };
         self.metadata.tensors().into_iter().map(|(name, info)| (name, place(info))).collect()
     }

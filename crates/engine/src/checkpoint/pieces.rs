@@ -8,6 +8,7 @@ use std::path::Path;
 
 use nettorrent_files::PartialFolder;
 
+use super::checksums;
 use super::error::CheckpointError;
 use super::file_layout::FileLayout;
 use super::progress::Progress;
@@ -122,8 +123,10 @@ impl PieceWriter {
         let Self { folder, model, state, .. } = self;
         // Closed first: some systems rename no folder with an open file in it.
         drop((model, state));
-        let path = folder.target().to_owned();
-        folder.finish().map_err(CheckpointError::save(&path))
+        let target = folder.target().to_owned();
+        let failed = CheckpointError::save(&target);
+        checksums::write(folder.contents(), &[MODEL_FILE, STATE_FILE]).map_err(&failed)?;
+        folder.finish().map_err(failed)
     }
 
     fn begin_state(&mut self, n_steps: u64) -> Result<(), CheckpointError> {

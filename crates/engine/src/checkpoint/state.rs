@@ -12,6 +12,7 @@ use safetensors::SafeTensorError;
 use safetensors::tensor::Dtype;
 use serde::{Deserialize, Serialize};
 
+use super::checksums::FileChecksums;
 use super::error::CheckpointError;
 use super::file_layout::{FileLayout, TensorPlace};
 use super::progress::Progress;
@@ -105,6 +106,14 @@ pub(super) fn load_share(
         SafeTensorError::IoError(source) => unreadable(source),
         error => damaged(format!("damaged ({error})")),
     })?;
+    let sums = FileChecksums::of(path)?;
+    let check = |problem: io::Result<Option<String>>| match problem.map_err(unreadable)? {
+        Some(problem) => Err(CheckpointError::malformed(path, problem)),
+        None => Ok(()),
+    };
+    if let Some(sums) = &sums {
+        check(sums.check_header(&mut file, &layout))?;
+    }
     let Note { optimizer_steps, mut progress, .. } = read_note(path, &layout, damaged)?;
     let places = layout.tensors();
     let place = |name: &str| places.get(name).filter(|place| place.dtype == Dtype::F32);
@@ -112,6 +121,7 @@ pub(super) fn load_share(
     let mut memories = BTreeMap::new();
     for name in names {
         if let Some(place) = place(name).filter(|place| place.shape == [n_params]) {
+            sums.iter().try_for_each(|sums| check(sums.check(&mut file, name, place)))?;
             memories.insert(name, read_vector(&mut file, place, n_params, share).map_err(unreadable)?);
         }
     }
@@ -121,6 +131,7 @@ pub(super) fn load_share(
         if place.shape != [n_values] {
             return Err(damaged(format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape)));
         }
+        sums.iter().try_for_each(|sums| check(sums.check(&mut file, &name, place)))?;
         progress.swarm_memories.push(read_vector(&mut file, place, n_values, share).map_err(unreadable)?);
     }
     if !optimizer.restore(optimizer_steps, |name| memories.remove(name)) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use nettorrent_files::write_file;
 use safetensors::SafeTensorError;
 
+use super::checksums::FileChecksums;
 use super::error::CheckpointError;
 use super::file_layout::FileLayout;
 use super::runs;
@@ -80,6 +81,7 @@ fn read(
     let mut found = file_layout.tensors();
     let names: Vec<String> = found.keys().cloned().collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sums = FileChecksums::of(path)?;
     let mut values = vec![0.0; share.n_values];
     for NamedTensor { name, tensor, range } in layout.tensors() {
         let place = found.remove(name).ok_or_else(|| {
@@ -94,7 +96,11 @@ fn read(
             let problem = format!("`{name}` holds {:?}; f32, f64, f16 and bf16 can be read", place.dtype);
             return Err(malformed(problem));
         }
-        runs::read(file, &place, tensor, &share.within(range), &mut values).map_err(unreadable)?;
+        let stretches = share.within(range);
+        if let Some(sums) = sums.as_ref().filter(|_| !stretches.is_empty()) {
+            sums.check(file, name, &place).map_err(unreadable)?.map_or(Ok(()), |problem| Err(malformed(problem)))?;
+        }
+        runs::read(file, &place, tensor, &stretches, &mut values).map_err(unreadable)?;
     }
     if let Some(name) = found.keys().find(|name| !name.ends_with(IGNORED_SUFFIX)) {
         return Err(malformed(format!(
