@@ -55,13 +55,16 @@ pub enum AskError {
         /// What is wrong.
         source: Unreadable,
     },
-    /// Nobody in the ticket could be asked.
+    /// Nobody at these addresses has answered.
     #[error(
-        "no peer of this swarm can be reached:\n  {}\nCheck that `nettorrent start` still runs there and that no firewall is \
+        "no peer of this swarm has answered:\n  {}\nCheck that `nettorrent start` still runs there and that no firewall is \
          between; on the same local network, try --discover",
-        .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
+        lines(.0)
     )]
     Nobody(Vec<AskError>),
+    /// Whoever is at these addresses holds another secret.
+    #[error("the ticket is not of the swarm that is there; get the ticket that it has printed:\n  {}", lines(.0))]
+    OtherSwarm(Vec<AskError>),
     /// The ticket names no address.
     #[error(
         "the ticket names no address and nobody was found; use a fresh ticket, or --discover on the same local network"
@@ -70,6 +73,16 @@ pub enum AskError {
     /// The local network cannot be searched.
     #[error(transparent)]
     Discovery(#[from] discovery::DiscoveryError),
+}
+
+impl AskError {
+    fn is_wrong_secret(&self) -> bool {
+        matches!(self, Self::Handshake { source, .. } if source.is_wrong_secret())
+    }
+}
+
+fn lines(problems: &[AskError]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
 }
 
 /// An answer, and the address under which the peer sees us.
@@ -125,7 +138,8 @@ pub async fn ask(
     Ok((visit.ask(question).await?, visit.seen))
 }
 
-/// Asks the first of these that answers.
+/// Asks the first of these that answers. Whatever one of them says, the next is asked: its process may be ending, its address may be
+/// another's by now, and anybody in the local network can announce one.
 pub async fn ask_any(
     transport: &dyn Transport,
     terms: &Terms,
@@ -136,12 +150,14 @@ pub async fn ask_any(
     for address in addresses {
         match ask(transport, terms, address, question).await {
             Ok(answered) => return Ok(answered),
-            // Somebody is there and does not want us: another address of the same machine will say the same.
-            Err(problem @ AskError::Handshake { .. }) => return Err(problem),
             Err(problem) => problems.push(problem),
         }
     }
-    if problems.is_empty() { Err(AskError::NoAddress) } else { Err(AskError::Nobody(problems)) }
+    Err(match &problems[..] {
+        [] => AskError::NoAddress,
+        all if all.iter().all(AskError::is_wrong_secret) => AskError::OtherSwarm(problems),
+        _ => AskError::Nobody(problems),
+    })
 }
 
 /// Where peers of a ticket's swarm may be: what the ticket says and, if `discover`, what the local network says.

@@ -132,6 +132,17 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// Whether one side holds another secret than the other.
+    pub(crate) fn is_wrong_secret(&self) -> bool {
+        match self {
+            Self::Stranger => true,
+            Self::Refused(refusal) | Self::RefusedByThem(refusal) => {
+                matches!(refusal, Refusal::WrongSecret | Refusal::WrongSwarm { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the two sides called each other at the same time, so that another connection is there or about to be.
     pub fn is_crossed(&self) -> bool {
         matches!(self, Self::Refused(Refusal::Crossed) | Self::RefusedByThem(Refusal::Crossed))

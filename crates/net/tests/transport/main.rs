@@ -3,6 +3,7 @@
 // Everything here is a test or serves one, and clippy recognises only the former.
 #![allow(clippy::unwrap_used)]
 
+mod asking;
 mod counting;
 mod cut_off;
 mod frames;
