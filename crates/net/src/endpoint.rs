@@ -25,6 +25,7 @@ use crate::shared_folder::{News, SharedFolder};
 use crate::socket_count::SocketCount;
 use crate::tcp::Tcp;
 use crate::transport::{ByteStream, Listener, Transport};
+use crate::turned_away::{Refusals, TurnedAway};
 use crate::wire::Wire;
 use nettorrent_swarm::link_spec::LinkSpec;
 
@@ -77,13 +78,8 @@ impl Settings {
 pub enum Arrival {
     /// Somebody has connected and passed the handshake. Start it, or drop it to hang up.
     Incoming(Connection),
-    /// Somebody was turned away, or turned away.
-    Refused {
-        /// Where it came from.
-        address: Address,
-        /// Why.
-        reason: HandshakeError,
-    },
+    /// Somebody was turned away, or turned away. From one machine these come seldom, with their number.
+    Refused(TurnedAway),
 }
 
 /// Why an endpoint could not be made.
@@ -139,13 +135,15 @@ struct Inner {
     dial_races: DialRaces,
     n_links: Arc<AtomicUsize>,
     sockets: Arc<SocketCount>,
+    refusals: Refusals,
 }
 
-struct Listening(AbortHandle);
+/// The tasks of a listener.
+struct Listening([AbortHandle; 2]);
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.abort();
+        self.0.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -165,10 +163,13 @@ impl Endpoint {
             dial_races: DialRaces::default(),
             n_links: Arc::default(),
             sockets: Arc::default(),
+            refusals: Refusals::default(),
         });
         let (sender, arrivals) = mpsc::channel(MAX_ARRIVALS);
-        let task = tokio::spawn(accept_loop(listener, inner.clone(), sender));
-        Ok((Self { inner, _listening: Arc::new(Listening(task.abort_handle())) }, arrivals))
+        let telling = tokio::spawn(tell_refusals(inner.clone(), sender.clone()));
+        let accepting = tokio::spawn(accept_loop(listener, inner.clone(), sender));
+        let listening = Arc::new(Listening([telling, accepting].map(|task| task.abort_handle())));
+        Ok((Self { inner, _listening: listening }, arrivals))
     }
 
     /// Connects to a peer; to this one only, if it is named.
@@ -234,6 +235,13 @@ impl Inner {
         self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn turn_away(&self, address: Address, reason: HandshakeError) {
+        // If both called at once, the other call is the one that counts.
+        if !reason.is_crossed() {
+            self.refusals.count(address, reason);
+        }
+    }
+
     async fn connect(&self, stream: ByteStream, role: Role, terms: &Terms) -> Result<Connection, HandshakeError> {
         let mut attempt = self.dial_races.begin();
         let mut slot = None;
@@ -264,23 +272,23 @@ async fn accept_loop(mut listener: Box<dyn Listener>, inner: Arc<Inner>, arrival
         let address = stream.address.clone();
         let terms = inner.terms().clone();
         if let Some(oldest) = under_way.make_room(terms.limits.max_handshakes) {
-            turn_away(&arrivals, oldest, HandshakeError::PushedOut);
+            inner.turn_away(oldest, HandshakeError::PushedOut);
         }
         let (inner, arrivals, from) = (inner.clone(), arrivals.clone(), address.clone());
         let task = tokio::spawn(async move {
             match inner.connect(stream, Role::Listener, &terms).await {
                 // If nobody takes it, it is hung up.
                 Ok(connection) => drop(arrivals.send(Arrival::Incoming(connection)).await),
-                Err(reason) => turn_away(&arrivals, from, reason),
+                Err(reason) => inner.turn_away(from, reason),
             }
         });
         under_way.tasks.push_back((task.abort_handle(), address));
     }
 }
 
-/// Strangers can make as many of these as they like, so what nobody has time to read is dropped.
-fn turn_away(arrivals: &mpsc::Sender<Arrival>, address: Address, reason: HandshakeError) {
-    let _ = arrivals.try_send(Arrival::Refused { address, reason });
+/// Tells who was turned away, as often as that is wanted.
+async fn tell_refusals(inner: Arc<Inner>, arrivals: mpsc::Sender<Arrival>) {
+    while arrivals.send(Arrival::Refused(inner.refusals.next().await)).await.is_ok() {}
 }
 
 /// Handshakes with those who dialled us, oldest first.

@@ -86,6 +86,7 @@ pub mod tcp;
 pub mod ticket;
 pub mod traffic;
 pub mod transport;
+pub mod turned_away;
 pub mod wire;
 
 mod compute;

@@ -335,11 +335,7 @@ impl Node {
 
     fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         match arrival {
-            // Both called at once, and the other call is the one that counts.
-            Arrival::Refused { reason, .. } if reason.is_crossed() => {}
-            Arrival::Refused { address, reason } => {
-                report(Report::Refused(format!("{address} was not let in: {reason}")), &*self.peer);
-            }
+            Arrival::Refused(turned_away) => report(Report::Refused(turned_away.to_string()), &*self.peer),
             Arrival::Incoming(connection) => {
                 let link = connection.start(self.inbox_sender.clone());
                 match link.hello().purpose {

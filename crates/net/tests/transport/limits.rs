@@ -5,6 +5,7 @@ use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::limits::Limits;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::pairs::{End, PATIENCE, connections, frame, incoming, over_all, refused, settings};
@@ -146,4 +147,23 @@ async fn strangers_who_say_nothing_are_given_up() {
     let _silent = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
     let (_, reason) = tokio::time::timeout(PATIENCE, refused(&mut arrivals)).await.unwrap();
     assert!(reason.contains("did not finish the handshake within 20ms"), "{reason}");
+}
+
+#[tokio::test]
+async fn strangers_who_knock_again_and_again_are_told_of_once() {
+    let (listener, mut arrivals) = Endpoint::bind(settings(0, Encryption::On)).await.unwrap();
+    for _ in 0..200 {
+        let mut stranger = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        // The end of the stream comes when it has been turned away.
+        let _ = stranger.read_to_end(&mut Vec::new()).await;
+    }
+    let (honest, _) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
+    honest.dial(listener.local_address(), None).await.unwrap();
+    let mut n_told = 0;
+    while let Arrival::Refused(_) = arrivals.recv().await.unwrap() {
+        n_told += 1;
+    }
+    // A slow machine may take longer than the ten seconds after which it is told of again.
+    assert!((1..20).contains(&n_told), "{n_told} times");
 }

@@ -102,14 +102,14 @@ pub(crate) async fn connections(transport: Transport, limits: Limits) -> (Connec
 pub(crate) async fn incoming(arrivals: &mut Receiver<Arrival>) -> Connection {
     match arrivals.recv().await.unwrap() {
         Arrival::Incoming(connection) => connection,
-        Arrival::Refused { address, reason } => panic!("{address} was refused: {reason}"),
+        Arrival::Refused(turned_away) => panic!("{turned_away}"),
     }
 }
 
 pub(crate) async fn refused(arrivals: &mut Receiver<Arrival>) -> (Address, String) {
     match arrivals.recv().await.unwrap() {
         Arrival::Incoming(connection) => panic!("{connection:?} came in"),
-        Arrival::Refused { address, reason } => (address, reason.to_string()),
+        Arrival::Refused(turned_away) => (turned_away.address, turned_away.reason.to_string()),
     }
 }
 
