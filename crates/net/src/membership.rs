@@ -273,6 +273,7 @@ impl Membership {
                     self.routine.warn_at(now);
                 }
             }
+            Change::OutOfGenerations => out.notes.push(Note::OutOfNumbers),
             Change::Renewed => out.notes.push(Note::Renewed { generation: self.me().generation }),
         }
     }

@@ -20,7 +20,7 @@ use crate::endpoint::{Arrival, DialError, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::machine::Machine;
-use crate::membership::{self, Member, Membership};
+use crate::membership::{self, Member, Membership, Note};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question};
@@ -324,6 +324,9 @@ impl Node {
             }
         }
         for note in self.member_out.notes.drain(..) {
+            if note == Note::OutOfNumbers {
+                self.failure = Some(note.to_string());
+            }
             report(Report::Note(&note), &*self.peer);
         }
         if let Some(view) = self.member_out.view.take() {

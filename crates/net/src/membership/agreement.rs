@@ -22,7 +22,7 @@ use nettorrent_swarm::view::{PeerId, View};
 
 use super::member::Member;
 use super::message::Message;
-use super::number::Numbers;
+use super::number::{Numbers, within_reach};
 
 /// One peer's part in agreeing on views.
 pub(super) struct Agreement {
@@ -179,8 +179,10 @@ impl Agreement {
         // What is already in place is proposed again only by somebody who has forgotten it, and the others should notice.
         let is_known =
             self.pending.as_ref().is_some_and(|(proposer, pending)| *proposer == from.id && *pending == roster);
-        if number > self.promised {
-            self.promised = number;
+        let is_higher = number > self.promised;
+        self.raise_promise(number);
+        // Who is too far above us is refused, and proposes again until we are there.
+        if is_higher && number == self.promised {
             self.pending = Some((from.id, roster));
             self.round = None;
         } else if !is_known {
@@ -201,7 +203,7 @@ impl Agreement {
     /// Somebody has promised more than we propose, or does not know what we tell it.
     pub(super) fn on_refuse(&mut self, from: PeerId, number: u32, promised: u32) {
         if self.round.as_ref().is_some_and(|round| round.roster.number == number && round.missing.contains(&from)) {
-            self.promised = self.promised.max(promised);
+            self.raise_promise(promised);
             self.round = None;
             self.is_stale = true;
         }
@@ -230,12 +232,17 @@ impl Agreement {
 
     /// Somebody holds this view.
     pub(super) fn on_status(&mut self, from: PeerId, number: u32) {
-        self.promised = self.promised.max(number);
+        self.raise_promise(number);
         self.has_begun |= number > 0;
         let mine = self.view.as_ref().map_or(0, |view| view.number);
         let has_lost_it = number < mine && self.view.as_ref().is_some_and(|view| view.find(from).is_some());
         // While a round goes on, everybody is asked anyway.
         self.is_stale |= self.round.is_none() && (number > mine || has_lost_it);
+    }
+
+    /// Somebody names a number: nothing up to it is agreed to any more, as far as one message may say so.
+    fn raise_promise(&mut self, number: u32) {
+        self.promised = self.promised.max(within_reach(self.promised, number));
     }
 
     fn commit_if_complete(&mut self, now: Duration, mail: &mut Vec<Letter>) {
@@ -457,7 +464,20 @@ mod tests {
     fn numbers_can_run_out() {
         let (mut peer, mut mail) = (agreement(0), Vec::new());
         peer.on_status(member(1).id, u32::MAX);
+        assert!(peer.propose(Duration::ZERO, &living(&[0, 1]), &mut mail).is_ok(), "one message is not enough");
+        mail.clear();
+        (0..2000).for_each(|_| peer.on_status(member(1).id, u32::MAX));
         assert!(peer.propose(Duration::ZERO, &living(&[0, 1]), &mut mail).is_err());
         assert!(mail.is_empty());
+    }
+
+    #[test]
+    fn who_is_far_behind_catches_up() {
+        let mut peers = [0, 1].map(agreement);
+        peers[0].promised = 9000 << 12;
+        for _ in 0..9 {
+            propose(&mut peers, 0, &[0, 1]);
+        }
+        assert!(peers[1].take_news().is_some_and(|view| view.len() == 2 && view.number > 9000 << 12));
     }
 }

@@ -16,6 +16,10 @@ use super::config::Timing;
 use super::member::Member;
 use super::message::{MAX_MEMBERS, Malformed, detector_packet};
 
+/// How far above the known one a generation may be that somebody says of another. A peer returns seldom, and tells its generation
+/// itself; without a bound, one message would take away all generations that a peer has left.
+const MAX_RETURNS: u32 = 1024;
+
 /// The failure detector of one peer.
 pub(super) struct Detector {
     foca: Foca<Member, PostcardCodec, SmallRng, NoCustomBroadcast>,
@@ -46,6 +50,8 @@ pub(super) enum Change {
     Suspected(Member, Incarnation),
     /// We were given up ourselves and go on in a new generation.
     Renewed,
+    /// We were given up ourselves, and there is no generation left to go on in.
+    OutOfGenerations,
 }
 
 impl Detector {
@@ -111,7 +117,12 @@ impl Detector {
 
     /// Goes on in a generation above this one. Others know us from a life that we do not remember.
     pub(super) fn renew_beyond(&mut self, generation: u32) {
-        let Some(next) = generation.checked_add(1) else { return };
+        if !self.is_plausible(&self.me().in_generation(generation)) {
+            return;
+        }
+        let Some(next) = generation.checked_add(1) else {
+            return self.recorder.effects.changes.push(Change::OutOfGenerations);
+        };
         let result = self.foca.change_identity(self.me().in_generation(next), &mut self.recorder);
         debug_assert_eq!(result, Ok(()));
         self.recorder.renew(self.foca.identity().clone());
@@ -136,7 +147,8 @@ impl Detector {
         let header: Header<Member> =
             PostcardCodec.decode_header(&mut rest).map_err(|_: postcard::Error| Malformed::Undecodable)?;
         let head = &bytes[..bytes.len() - rest.len()];
-        let updates = decode_updates(&header, rest)?;
+        let mut updates = decode_updates(&header, rest)?;
+        updates.retain(|update| update.id().id == from || self.is_plausible(update.id()));
         let me = self.me().clone();
         if header.src.id != from {
             return Err(Malformed::Impostor { from, claimed: header.src.id });
@@ -172,6 +184,13 @@ impl Detector {
             Message::PingReq { target, .. } | Message::IndirectAck { target, .. } => self.is_live(target),
             _ => true,
         }
+    }
+
+    /// Whether a member can have returned as often as somebody else says. What it says itself is always taken.
+    fn is_plausible(&self, member: &Member) -> bool {
+        let known = || self.foca.iter_membership_state().map(foca::Member::id).chain([self.me()]);
+        let is_near = |known: &Member| known.id == member.id && member.generation - MAX_RETURNS <= known.generation;
+        member.generation <= MAX_RETURNS || known().any(is_near)
     }
 
     /// Applies what was learnt. Even if that is nothing, foca goes on asking after a change of generation; by itself it would
@@ -248,7 +267,8 @@ impl Runtime<Member> for Recorder {
                 }
             }
             Notification::Rejoin(me) => self.renew(me.clone()),
-            Notification::Active | Notification::Idle | Notification::Defunct => {}
+            Notification::Defunct => self.effects.changes.push(Change::OutOfGenerations),
+            Notification::Active | Notification::Idle => {}
         }
     }
 

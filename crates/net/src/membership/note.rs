@@ -29,8 +29,8 @@ pub enum Note {
         /// The new generation.
         generation: u32,
     },
-    /// There are no higher numbers for views, so the members can change no more. A million views or a hostile member did
-    /// that; the swarm must be started anew.
+    /// There are no higher numbers for views, or for this peer's returns, so the members can change no more. A million views or a
+    /// hostile member did that; the swarm must be started anew, and the host ends.
     OutOfNumbers,
 }
 
@@ -63,7 +63,10 @@ impl fmt::Display for Note {
             Self::Renewed { generation } => {
                 write!(f, "the others had given us up; we are back, in generation {generation}")
             }
-            Self::OutOfNumbers => f.write_str("the members cannot change any more: start the swarm anew"),
+            Self::OutOfNumbers => f.write_str(
+                "the members cannot change any more, as their numbers have run out: start the swarm anew, with \
+                 `nettorrent start --resume RUN`",
+            ),
         }
     }
 }

@@ -5,6 +5,15 @@ use nettorrent_swarm::view::PeerId;
 /// How many of the lower bits are the proposer's mark; the counter lies above them.
 const MARK_BITS: u32 = 12;
 
+/// How far one message can raise the highest number that is known. Views change seldom, so peers of one swarm are never that far
+/// apart for long; without a bound, one message would use all numbers up.
+const MAX_STEPS: u32 = 1024;
+
+/// What to take a number for that somebody else names, where this one is the highest known: itself, if it is in reach.
+pub(super) fn within_reach(known: u32, named: u32) -> u32 {
+    named.min(known.saturating_add(MAX_STEPS << MARK_BITS))
+}
+
 /// A proposer's way of choosing numbers.
 ///
 /// ```text
@@ -41,7 +50,7 @@ mod tests {
 
     use nettorrent_swarm::view::PeerId;
 
-    use super::Numbers;
+    use super::{Numbers, within_reach};
 
     #[test]
     fn numbers_rise_until_they_run_out() {
@@ -53,6 +62,18 @@ mod tests {
         }
         assert_eq!(number >> 12, (1 << 20) - 1);
         assert_eq!(numbers.next(u32::MAX), None);
+    }
+
+    #[test]
+    fn one_message_does_not_use_numbers_up() {
+        assert_eq!((within_reach(7, 3), within_reach(7, 9 << 12)), (3, 9 << 12));
+        let mut n_messages = 0;
+        let mut known = 0;
+        while known < u32::MAX {
+            known = within_reach(known, u32::MAX);
+            n_messages += 1;
+        }
+        assert_eq!(n_messages, 1024);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Packets that no honest peer would send.
 
 use bytes::Bytes;
+use foca::{Codec, Header, Message, PostcardCodec};
 use nettorrent_engine::rng::Rng;
-use nettorrent_net::membership::{Config, Input, MAX_MEMBERS, Membership, Outbox};
+use nettorrent_net::membership::{Config, Input, MAX_MEMBERS, Member, Membership, Note, Outbox};
 
 use crate::network::{DEADLINE, Event, Network, State, id, member, millis};
 
@@ -74,4 +75,54 @@ fn a_swarm_survives_a_member_that_babbles() {
         // Members that never were are found out like those that died.
         network.converge(DEADLINE * 12, &format!("seed {seed}"));
     }
+}
+
+/// Says that a view of this number is held.
+fn status(view: u32) -> Bytes {
+    postcard::to_extend(&view, vec![1, 5]).unwrap().into()
+}
+
+/// Gossip of one peer to another that a third is dead in its last life.
+fn obituary(from: u32, to: &Member, of: u32) -> Bytes {
+    let mut bytes = vec![0];
+    let header = Header { src: member(from), src_incarnation: 0, dst: to.clone(), message: Message::Gossip };
+    PostcardCodec.encode_header(&header, &mut bytes).unwrap();
+    bytes.extend(1_u16.to_be_bytes());
+    let last = Member { generation: u32::MAX, ..member(of) };
+    PostcardCodec.encode_member(&foca::Member::down(last), &mut bytes).unwrap();
+    bytes.into()
+}
+
+#[test]
+fn one_packet_does_not_keep_the_members_from_changing() {
+    let mut network = Network::settled(4, DEADLINE, 1);
+    for to in 0..3 {
+        network.hand_in(id(to), Input::Packet { from: id(3), bytes: status(u32::MAX) });
+    }
+    network.kill(id(3), State::Vanished);
+    network.converge(DEADLINE * 4, "the attacker is gone");
+    network.start(member(4), vec![member(0)]);
+    network.converge(DEADLINE * 4, "somebody comes");
+}
+
+#[test]
+fn one_packet_does_not_keep_a_member_out_for_ever() {
+    let mut network = Network::settled(4, DEADLINE, 1);
+    for to in 0..3 {
+        let dst = network.nodes[&id(to)].membership.me().clone();
+        network.hand_in(id(to), Input::Packet { from: id(3), bytes: obituary(3, &dst, 2) });
+    }
+    network.run_for(DEADLINE);
+    network.converge(DEADLINE * 8, "who was said to be dead is there");
+    assert!(network.nodes.values().all(|node| node.membership.members().all(|member| member.generation < 10)));
+}
+
+#[test]
+fn who_uses_up_all_numbers_ends_the_swarm_with_a_word() {
+    let mut network = Network::settled(2, DEADLINE, 1);
+    for _ in 0..2000 {
+        network.hand_in(id(0), Input::Packet { from: id(1), bytes: status(u32::MAX) });
+    }
+    network.run_for(DEADLINE);
+    assert!(network.n_notes(|note| *note == Note::OutOfNumbers) > 0);
 }
