@@ -96,6 +96,7 @@ mod link_state;
 mod link_task;
 mod meters;
 mod probes;
+mod rate;
 mod runtime;
 mod sharing;
 mod telemetry;

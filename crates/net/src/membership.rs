@@ -200,6 +200,11 @@ impl Membership {
         known.map(|member| &member.address)
     }
 
+    /// Whether a peer belongs to the view that is in place, or to one that is proposed.
+    pub(crate) fn lists(&self, peer: PeerId) -> bool {
+        self.agreement.find(peer).is_some()
+    }
+
     /// How many things it remembers: members, the dead among them, and reminders. A host can watch that this stays small.
     pub fn n_remembered(&self) -> usize {
         self.detector.n_remembered() + self.reminders.len() + self.suspicions.len() + self.introducers.len()

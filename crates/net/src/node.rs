@@ -339,13 +339,12 @@ impl Node {
     fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         match arrival {
             Arrival::Refused(turned_away) => report(Report::Refused(turned_away.to_string()), &*self.peer),
-            Arrival::Incoming(connection) => {
-                let link = connection.start(self.inbox_sender.clone());
-                match link.hello().purpose {
-                    Purpose::Peer { .. } => self.contacts.add(link),
-                    Purpose::Joiner { .. } | Purpose::Observer => self.visitors.add(link),
+            Arrival::Incoming(connection) => match connection.hello().purpose {
+                Purpose::Peer { .. } => self.contacts.add(connection.start(self.inbox_sender.clone())),
+                Purpose::Joiner { .. } | Purpose::Observer => {
+                    self.visitors.add(connection, self.inbox_sender.clone());
                 }
-            }
+            },
         }
     }
 
@@ -370,7 +369,10 @@ impl Node {
                 Kind::Telemetry => self.on_telemetry(peer, &frame.body, report),
                 Kind::Hello | Kind::Service => self.contacts.cut(peer),
                 Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
-                    self.on_input(Input::Frame { from: peer, frame }, report);
+                    // What is said for a later view is kept until then, so only those may say it who can be in that view.
+                    if frame.head.view <= self.peer.view().number || self.membership.lists(peer) {
+                        self.on_input(Input::Frame { from: peer, frame }, report);
+                    }
                 }
             },
             inbox::Event::Closed(reason) => {
@@ -382,12 +384,15 @@ impl Node {
                 if self.contacts.on_closed(peer, link) {
                     self.on_members(membership::Input::Unreachable(peer), report);
                 }
+                if !self.contacts.has_link(peer) {
+                    self.on_input(Input::LinkEnded(peer), report);
+                }
             }
         }
     }
 
     fn answer(&mut self, link: inbox::LinkId, frame: &Frame) {
-        let Some(question) = self.visitors.question(link, frame) else { return };
+        let Some(question) = self.visitors.question(self.now(), link, frame) else { return };
         let answer = match question {
             Question::Join => {
                 let members = self.members();

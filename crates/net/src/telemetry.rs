@@ -5,29 +5,22 @@ use std::time::Duration;
 
 use nettorrent_swarm::PeerId;
 
+use crate::rate::{Allowance, Rate};
+
 /// The longest message.
 const MOST_BYTES: usize = 128 << 10;
-/// So many messages may come at once, and one more for each interval that has passed since.
-const MOST_AT_ONCE: u32 = 4;
-const INTERVAL: Duration = Duration::from_millis(900);
+const ALLOWANCE: Allowance = Allowance { at_once: 4, interval: Duration::from_millis(900) };
 
 /// Who has told how much of late.
 #[derive(Default)]
 pub(crate) struct Telemetry {
-    /// When all that a peer was admitted is paid off, at a message an interval.
-    paid_off: BTreeMap<PeerId, Duration>,
+    rates: BTreeMap<PeerId, Rate>,
 }
 
 impl Telemetry {
     /// Whether a message of this length from a peer is let through.
     pub(crate) fn admits(&mut self, now: Duration, from: PeerId, n_bytes: usize) -> bool {
-        let paid_off = self.paid_off.entry(from).or_default();
-        let then = (*paid_off).max(now) + INTERVAL;
-        let is_admitted = n_bytes <= MOST_BYTES && then <= now + MOST_AT_ONCE * INTERVAL;
-        if is_admitted {
-            *paid_off = then;
-        }
-        is_admitted
+        n_bytes <= MOST_BYTES && self.rates.entry(from).or_default().admits(now, ALLOWANCE)
     }
 }
 

@@ -7,39 +7,60 @@ use nettorrent_swarm::PeerId;
 use nettorrent_swarm::wire::Frame;
 
 use crate::address::Address;
-use crate::inbox::LinkId;
+use crate::connection::Connection;
+use crate::inbox::{InboxSender, LinkId};
+use crate::limits::Limits;
 use crate::link::Link;
 use crate::probes::Probes;
-use crate::service::{Answer, Question, from_frame, to_frame};
+use crate::rate::{Allowance, Rate};
+use crate::service::{Answer, MOST_PROBE_BYTES, Question, from_frame, to_frame};
+
+/// How many there are at a time. Visits are short, so one more sends the oldest away.
+const MAX_VISITORS: usize = 64;
+/// How much may wait to be sent to one of them: some answers, and what it asked for to measure the link.
+const MAX_QUEUED_BYTES: usize = (1 << 20) + MOST_PROBE_BYTES;
+/// How often one of them may ask.
+const QUESTIONS: Allowance = Allowance { at_once: 32, interval: Duration::from_millis(100) };
 
 /// Their links, and what they were given.
 #[derive(Default)]
 pub(crate) struct Visitors {
-    links: BTreeMap<LinkId, Link>,
+    visitors: BTreeMap<LinkId, Visitor>,
     probes: Probes,
     /// The highest join index that somebody was invited to take.
     last_join_index: u32,
 }
 
+struct Visitor {
+    link: Link,
+    questions: Rate,
+}
+
 impl Visitors {
     /// Somebody has come.
-    pub(crate) fn add(&mut self, link: Link) {
-        self.links.insert(link.id(), link);
+    pub(crate) fn add(&mut self, mut connection: Connection, inbox: InboxSender) {
+        if self.visitors.len() >= MAX_VISITORS {
+            self.visitors.pop_first();
+        }
+        connection.limits = Limits { max_queued_bytes: MAX_QUEUED_BYTES, ..connection.limits };
+        let link = connection.start(inbox);
+        self.visitors.insert(link.id(), Visitor { link, questions: Rate::default() });
     }
 
     /// Whether this is the link of one of them.
     pub(crate) fn has(&self, link: LinkId) -> bool {
-        self.links.contains_key(&link)
+        self.visitors.contains_key(&link)
     }
 
     /// Somebody has gone, or has to go.
     pub(crate) fn remove(&mut self, link: LinkId) {
-        self.links.remove(&link);
+        self.visitors.remove(&link);
     }
 
-    /// What somebody asks; who says something else has to go.
-    pub(crate) fn question(&mut self, link: LinkId, frame: &Frame) -> Option<Question> {
-        let question = from_frame(frame).ok();
+    /// What somebody asks; who says something else, or asks too often, has to go.
+    pub(crate) fn question(&mut self, now: Duration, link: LinkId, frame: &Frame) -> Option<Question> {
+        let visitor = self.visitors.get_mut(&link)?;
+        let question = from_frame(frame).ok().filter(|_| visitor.questions.admits(now, QUESTIONS));
         if question.is_none() {
             self.remove(link);
         }
@@ -48,8 +69,8 @@ impl Visitors {
 
     /// Answers.
     pub(crate) fn answer(&self, link: LinkId, answer: &Answer) {
-        if let Some(link) = self.links.get(&link) {
-            link.send(to_frame(answer));
+        if let Some(visitor) = self.visitors.get(&link) {
+            visitor.link.send(to_frame(answer));
         }
     }
 
@@ -62,7 +83,7 @@ impl Visitors {
 
     /// As many bytes as somebody may have who asks for so many.
     pub(crate) fn probe(&mut self, now: Duration, link: LinkId, n_bytes: usize) -> Vec<u8> {
-        let is_sent = |link| self.links.get(&link).is_none_or(|link| link.queued_bytes() == 0);
+        let is_sent = |link| self.visitors.get(&link).is_none_or(|visitor| visitor.link.queued_bytes() == 0);
         vec![0; self.probes.admit(now, link, n_bytes, is_sent)]
     }
 }

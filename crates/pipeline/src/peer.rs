@@ -6,7 +6,7 @@ use std::time::Duration;
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{
-    BlockView, HeldFrames, Input, Malformed, Outbox, Peer, PeerId, Phase, Place, State, Status, View,
+    BlockView, HeldFrames, HeldRoom, Input, Malformed, Outbox, Peer, PeerId, Phase, Place, State, Status, View,
 };
 
 use crate::agreement::Agreement;
@@ -20,8 +20,8 @@ use crate::pipeline_setup::PipelineSetup;
 use crate::snapshots::Snapshots;
 use crate::state_transfer::{IncomingState, to_messages};
 
-/// What is kept from one peer until the members have agreed on who holds what.
-const HELD_BYTES: usize = 256 << 20;
+/// What is kept until the members have agreed on who holds what.
+const HELD_ROOM: HeldRoom = HeldRoom { each: 16 << 20, shared: 256 << 20 };
 
 /// A peer that holds blocks of the network, or none until it is known who takes part.
 pub struct PipelinePeer {
@@ -45,6 +45,7 @@ impl Peer for PipelinePeer {
             Input::View(view) => self.on_view(view, out)?,
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
             Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
+            Input::LinkEnded(peer) => self.held.forget(peer, self.directory.view.number),
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
             Input::BlockWritten => self.snapshots.on_block_written(&self.directory, out),
             Input::Stop => {}
@@ -116,7 +117,7 @@ impl PipelinePeer {
     fn on_frame(&mut self, from: PeerId, frame: Frame, out: &mut Outbox) -> Result<(), Malformed> {
         let directory = &self.directory;
         if frame.head.view > directory.view.number {
-            return self.held.keep(from, frame, HELD_BYTES);
+            return self.held.keep(from, frame, HELD_ROOM);
         }
         if frame.head.view < directory.view.number {
             // What was said in a view that is over is void.
@@ -125,7 +126,7 @@ impl PipelinePeer {
         let rank = directory.view.rank(from).ok_or_else(|| Malformed::new("it does not belong to this view"))?;
         if frame.head.kind != Kind::Layers {
             if !self.agreement.is_reached() {
-                return self.held.keep(from, frame, HELD_BYTES);
+                return self.held.keep(from, frame, HELD_ROOM);
             }
             return self.blocks.on_replica_frame((rank, frame), directory, out);
         }
@@ -137,7 +138,7 @@ impl PipelinePeer {
             _ => !self.agreement.is_reached(),
         };
         if is_early {
-            return self.held.keep(from, frame, HELD_BYTES);
+            return self.held.keep(from, frame, HELD_ROOM);
         }
         let message = Message { label, round: frame.head.round, body: frame.body };
         match label.subject {

@@ -26,6 +26,8 @@ pub enum Input {
         /// What.
         frame: Frame,
     },
+    /// The link to another peer has ended. Whether the peer itself is gone, a view will say.
+    LinkEnded(PeerId),
     /// A timer has run out.
     Timer(TimerToken),
     /// The host has found out how many bytes a second this peer's links carry.

@@ -33,7 +33,7 @@ mod work;
 pub use batch_place::BatchPlace;
 pub use block::{BlockView, SavedBlock};
 pub use effects::{Input, Outbox, Phase, Status, TimerToken};
-pub use held::HeldFrames;
+pub use held::{HeldFrames, HeldRoom};
 pub use malformed::Malformed;
 pub use peer::Peer;
 pub use phase_work::{PhaseWork, Stepped};

@@ -37,7 +37,7 @@ use snapshot::{Incoming, Outgoing};
 use training::{Applied, InView, Training, Want};
 
 use crate::effects::{Input, Outbox, Phase, Status};
-use crate::held::HeldFrames;
+use crate::held::{HeldFrames, HeldRoom};
 use crate::malformed::Malformed;
 use crate::peer::Peer;
 use crate::place::{Place, State};
@@ -60,8 +60,8 @@ pub struct Replica {
     is_stopping: bool,
 }
 
-/// What is held from one peer besides the vectors of rounds that are ahead.
-const HELD_BYTES: usize = 64 << 20;
+/// What is held besides the vectors of rounds that are ahead: from each peer, and from all together.
+const HELD_BYTES: HeldRoom = HeldRoom { each: 1 << 20, shared: 64 << 20 };
 
 impl Peer for Replica {
     fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
@@ -72,6 +72,7 @@ impl Peer for Replica {
                 self.carry_out(want, out);
             }
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
+            Input::LinkEnded(peer) => self.held.forget(peer, self.core().view.number),
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) | Input::BlockWritten => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
@@ -224,7 +225,7 @@ impl Replica {
     /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
         let vector = 4 * self.core().n_exchanged();
-        self.held.keep(from, frame, HELD_BYTES + 4 * vector)
+        self.held.keep(from, frame, HeldRoom { each: HELD_BYTES.each + 4 * vector, ..HELD_BYTES })
     }
 
     /// Looks again at what came before its time.

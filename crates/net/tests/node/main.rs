@@ -1,5 +1,7 @@
 //! A node with its peer and its thread that computes.
 
+mod hostile;
+
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,6 +63,24 @@ impl Stateless for Panicking {
     }
 }
 
+fn setup() -> Arc<Setup> {
+    let task = Panicking(Layout::of_tensors([("weight", [1].as_slice())]));
+    Arc::new(Setup::new(&Job::default(), Arc::new(task)).unwrap())
+}
+
+/// What a node needs that waits for so many peers.
+fn node_settings(endpoint: &Endpoint, wait_for: usize) -> NodeSettings {
+    NodeSettings {
+        package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
+        membership: Config { wait_for, deadline: Duration::from_secs(1) },
+        address: endpoint.local_address().clone(),
+        threads: 1,
+        machine: Machine::Here,
+        host: String::new(),
+        measures_waits: false,
+    }
+}
+
 #[test]
 fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
     let identity = Identity::new(&Secret::random(), 0).unwrap();
@@ -69,18 +89,7 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
         let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
         let settings = Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Settings::new(identity, purpose) };
         let (endpoint, arrivals) = Endpoint::bind(settings).await.unwrap();
-        let settings = NodeSettings {
-            package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-            membership: Config { wait_for: 1, deadline: Duration::from_secs(1) },
-            address: endpoint.local_address().clone(),
-            threads: 1,
-            machine: Machine::Here,
-            host: String::new(),
-            measures_waits: false,
-        };
-        let setup = Arc::new(
-            Setup::new(&Job::default(), Arc::new(Panicking(Layout::of_tensors([("weight", [1].as_slice())])))).unwrap(),
-        );
+        let (setup, settings) = (setup(), node_settings(&endpoint, 1));
         let peer = setup.peer(id, State::fresh(setup.training()));
         let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
         let (_commands, orders) = tokio::sync::mpsc::channel(1);
