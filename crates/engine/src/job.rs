@@ -2,6 +2,7 @@
 //!
 //! Wrong fields are answered with line, column and the nearest name that exists; every field can be set from outside too.
 
+mod bounds;
 mod evaluate;
 mod pipeline;
 mod read;
@@ -179,16 +180,7 @@ impl Job {
     }
 
     fn check(&self) -> Result<(), JobError> {
-        let zero = |field: &str| Err(JobError::Setting(format!("{field} = 0: must be at least 1")));
-        if self.batch == 0 {
-            return zero("batch");
-        }
-        if self.epochs == 0 {
-            return zero("epochs");
-        }
-        if self.checkpoint.keep == 0 {
-            return zero("checkpoint.keep");
-        }
+        bounds::check(self)?;
         self.optimizer.check()?;
         self.schedule.check()?;
         self.evaluate.check()?;

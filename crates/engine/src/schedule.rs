@@ -37,6 +37,9 @@ impl Default for ScheduleSpec {
     }
 }
 
+/// More epochs, and a larger factor, than anybody means.
+const MOST: f64 = 1e9;
+
 /// A setting that makes no sense.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("schedule.{setting} = {value}: {problem}")]
@@ -50,17 +53,17 @@ impl ScheduleSpec {
     /// Refuses settings that make no sense.
     pub fn check(&self) -> Result<(), ScheduleError> {
         let error = |setting, value, problem| Err(ScheduleError { setting, value, problem });
-        if !(self.every > 0.0 && self.every.is_finite()) {
-            return error("every", self.every, "must be a number of epochs above 0");
+        if !(self.every > 0.0 && self.every <= MOST) {
+            return error("every", self.every, "must be a number of epochs above 0, and at most 1e9");
         }
-        if !(self.factor > 0.0 && self.factor.is_finite()) {
-            return error("factor", self.factor, "must be above 0");
+        if !(self.factor > 0.0 && self.factor <= MOST) {
+            return error("factor", self.factor, "must be above 0, and at most 1e9");
         }
         if !(0.0..=1.0).contains(&self.floor) {
             return error("floor", self.floor, "must be a share between 0 and 1");
         }
-        if !(self.warmup >= 0.0 && self.warmup.is_finite()) {
-            return error("warmup", self.warmup, "must be a number of epochs from 0 up");
+        if !(0.0..=MOST).contains(&self.warmup) {
+            return error("warmup", self.warmup, "must be a number of epochs from 0 to 1e9");
         }
         Ok(())
     }

@@ -15,11 +15,14 @@ pub struct EvaluateSpec {
     pub every_seconds: f64,
 }
 
+/// The longest time between two tests, some 30 years.
+const MOST_SECONDS: f64 = 1e9;
+
 /// A setting that makes no sense.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum EvaluateError {
     /// No time.
-    #[error("evaluate.every_seconds = {0}: must be a number of seconds from 0 up")]
+    #[error("evaluate.every_seconds = {0}: must be a number of seconds from 0 to 1e9")]
     Seconds(f64),
     /// Twice the same question.
     #[error("evaluate.every_batches and evaluate.every_seconds are both set: choose one of them")]
@@ -30,7 +33,7 @@ impl EvaluateSpec {
     /// Refuses settings that make no sense.
     pub fn check(&self) -> Result<(), EvaluateError> {
         let seconds = self.every_seconds;
-        if !(seconds >= 0.0 && seconds.is_finite()) {
+        if !(0.0..=MOST_SECONDS).contains(&seconds) {
             return Err(EvaluateError::Seconds(seconds));
         }
         if seconds > 0.0 && self.every_batches > 0 {
@@ -47,7 +50,7 @@ impl EvaluateSpec {
 
     /// After how much time to test, if it goes by time.
     pub fn interval(&self) -> Option<Duration> {
-        (self.every_seconds > 0.0).then(|| Duration::try_from_secs_f64(self.every_seconds).unwrap_or(Duration::MAX))
+        (self.every_seconds > 0.0).then(|| Duration::from_secs_f64(self.every_seconds.min(MOST_SECONDS)))
     }
 
     /// Whether there are tests within epochs at all.

@@ -12,6 +12,11 @@ use crate::scale::Scale;
 /// The shortest deadline: below it, a pause of the operating system looks like a peer that is gone.
 const SHORTEST_DEADLINE: f64 = 0.2;
 
+/// The longest, a day. Other times follow from it, and some are many times as long.
+const LONGEST_DEADLINE: f64 = 86_400.0;
+/// More epochs than any learning rate grows over.
+const MOST_EPOCHS: f64 = 1e9;
+
 /// How peers share the work, and what becomes of those who fall silent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -90,12 +95,12 @@ pub struct SwarmError {
 impl SwarmSpec {
     /// Refuses settings that make no sense. The strategy's name and options are the business of those who know them.
     pub fn check(&self) -> Result<(), SwarmError> {
-        if !(self.deadline >= SHORTEST_DEADLINE && self.deadline.is_finite()) {
-            let problem = "must be a number of seconds from 0.2 up";
+        if !(SHORTEST_DEADLINE..=LONGEST_DEADLINE).contains(&self.deadline) {
+            let problem = "must be a number of seconds from 0.2 to 86400";
             return Err(SwarmError { setting: "deadline", value: self.deadline, problem });
         }
-        if !(self.scale_warmup >= 0.0 && self.scale_warmup.is_finite()) {
-            let problem = "must be a number of epochs from 0 up";
+        if !(0.0..=MOST_EPOCHS).contains(&self.scale_warmup) {
+            let problem = "must be a number of epochs from 0 to 1e9";
             return Err(SwarmError { setting: "scale_warmup", value: self.scale_warmup, problem });
         }
         Ok(())
@@ -108,7 +113,7 @@ impl SwarmSpec {
 
     /// The deadline as a time.
     pub fn deadline(&self) -> Duration {
-        Duration::try_from_secs_f64(self.deadline).unwrap_or(Duration::MAX)
+        Duration::try_from_secs_f64(self.deadline).unwrap_or(Duration::from_secs(LONGEST_DEADLINE as u64))
     }
 
     /// The learning rate of `n_peers` together where `rate` is that of one, when `done` epochs are done.
@@ -182,7 +187,7 @@ mod tests {
             ("", &["swarm.warmup_epochs=-1"], "swarm.warmup_epochs"),
             ("[swarm]\noptions = 3", &[], "line 2"),
             ("", &["swarm.deadlin=3"], "--set swarm.deadlin=3: unknown field"),
-            ("", &["swarm.deadline=0.1"], "swarm.deadline = 0.1: must be a number of seconds from 0.2 up"),
+            ("", &["swarm.deadline=0.1"], "swarm.deadline = 0.1: must be a number of seconds from 0.2 to 86400"),
             ("", &["swarm.deadline=nan"], "swarm.deadline"),
             ("", &["swarm.deadline=inf"], "swarm.deadline"),
             ("", &["swarm.deadline=-1.0"], "swarm.deadline"),
@@ -192,7 +197,6 @@ mod tests {
             let message = parse(text, settings).unwrap_err();
             assert!(message.contains(answer), "{message}");
         }
-        assert_eq!(parse("", &["swarm.deadline=1e300"]).unwrap().swarm.deadline(), Duration::MAX);
         assert_eq!(parse("", &["swarm.deadline=3"]).unwrap().swarm.deadline(), Duration::from_secs(3));
     }
 }
