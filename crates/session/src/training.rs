@@ -95,7 +95,7 @@ impl Training {
 
     /// The same with the job of a swarm that is there, by its package.
     pub fn custom_in(package: &JobPackage, task: Arc<dyn Task>) -> Result<Self, SessionError> {
-        let training = Self::custom(task, Job::parse("the swarm's job", &package.job, &[])?)?;
+        let training = Self::custom(task, received_job(package)?)?;
         if (&training.package.model, training.package.data) != (&package.model, package.data) {
             let (here, there) = (&training.package.model, &package.model);
             return Err(SessionError::OtherTask(format!(
@@ -111,7 +111,7 @@ impl Training {
         data: Option<&str>,
         threads: Option<usize>,
     ) -> Result<Self, SessionError> {
-        let mut job = Job::parse("the swarm's job", &package.job, &[])?;
+        let mut job = received_job(package)?;
         if let Some(argument) = data {
             job.data = data_spec(argument, job.data)?;
         } else if job.data.name.is_none() {
@@ -188,10 +188,20 @@ impl Training {
     }
 }
 
-/// The job without what is only this machine's.
+/// The job as it travels.
 fn as_it_travels(job: &Job) -> String {
-    let mut job = job.clone();
+    as_toml(&without_machine(job.clone()))
+}
+
+/// The job that a swarm sends. Honest senders leave out what is only their machine's; whatever another sends instead, no path that
+/// comes from outside is opened here.
+fn received_job(package: &JobPackage) -> Result<Job, SessionError> {
+    Ok(without_machine(Job::parse("the swarm's job", &package.job, &[])?))
+}
+
+/// The job without what is only one machine's.
+fn without_machine(mut job: Job) -> Job {
     job.threads = 0;
     job.data.path = None::<PathBuf>;
-    as_toml(&job)
+    job
 }

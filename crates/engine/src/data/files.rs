@@ -1,6 +1,6 @@
 //! Reading files and folders with errors that name them.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
 
 /// An opened regular file and its length in bytes.
 pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
-    let file = File::open(path).map_err(|source| DataError::read(path, source))?;
+    let file = reading().open(path).map_err(|source| DataError::read(path, source))?;
     let metadata = file.metadata().map_err(|source| DataError::read(path, source))?;
     if metadata.is_dir() {
         return Err(DataError::malformed(path, "expected a file, found a folder"));
@@ -26,6 +26,16 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
         return Err(DataError::malformed(path, "expected a regular file, found a device or a pipe"));
     }
     Ok((file, metadata.len()))
+}
+
+/// How files are opened. A pipe that nobody writes to would keep `open` waiting for ever, so it must not wait; for a regular file
+/// that makes no difference.
+fn reading() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    options
 }
 
 /// What lies in a folder, sorted by name, since the system lists it in any order. Hidden entries are left out.
@@ -76,5 +86,16 @@ mod tests {
         assert!(list(&folder.path().join("none")).unwrap_err().to_string().contains("none"));
         #[cfg(unix)]
         assert!(read(std::path::Path::new("/dev/zero")).unwrap_err().to_string().contains("device"));
+    }
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_is_refused_without_waiting_for_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("train.csv");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (sender, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(read(&pipe).unwrap_err().to_string()));
+        let error = result.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer, not a wait for ever");
+        assert!(error.contains("a pipe"), "{error}");
     }
 }

@@ -1,0 +1,26 @@
+//! What comes from another machine is not trusted with the files of this one.
+
+use nettorrent_engine::data::source::DataSpec;
+use nettorrent_engine::job::Job;
+use nettorrent_session::{SessionError, Training};
+
+#[test]
+fn no_path_that_a_swarm_names_is_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("private.csv");
+    std::fs::write(&path, (0..40).map(|i| format!("{i},{},{}\n", i * i, i % 2)).collect::<String>()).expect("a file");
+    // The swarm has guessed what is in the file, and what it is called.
+    let data = DataSpec { name: Some("mnist".into()), path: Some(path), ..DataSpec::default() };
+    let job = Job { model: "mlp:4".into(), data, ..Job::default() };
+    let mut package = Training::from_job(job.clone(), 1).expect("a swarm that can start").package;
+    assert!(!package.job.contains("private.csv"), "honest peers do not tell where their data are: {}", package.job);
+    package.job = toml::to_string(&job).expect("a job");
+    let Err(error) = Training::from_package(&package, None, Some(1)) else { panic!("the file was opened") };
+    assert!(!error.to_string().contains("private.csv"), "{error}");
+    // Whoever joins may name the file itself.
+    let own = job.data.path.as_deref().and_then(|path| path.to_str()).expect("a path in UTF-8");
+    Training::from_package(&package, Some(own), Some(1)).expect("the same data");
+    let unnamed = Job { data: DataSpec { name: None, ..job.data.clone() }, ..job.clone() };
+    package.job = toml::to_string(&unnamed).expect("a job");
+    assert!(matches!(Training::from_package(&package, None, Some(1)), Err(SessionError::NoData(_))));
+}
