@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
+use nettorrent_swarm::printable::printable;
 
 #[global_allocator]
 static ALLOCATOR: LineAligned = LineAligned;
@@ -115,7 +116,8 @@ fn explain(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    // Some tell what came from elsewhere.
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// What a shell says of a program that wrote to a closed pipe.

@@ -1,9 +1,10 @@
 //! Questions that joiners and observers ask a peer, and its answers.
 
 use bytes::Bytes;
+use nettorrent_swarm::printable::printable;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Phase};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::address::Address;
 
@@ -63,6 +64,7 @@ pub struct PeerStatus {
     /// Which peer.
     pub peer: PeerId,
     /// The machine that it runs on.
+    #[serde(deserialize_with = "host")]
     pub host: String,
     /// What it is doing.
     pub phase: Phase,
@@ -83,6 +85,15 @@ pub struct PeerStatus {
     /// Who is there, and where, as it knows.
     pub members: Vec<(PeerId, Address)>,
 }
+
+/// A machine's name is shown as its peer says it, but it cannot say everything.
+fn host<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name: String = printable(&String::deserialize(deserializer)?);
+    Ok(name.chars().take(MAX_HOST_LEN).collect())
+}
+
+/// The longest name of a machine by DNS.
+const MAX_HOST_LEN: usize = 253;
 
 /// More names than this help nobody.
 const MOST_NAMES: usize = 4;
@@ -141,7 +152,7 @@ pub(crate) fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, 
 
 #[cfg(test)]
 mod tests {
-    use super::{Awaited, PeerStatus};
+    use super::{Awaited, PeerStatus, from_frame, to_frame};
     use nettorrent_swarm::{PeerId, Phase};
 
     fn status(phase: Phase, waits_for: Vec<Awaited>) -> PeerStatus {
@@ -173,6 +184,14 @@ mod tests {
         let many = (1..=10).map(|join_index| awaited(join_index, None)).collect();
         let expected = "tests, waits 3.2 s for peer 1, peer 2, peer 3, peer 4, 6 more in step 118";
         assert_eq!(status(Phase::Testing, many).activity(), expected);
+    }
+
+    #[test]
+    fn a_machine_cannot_have_a_name_that_moves_the_cursor() {
+        let hostile = format!("\u{1b}[2J{}", "x".repeat(10_000));
+        let sent = to_frame(&PeerStatus { host: hostile, ..status(Phase::Training, Vec::new()) });
+        let host = from_frame::<PeerStatus>(&sent).expect("a status").host;
+        assert!(host.starts_with(r"\u{1b}[2Jxxx") && host.len() < 300, "{host:?}");
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub enum SessionError {
     /// Layers cannot be shared out.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// What the swarm sends is not what an honest peer sends.
+    #[error("the swarm's {0} has control characters in it, as no honest peer sends them: do not join this swarm")]
+    Hostile(&'static str),
     /// The swarm trains something else than this program.
     #[error("{0}")]
     OtherTask(String),

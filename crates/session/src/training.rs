@@ -15,6 +15,7 @@ use nettorrent_net::limits::Limits;
 use nettorrent_net::service::JobPackage;
 use nettorrent_pipeline::{PipelineError, PipelineSetup, planner};
 use nettorrent_swarm::Setup;
+use nettorrent_swarm::printable::is_printable;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, n_threads, open_data};
@@ -196,7 +197,28 @@ fn as_it_travels(job: &Job) -> String {
 /// The job that a swarm sends. Honest senders leave out what is only their machine's; whatever another sends instead, no path that
 /// comes from outside is opened here.
 fn received_job(package: &JobPackage) -> Result<Job, SessionError> {
+    check_text("job", &package.job)?;
+    check_text("model", &package.model)?;
     Ok(without_machine(Job::parse("the swarm's job", &package.job, &[])?))
+}
+
+/// Refuses texts with control characters, written out or as escapes: their names are printed and become those of folders.
+fn check_text(what: &'static str, text: &str) -> Result<(), SessionError> {
+    fn is_clean(value: &toml::Value) -> bool {
+        match value {
+            toml::Value::String(text) => is_printable(text),
+            toml::Value::Array(values) => values.iter().all(is_clean),
+            toml::Value::Table(table) => table.iter().all(|(name, value)| is_printable(name) && is_clean(value)),
+            _ => true,
+        }
+    }
+    // What is no TOML is either the name of a task or refused by whoever reads it next.
+    let has_clean_values = text.parse::<toml::Table>().map_or(true, |table| is_clean(&toml::Value::Table(table)));
+    if has_clean_values && text.split(['\n', '\t']).all(is_printable) {
+        Ok(())
+    } else {
+        Err(SessionError::Hostile(what))
+    }
 }
 
 /// The job without what is only one machine's.

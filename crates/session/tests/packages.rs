@@ -2,6 +2,7 @@
 
 use nettorrent_engine::data::source::DataSpec;
 use nettorrent_engine::job::Job;
+use nettorrent_net::service::JobPackage;
 use nettorrent_session::{SessionError, Training};
 
 #[test]
@@ -23,4 +24,20 @@ fn no_path_that_a_swarm_names_is_opened() {
     let unnamed = Job { data: DataSpec { name: None, ..job.data.clone() }, ..job.clone() };
     package.job = toml::to_string(&unnamed).expect("a job");
     assert!(matches!(Training::from_package(&package, None, Some(1)), Err(SessionError::NoData(_))));
+}
+
+#[test]
+fn a_job_with_control_characters_is_refused() {
+    let job = Job { model: "mlp:4".into(), ..Job::default() };
+    let package = Training::from_job(job.clone(), 1).expect("a swarm that can start").package;
+    Training::from_package(&package, None, Some(1)).expect("an honest one");
+    for model in ["\u{1b}]0;owned\u{7}", "a\nb", "\u{202e}x"] {
+        let job = toml::to_string(&Job { model: model.into(), ..job.clone() }).expect("a job");
+        let hostile = JobPackage { job, ..package.clone() };
+        let error = Training::from_package(&hostile, None, Some(1)).err().expect("it is refused").to_string();
+        assert!(error.contains("control characters") && !error.contains('\u{1b}'), "{error:?}");
+    }
+    let hostile = JobPackage { job: format!("{}\n\"\\u001b[2J\" = 1\n", package.job), ..package.clone() };
+    let error = Training::from_package(&hostile, None, Some(1)).err().expect("it is refused").to_string();
+    assert!(error.contains("control characters"), "{error:?}");
 }

@@ -15,6 +15,7 @@ mod outliers;
 mod peer;
 mod phase_work;
 mod place;
+pub mod printable;
 pub mod record;
 mod replica;
 mod replica_setup;

@@ -15,6 +15,7 @@ use super::pace::DIVERGED;
 use crate::effects::{Outbox, Phase};
 use crate::malformed::Malformed;
 use crate::place::{ROUNDS_APART, State};
+use crate::printable::printable;
 use crate::wire::{Frame, Kind};
 
 /// How often a run may go back.
@@ -162,7 +163,7 @@ impl Recovery {
             return Err(Malformed::new("it says that training has diverged, and should stop by itself"));
         }
         let is_meant = frame.head.round >= core.place.first_round && core.phase != Phase::Finished;
-        Ok(is_meant.then(|| String::from_utf8_lossy(&frame.body).into_owned()))
+        Ok(is_meant.then(|| printable(&String::from_utf8_lossy(&frame.body))))
     }
 
     /// The state is another's, or one of before: what was seen of losses since says nothing about it.
