@@ -9,6 +9,7 @@ mod notice;
 mod progress;
 mod resume_point;
 mod swarm;
+mod ticket;
 mod watching;
 
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
 //! `advise`: measures, predicts how long each strategy and one machine alone take to the target, and recommends the fastest.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_advise::{ASSUMPTIONS, Depth, Findings, Inquiry};
 use nettorrent_net::handshake::Encryption;
-use nettorrent_net::observer::{Observer, SurveyedLink, worst_link};
-use nettorrent_net::ticket::Ticket;
+use nettorrent_net::observer::{Observer, worst_link};
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::Training;
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::bar::bar;
 use crate::job_arguments::JobArguments;
+use crate::ticket::{self, TicketSource};
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -29,13 +30,17 @@ pub(crate) struct AdviseArguments {
     #[arg(long, value_name = "RATE/DELAY")]
     link: Option<LinkSpec>,
     /// All peers are to run on this machine, as with `train --peers`, and share its cores; links take no time unless --link is given.
-    #[arg(long, conflicts_with = "ticket")]
+    #[arg(long, conflicts_with = "swarm")]
     here: bool,
-    /// Measure the links to the peers of a running swarm instead; the worst one counts.
-    #[arg(long, conflicts_with = "link")]
-    ticket: Option<Ticket>,
+    /// Measure the links to the peers of a running swarm instead; the worst one counts. `-` reads its ticket from standard input
+    /// [default: what NETTORRENT_TICKET says, without --link and --here].
+    #[arg(long, group = "swarm", conflicts_with = "link")]
+    ticket: Option<TicketSource>,
+    /// The same with a file that holds the ticket, which keeps it from other users of this machine.
+    #[arg(long, value_name = "FILE", group = "swarm", conflicts_with = "link")]
+    ticket_file: Option<PathBuf>,
     /// The ticket's swarm does not encrypt.
-    #[arg(long, requires = "ticket", conflicts_with = "link")]
+    #[arg(long, conflicts_with_all = ["link", "here"])]
     plain: bool,
     /// The accuracy to be reached, as a share [default: half a point less than one machine alone reaches in the job's epochs].
     #[arg(long, value_name = "SHARE")]
@@ -64,8 +69,12 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     let budget =
         Duration::try_from_secs_f64(arguments.budget).context("--budget: must be a number of seconds from 0 up")?;
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
+    let ticket = match arguments.link.is_some() || arguments.here {
+        true => None,
+        false => ticket::read(arguments.ticket.as_ref(), arguments.ticket_file.as_deref())?,
+    };
     let training = Training::from_job(arguments.job.open(&[])?, 1)?;
-    let surveyed = match &arguments.ticket {
+    let surveyed = match &ticket {
         Some(ticket) => block_on(Load { n_processes: 1, n_bytes: 0 }, async {
             anyhow::Ok(Observer::connect(ticket, encryption, false).await?.links().await)
         })??,
@@ -79,7 +88,10 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         task: &training.task,
         n_peers,
         is_one_machine: arguments.here,
-        link: link(arguments, &surveyed)?,
+        link: match &ticket {
+            Some(_) => worst_link(&surveyed)?,
+            None => link(arguments)?,
+        },
         surveyed,
         encryption,
         depth: match arguments.no_pilots {
@@ -103,13 +115,12 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn link(arguments: &AdviseArguments, surveyed: &[SurveyedLink]) -> anyhow::Result<LinkSpec> {
+fn link(arguments: &AdviseArguments) -> anyhow::Result<LinkSpec> {
     match arguments.link {
         Some(link) => Ok(link),
         None if arguments.here => Ok(LinkSpec { bits_per_second: None, delay: Duration::ZERO }),
-        None if arguments.ticket.is_some() => Ok(worst_link(surveyed)?),
         None => bail!(
-            "say how fast links are, for example --link 100mbit/20ms, measure those of a swarm with --ticket, or say --here \
+            "say how fast links are, for example --link 100mbit/20ms, measure those of a swarm with --ticket-file, or say --here \
              if all peers are to run on this machine"
         ),
     }

@@ -5,19 +5,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Session, Training};
 
 use crate::measuring::MeasuringArguments;
 use crate::swarm::network::{NetworkArguments, train};
+use crate::ticket::TicketArguments;
 
 /// Arguments of `join`.
 #[derive(Args)]
 pub(crate) struct JoinArguments {
-    /// The ticket that `nettorrent start` has printed.
-    ticket: Ticket,
+    #[command(flatten)]
+    ticket: TicketArguments,
     /// The data on this machine: a path, or a name [default: the swarm's data set in the cache].
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
@@ -36,10 +36,11 @@ pub(crate) struct JoinArguments {
 /// Runs `join`.
 pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let JoinArguments { network, measuring, .. } = arguments;
+    let ticket = arguments.ticket.read()?;
     let options = network.options(1, measuring);
     // Said before anybody is asked.
     options.open_folder()?;
-    let invited = block_on(Load { n_processes: 1, n_bytes: 0 }, Invited::ask(&arguments.ticket, &options))??;
+    let invited = block_on(Load { n_processes: 1, n_bytes: 0 }, Invited::ask(&ticket, &options))??;
     if !network.json {
         let there = match invited.n_members() {
             1 => "1 peer is".to_owned(),

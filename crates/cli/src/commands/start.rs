@@ -64,6 +64,7 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
             println!("Others join with:\n\n  nettorrent join {ticket}\n");
             let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
             println!("The ticket lets in whoever has it.{waiting}");
+            println!("Where others use the machine, put it into a file and say: nettorrent join --ticket-file FILE");
         }
         train(session, json).await
     })?

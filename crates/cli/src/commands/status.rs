@@ -7,15 +7,16 @@ use indicatif::HumanCount;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::observer::Observer;
 use nettorrent_net::service::PeerStatus;
-use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
+
+use crate::ticket::TicketArguments;
 
 /// Arguments of `status`.
 #[derive(Args)]
 pub(crate) struct StatusArguments {
-    /// The swarm's ticket.
-    ticket: Ticket,
+    #[command(flatten)]
+    ticket: TicketArguments,
     /// Look for peers on the local network by mDNS, too.
     #[arg(long)]
     discover: bool,
@@ -30,8 +31,9 @@ pub(crate) struct StatusArguments {
 /// Runs `status`.
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
+    let ticket = arguments.ticket.read()?;
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        anyhow::Ok(Observer::connect(&arguments.ticket, encryption, arguments.discover).await?.status().await)
+        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.discover).await?.status().await)
     })??;
     if arguments.json {
         let problem = |peer, problem| serde_json::json!({ "peer": peer, "problem": problem });

@@ -21,4 +21,6 @@ mod samples;
 mod study;
 #[cfg(unix)]
 mod swarm;
+#[cfg(unix)]
+mod tickets;
 mod train;

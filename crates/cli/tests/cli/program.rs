@@ -49,6 +49,7 @@ impl Place {
     /// Makes a command run in this folder and keeps it from the network and the user's own cache.
     pub(crate) fn shelter(&self, command: &mut Command) {
         command.current_dir(self.0.path()).env("NETTORRENT_CACHE", self.path("cache")).env_remove("RUST_BACKTRACE");
+        command.env_remove("NETTORRENT_TICKET");
         for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "https_proxy", "http_proxy"] {
             command.env(name, CLOSED_PROXY);
         }

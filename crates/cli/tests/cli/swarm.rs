@@ -181,7 +181,7 @@ fn gradients_of_four_peers_are_those_of_one() {
 }
 
 /// Starts a swarm that waits for peers; the process and its ticket.
-fn start(place: &Place, arguments: &[&str]) -> (Running, String) {
+pub(crate) fn start(place: &Place, arguments: &[&str]) -> (Running, String) {
     let all: Vec<&str> = ["start", "--json", "--run", "run"].into_iter().chain(arguments.iter().copied()).collect();
     let mut running = place.start(&all);
     let line = running.wait_for_line(|line| line.contains(r#""event":"ticket""#));
