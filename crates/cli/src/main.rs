@@ -8,6 +8,7 @@ mod measuring;
 mod notice;
 mod progress;
 mod resume_point;
+mod size;
 mod swarm;
 mod ticket;
 mod watching;

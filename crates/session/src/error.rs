@@ -60,6 +60,9 @@ pub enum SessionError {
     /// What the swarm sends is not what an honest peer sends.
     #[error("the swarm's {0} has control characters in it, as no honest peer sends them: do not join this swarm")]
     Hostile(&'static str),
+    /// The swarm's job needs more than this machine may give.
+    #[error("{0}")]
+    TooMuch(String),
     /// The swarm trains something else than this program.
     #[error("{0}")]
     OtherTask(String),

@@ -11,6 +11,7 @@ pub mod local_peer;
 pub mod local_swarm;
 pub mod memory;
 pub mod monitor;
+pub mod needs;
 pub mod open;
 mod options;
 mod orders;

@@ -1,15 +1,17 @@
 //! `join`: takes part in a swarm that was started elsewhere.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use nettorrent_net::{Load, block_on};
+use nettorrent_session::needs::{MachineLimits, Needs};
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Session, Training};
 
 use crate::measuring::MeasuringArguments;
+use crate::size::size;
 use crate::swarm::network::{NetworkArguments, train};
 use crate::ticket::TicketArguments;
 
@@ -27,10 +29,27 @@ pub(crate) struct JoinArguments {
     /// The folder for what is learnt [default: runs/MODEL-TIME].
     #[arg(long, value_name = "FOLDER")]
     run: Option<PathBuf>,
+    /// The most memory that the swarm's job may take here, such as 2GB [default: what is free].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_memory: Option<u64>,
+    /// The most room that its checkpoints may take on the disk [default: what is free].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_disk: Option<u64>,
     #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
     measuring: MeasuringArguments,
+}
+
+impl JoinArguments {
+    /// What the swarm's job may take.
+    fn limits(&self) -> MachineLimits {
+        let available = MachineLimits::available(self.run.as_deref().unwrap_or(Path::new(".")));
+        MachineLimits {
+            memory: self.max_memory.unwrap_or(available.memory),
+            disk: self.max_disk.unwrap_or(available.disk),
+        }
+    }
 }
 
 /// Runs `join`.
@@ -49,6 +68,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         println!("{there} there; opening the data");
     }
     let training = Training::from_package(invited.package(), arguments.data.as_deref(), arguments.threads)?;
+    Needs::of(&training)?.check(&arguments.limits())?;
     let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
     let json = network.json;
     block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use bytesize::ByteSize;
 use clap::Args;
 use nettorrent_advise::{ComputeSpeed, PIPELINE_ASSUMPTIONS, PipelineReport, SpeedSource};
 use nettorrent_engine::data::Split;
@@ -14,6 +13,7 @@ use nettorrent_session::open::open_data;
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::job_arguments::JobArguments;
+use crate::size::size;
 
 /// Arguments of `plan`.
 #[derive(Args)]
@@ -83,29 +83,5 @@ fn describe(job: &Job) -> anyhow::Result<(ModelSpec, Option<String>)> {
     match open_data(job, Split::Train) {
         Ok(data) => Ok((job.model_spec(data.shape(), data.classes().len())?, None)),
         Err(error) => Ok((model_spec(&job.model, None, None)?, Some(error.to_string()))),
-    }
-}
-
-/// A number of bytes, as people write it.
-fn size(text: &str) -> Result<u64, String> {
-    let size: Option<ByteSize> = text.trim().parse().ok();
-    let size = size.map(|size| size.as_u64()).filter(|size| *size > 0);
-    size.ok_or_else(|| "not a size: write a number and kB, MB or GB, for example 2GB".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn sizes_are_read_as_people_write_them() {
-        let sizes =
-            [("2GB", 2_000_000_000), ("2G", 2_000_000_000), ("1.5 MB", 1_500_000), ("4gib", 4 << 30), ("12 b", 12)];
-        for (text, bytes) in sizes {
-            assert_eq!(size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "GB", "-1GB", "nanGB", "infMB", "2X", "0B"] {
-            assert!(size(text).unwrap_err().contains("for example 2GB"), "{text}");
-        }
     }
 }

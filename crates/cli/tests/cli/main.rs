@@ -8,6 +8,8 @@ mod documents;
 mod evaluate;
 mod guard;
 mod jobs;
+#[cfg(unix)]
+mod joining;
 mod layers;
 mod measuring;
 #[cfg(unix)]

@@ -1,0 +1,185 @@
+//! What a job asks of a machine, and what the machine may give: who joins takes a job that others have written.
+
+use std::fmt;
+use std::path::Path;
+
+use nettorrent_engine::job::build_network;
+use nettorrent_engine::model::n_values;
+use nettorrent_engine::optimizer::Optimizer;
+use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
+
+use crate::error::SessionError;
+use crate::training::Training;
+
+/// The vectors of a peer besides those of optimizer and strategy: parameters, their gradient, what it sends and what it receives.
+const N_VECTORS: u64 = 4;
+/// Besides the state that is trained there is one to go back to, and one that is being written to the disk.
+const N_STATES_KEPT: u64 = 2;
+const NUMBER: u64 = size_of::<f32>() as u64;
+
+/// The most that a job may take, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineLimits {
+    /// Of memory, this process's all told.
+    pub memory: u64,
+    /// Of the disk, for checkpoints.
+    pub disk: u64,
+}
+
+impl MachineLimits {
+    /// What is there: memory that nobody uses and what this process has, and room on the disk of a folder. What the system does not
+    /// tell is not limited.
+    pub fn available(folder: &Path) -> Self {
+        let mut system = System::new();
+        system.refresh_memory();
+        let in_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+        let free = match system.available_memory() {
+            0 => u64::MAX,
+            free => free.min(in_container),
+        };
+        Self { memory: free.saturating_add(resident_bytes()), disk: free_disk(folder).unwrap_or(u64::MAX) }
+    }
+}
+
+/// What a job takes, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Memory for the data set and whatever else this process has already.
+    pub held: u64,
+    /// Memory for the copies of the model, and for what a batch leaves on its way through it.
+    pub model: u64,
+    /// Room on the disk for the checkpoints that are kept, and one more that is being written.
+    pub checkpoints: u64,
+}
+
+impl Needs {
+    /// What a training that is open, and has not begun, will take.
+    pub fn of(training: &Training) -> Result<Self, SessionError> {
+        let Training { job, task, setup, pipelines, .. } = training;
+        let n_memories = Optimizer::new(job.optimizer.clone(), 0).state().1.count() as u64;
+        let n_kept = setup.strategy().n_state_vectors() as u64;
+        let state = 1 + n_memories + n_kept;
+        let n_whole = task.n_values() as u64;
+        let n_held = pipelines.as_ref().map_or(n_whole, |setup| {
+            (0..setup.n_slots()).map(|slot| setup.part(slot).n_values() as u64).max().unwrap_or(0)
+        });
+        let vectors = n_held.saturating_mul(N_VECTORS + n_memories + n_kept + N_STATES_KEPT * state);
+        let per_sample = match training.spec() {
+            Some(spec) => {
+                let steps = build_network(&job.model, spec)?.summary();
+                let outputs = steps.iter().map(|step| n_values(&step.output) as u64);
+                outputs.fold(n_values(&spec.input) as u64, u64::saturating_add)
+            }
+            None => 0,
+        };
+        let n_saved = job.epochs.checked_div(job.checkpoint.every).unwrap_or(1).min(job.checkpoint.keep as u64) + 1;
+        Ok(Self {
+            held: resident_bytes(),
+            model: NUMBER.saturating_mul(vectors.saturating_add(per_sample.saturating_mul(job.batch as u64))),
+            checkpoints: NUMBER.saturating_mul(n_whole).saturating_mul(state).saturating_mul(n_saved),
+        })
+    }
+
+    /// Refuses what is more than a machine may give.
+    pub fn check(&self, limits: &MachineLimits) -> Result<(), SessionError> {
+        let memory = self.held.saturating_add(self.model);
+        if memory > limits.memory {
+            let (memory, limit) = (Bytes(memory), Bytes(limits.memory));
+            return Err(SessionError::TooMuch(format!(
+                "the swarm's job needs about {memory} of memory, and {limit} are allowed here; allow more with \
+                 --max-memory SIZE, or use another machine"
+            )));
+        }
+        if self.checkpoints > limits.disk {
+            let (disk, limit) = (Bytes(self.checkpoints), Bytes(limits.disk));
+            return Err(SessionError::TooMuch(format!(
+                "the checkpoints that the swarm's job keeps need about {disk} of the disk, and {limit} are allowed here; allow \
+                 more with --max-disk SIZE, or choose another disk with --run FOLDER"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A number of bytes, as people read it.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB")];
+        let (unit, name) = units.into_iter().find(|(unit, _)| self.0 as f64 >= *unit).unwrap_or((1e3, "kB"));
+        write!(f, "{:.1} {name}", self.0 as f64 / unit)
+    }
+}
+
+/// What this process has of the memory; 0 where the system does not tell.
+fn resident_bytes() -> u64 {
+    let Ok(pid) = get_current_pid() else { return 0 };
+    let mut system = System::new();
+    system.refresh_processes_specifics(
+        ProcessesToUpdate::Some(&[pid]),
+        false,
+        ProcessRefreshKind::nothing().with_memory(),
+    );
+    system.process(pid).map_or(0, sysinfo::Process::memory)
+}
+
+/// Room on the disk of a folder, which need not be there yet.
+#[cfg(unix)]
+fn free_disk(folder: &Path) -> Option<u64> {
+    let folder = std::path::absolute(folder).ok()?;
+    let status = folder.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok())?;
+    Some(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_disk(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::{CheckpointSpec, Job};
+
+    use super::{MachineLimits, Needs};
+    use crate::training::Training;
+
+    fn needs(job: &Job) -> Needs {
+        Needs::of(&Training::from_job(job.clone(), 1).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn larger_models_batches_and_more_checkpoints_need_more() {
+        let job = Job { model: "mlp:64".into(), epochs: 100, ..Job::default() };
+        let few = needs(&job);
+        assert!(few.held > 1 << 20, "the program itself takes memory");
+        // 64 inputs, 64 and 10 outputs: 4,810 numbers, which sgd with a momentum keeps twice.
+        assert!(few.model > 4 * 4 * 4810 && few.model < 100 * 4 * 4810, "{few:?}");
+        assert!(needs(&Job { model: "mlp:640".into(), ..job.clone() }).model > 5 * few.model);
+        assert!(needs(&Job { batch: 3200, ..job.clone() }).model > 5 * few.model);
+        let keeping = |keep| needs(&Job { checkpoint: CheckpointSpec { every: 1, keep }, ..job.clone() }).checkpoints;
+        assert_eq!(keeping(20) / 21, keeping(2) / 3);
+        assert_eq!(keeping(5000), keeping(100), "there are no more than epochs");
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_with_the_figure_and_the_option() {
+        let needs = Needs { held: 1 << 20, model: 3_000_000_000, checkpoints: 7_000_000_000_000 };
+        let enough = MachineLimits { memory: 4_000_000_000, disk: 8_000_000_000_000 };
+        assert!(needs.check(&enough).is_ok());
+        let error = needs.check(&MachineLimits { memory: 2_000_000_000, ..enough }).unwrap_err().to_string();
+        assert!(
+            error.contains("3.0 GB of memory") && error.contains("2.0 GB are") && error.contains("--max-memory"),
+            "{error}"
+        );
+        let error = needs.check(&MachineLimits { disk: 1000, ..enough }).unwrap_err().to_string();
+        assert!(error.contains("7.0 TB of the disk") && error.contains("--max-disk"), "{error}");
+    }
+
+    #[test]
+    fn this_machine_has_some_memory_and_some_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let MachineLimits { memory, disk } = MachineLimits::available(&folder.path().join("not/yet/there"));
+        assert!(memory > 1 << 20 && disk > 0);
+    }
+}
