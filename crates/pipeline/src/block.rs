@@ -7,19 +7,16 @@ use std::time::Duration;
 use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::model::Mode;
 use nettorrent_swarm::record::Event;
-use nettorrent_swarm::wire::HEAD_LEN;
 use nettorrent_swarm::{
     BatchPlace, Done, Input, Malformed, Outbox, Peer, PeerId, PhaseWork, Replica, State, View, What, Work,
 };
 
+use crate::early::{EarlyMessages, Sender};
 use crate::evaluation::{Evaluation, batches};
 use crate::message::{Message, Purpose};
 use crate::pass::{Pass, Urgency};
 use crate::position::{Key, Position};
 use crate::work::{PartDone, PartWork, Samples};
-
-/// What may wait for passes that have not begun. Blocks of a pipeline are never far apart.
-const EARLY_BYTES: usize = 256 << 20;
 
 /// A part of the network at one peer.
 pub(crate) struct Block {
@@ -36,8 +33,7 @@ pub(crate) struct Block {
     n_given: u32,
     evaluations: VecDeque<Evaluation>,
     /// What came for passes that have not begun.
-    early: VecDeque<Message>,
-    early_bytes: usize,
+    early: EarlyMessages,
     /// What goes into the record of the round.
     told: Told,
 }
@@ -96,8 +92,7 @@ impl Block {
             phase: None,
             n_given: 0,
             evaluations: VecDeque::new(),
-            early: VecDeque::new(),
-            early_bytes: 0,
+            early: EarlyMessages::default(),
             told: Told::default(),
         }
     }
@@ -177,21 +172,17 @@ impl Block {
         self.passes.insert(key, Pass::new(&self.position, key, samples, mode));
     }
 
-    /// Another block of the pipeline says something about a pass.
+    /// Another block of the pipeline says something about a pass; whose it is, another peer's or also this one's, matters if it is
+    /// early.
     pub(crate) fn on_message(
         &mut self,
         now: Duration,
-        message: Message,
+        (message, sender): (Message, Sender),
         out: &mut BlockOutbox,
     ) -> Result<(), Malformed> {
         self.told.received_bytes += message.body.len() as u64;
         if message.round >= self.n_begun[message.label.purpose as usize] {
-            self.early_bytes += HEAD_LEN + message.body.len();
-            if self.early_bytes > EARLY_BYTES {
-                return Err(Malformed::new("it is too far ahead: more came from it than can be kept"));
-            }
-            self.early.push_back(message);
-            return Ok(());
+            return self.early.keep(message, sender);
         }
         self.take(&message, out)?;
         self.advance(now, out);
@@ -211,16 +202,7 @@ impl Block {
     /// Takes what came for passes that have begun since.
     fn take_early(&mut self, out: &mut BlockOutbox) {
         let n_begun = self.n_begun;
-        let has_begun = |message: &Message| message.round < n_begun[message.label.purpose as usize];
-        if !self.early.iter().any(has_begun) {
-            return;
-        }
-        for message in std::mem::take(&mut self.early) {
-            if !has_begun(&message) {
-                self.early.push_back(message);
-                continue;
-            }
-            self.early_bytes -= HEAD_LEN + message.body.len();
+        for message in self.early.release(|message| message.round < n_begun[message.label.purpose as usize]) {
             if let Err(malformed) = self.take(&message, out) {
                 out.refused.push((message.label.from, malformed));
             }

@@ -9,6 +9,7 @@ use nettorrent_swarm::{Done, Input, Malformed, Outbox, Peer, PeerId, Phase, Stat
 
 use crate::block::{Block, BlockOutbox, pipeline_id};
 use crate::directory::Directory;
+use crate::early::Sender;
 use crate::message::Message;
 use crate::pass::Urgency;
 use crate::position::{Key, Position};
@@ -110,7 +111,7 @@ impl Blocks {
     /// One block speaks to another one, here, about a pass.
     pub(crate) fn on_message(
         &mut self,
-        message: Message,
+        (message, sender): (Message, Sender),
         directory: &Directory,
         out: &mut Outbox,
     ) -> Result<(), Malformed> {
@@ -119,7 +120,7 @@ impl Blocks {
         if !is_same_pipeline || !self.blocks.contains_key(&address) {
             return Err(Malformed::new("it speaks to a block that is not here"));
         }
-        self.with(address, directory, out, |block, posted| block.on_message(directory.now, message, posted))
+        self.with(address, directory, out, |block, posted| block.on_message(directory.now, (message, sender), posted))
     }
 
     /// Work came back. What was begun in another view is not wanted any more.
@@ -164,8 +165,9 @@ impl Blocks {
     pub(crate) fn go_on(&mut self, directory: &Directory, out: &mut Outbox) {
         loop {
             while let Some(message) = self.local.pop_front() {
-                let taken = self.on_message(message, directory, out);
-                taken.expect("what this peer itself says is not malformed");
+                if let Err(problem) = self.on_message((message, Sender::Oneself), directory, out) {
+                    out.failure = Some(format!("one block of this peer does not understand another: {problem}"));
+                }
             }
             self.compute(directory, out);
             if self.local.is_empty() {

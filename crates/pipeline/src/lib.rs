@@ -21,6 +21,7 @@ mod assignment;
 mod block;
 mod blocks;
 mod directory;
+mod early;
 mod evaluation;
 mod gather;
 mod gradient_sum;

@@ -14,6 +14,7 @@ use crate::assignment::{Claim, Verdict};
 use crate::block::Block;
 use crate::blocks::Blocks;
 use crate::directory::Directory;
+use crate::early::Sender;
 use crate::message::{Label, Message, Purpose, Subject};
 use crate::origin::Origin;
 use crate::pipeline_setup::PipelineSetup;
@@ -44,8 +45,8 @@ impl Peer for PipelinePeer {
         match input {
             Input::View(view) => self.on_view(view, out)?,
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
-            Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
             Input::LinkEnded(peer) => self.held.forget(peer, self.directory.view.number),
+            Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
             Input::BlockWritten => self.snapshots.on_block_written(&self.directory, out),
             Input::Stop => {}
@@ -156,7 +157,7 @@ impl PipelinePeer {
             _ if directory.holders.get(label.from) != Some(&rank) => {
                 Err(Malformed::new("it speaks for a block that it does not hold"))
             }
-            _ => self.blocks.on_message(message, directory, out),
+            _ => self.blocks.on_message((message, Sender::Another), directory, out),
         }
     }
 

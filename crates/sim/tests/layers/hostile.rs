@@ -55,3 +55,31 @@ fn made_up_messages_are_refused() {
     }
     assert!(n_refused > 10_000, "{n_refused}");
 }
+
+#[test]
+fn who_sends_too_much_too_early_is_refused_and_nobody_else() {
+    let grid = "pipeline.stages=[{layers=3,tensor_shards=2},{layers=2,batch_shards=2},{layers=1}]";
+    let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "batch=4"], (&[6], 3), 60);
+    let members: Vec<PeerId> = (0..5).map(|seat| PeerId::new(seat, 0)).collect();
+    let mut peer = PipelinePeer::new(members[0], pipeline.pipelines.clone(), pipeline.pipelines.fresh());
+    let mut handle = |input: Input| {
+        peer.handle(Duration::ZERO, input, &mut Outbox::default()).map_err(|problem| problem.to_string())
+    };
+    handle(Input::View(View::new(1, members.clone()))).unwrap();
+    for &from in &members[1..] {
+        let frame = Frame::in_round(Kind::Layers, 1, 0, 0, vec![0; 6].into());
+        handle(Input::Frame { from, frame }).unwrap();
+    }
+    // Outputs for a batch that has long not begun. Each member holds the slot of its own number.
+    let (long, short) = (Bytes::from(vec![0; 4 << 20]), Bytes::from(vec![0; 4 << 10]));
+    let mut send = |from: usize, body: &Bytes| {
+        let label = (((10 * 4) << 20 | from as u64) << 20) << 17;
+        let frame = Frame::in_round(Kind::Layers, 1, 1000, label, body.clone());
+        handle(Input::Frame { from: members[from], frame })
+    };
+    let n_kept = (0..1000).take_while(|_| send(2, &long).is_ok()).count();
+    assert!((1..100).contains(&n_kept), "{n_kept}");
+    assert!(send(2, &long).unwrap_err().contains("too far ahead"));
+    assert_eq!(send(2, &short), Ok(()), "what was refused takes no room");
+    assert_eq!(send(3, &long), Ok(()), "others are not to blame");
+}
