@@ -81,6 +81,7 @@ fn has(words: &[String], word: &str) -> bool {
 /// Whether a command cannot be run here: it wants the network, or another peer, or does not end.
 fn is_left_out(words: &[String]) -> bool {
     has(words, "TICKET")
+        || has(words, "ticket.txt")
         || ["start", "dashboard"].contains(&&*words[1])
         || words[1..].starts_with(&["data", "fetch"].map(str::to_owned))
 }
