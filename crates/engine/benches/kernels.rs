@@ -89,9 +89,9 @@ fn steps(criterion: &mut Criterion) {
         };
         let values = network.init(&mut rng);
         let mut gradient = vec![0.0; network.n_values()];
-        let mut room = Workspace::new(1).expect("one thread is always there");
+        let mut workspace = Workspace::new(1).expect("one thread is always there");
         group.throughput(Throughput::Elements(n as u64));
-        group.bench_function(name, |b| b.iter(|| network.gradient(&values, &batch, 1, &mut gradient, &mut room)));
+        group.bench_function(name, |b| b.iter(|| network.gradient(&values, &batch, 1, &mut gradient, &mut workspace)));
     }
 }
 

@@ -12,15 +12,15 @@ pub fn evaluate(
     data: &dyn Dataset,
     samples: impl IntoIterator<Item = usize>,
     batch_size: usize,
-    room: &mut Workspace,
+    workspace: &mut Workspace,
     mut watch: impl FnMut(&Batch, &[f32], Score) -> bool,
 ) -> Result<Score, TrainError> {
     check_fit(network, data)?;
     let mut total = Score::default();
     let samples: Vec<usize> = samples.into_iter().collect();
     for indices in samples.chunks(batch_size.max(1)) {
-        let batch = room.install(|| data.batch(indices))?;
-        let (logits, score) = network.predict(values, &batch, room);
+        let batch = workspace.install(|| data.batch(indices))?;
+        let (logits, score) = network.predict(values, &batch, workspace);
         total += score;
         if !watch(&batch, &logits, total) {
             break;

@@ -6,7 +6,7 @@ use crate::data::augment::{Flip, crop_flip};
 use crate::data::{Batch, Dataset};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
-use crate::model::{Handover, Layout, Network, Score, Workspace};
+use crate::model::{BucketSink, Layout, Network, Score, Workspace};
 use crate::rng::Rng;
 use crate::train_error::TrainError;
 
@@ -52,12 +52,12 @@ impl Learning {
         indices: &[usize],
         seed: u64,
         gradient: &mut [f32],
-        room: &mut Workspace,
+        workspace: &mut Workspace,
         on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<Score, TrainError> {
-        let batch = self.read_train(indices, Some(seed), room)?;
-        let handover = Handover { buckets: self.layout.buckets(), on_bucket };
-        Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, room, handover))
+        let batch = self.read_train(indices, Some(seed), workspace)?;
+        let sink = BucketSink { buckets: self.layout.buckets(), on_bucket };
+        Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, workspace, sink))
     }
 
     /// The same for those who have no use for buckets.
@@ -67,16 +67,16 @@ impl Learning {
         indices: &[usize],
         seed: u64,
         gradient: &mut [f32],
-        room: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Result<Score, TrainError> {
-        let batch = self.read_train(indices, Some(seed), room)?;
-        Ok(self.network.gradient(values, &batch, seed, gradient, room))
+        let batch = self.read_train(indices, Some(seed), workspace)?;
+        Ok(self.network.gradient(values, &batch, seed, gradient, workspace))
     }
 
     /// How well the network does on some of the training samples, as they are.
-    pub fn score(&self, values: &[f32], indices: &[usize], room: &mut Workspace) -> Result<Score, TrainError> {
+    pub fn score(&self, values: &[f32], indices: &[usize], workspace: &mut Workspace) -> Result<Score, TrainError> {
         let indices = indices.iter().copied();
-        evaluate(&self.network, values, self.train_set.as_ref(), indices, self.batch, room, |_, _, _| true)
+        evaluate(&self.network, values, self.train_set.as_ref(), indices, self.batch, workspace, |_, _, _| true)
     }
 
     /// How well it does on some of the test samples. When `go_on` says no, this ends early: the score then counts fewer samples.
@@ -84,16 +84,16 @@ impl Learning {
         &self,
         values: &[f32],
         samples: Range<usize>,
-        room: &mut Workspace,
+        workspace: &mut Workspace,
         mut go_on: impl FnMut() -> bool,
     ) -> Result<Score, TrainError> {
         assert!(samples.end <= self.test_labels().len(), "there are no test samples {samples:?}");
-        evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, room, |_, _, _| go_on())
+        evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, workspace, |_, _, _| go_on())
     }
 
     /// Reads training samples; varied by this seed, if one is given and the job wants it.
-    pub fn read_train(&self, indices: &[usize], seed: Option<u64>, room: &Workspace) -> Result<Batch, TrainError> {
-        let mut batch = room.install(|| self.train_set.batch(indices))?;
+    pub fn read_train(&self, indices: &[usize], seed: Option<u64>, workspace: &Workspace) -> Result<Batch, TrainError> {
+        let mut batch = workspace.install(|| self.train_set.batch(indices))?;
         if let (Some(seed), Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
             (seed, self.augment, self.train_set.shape())
         {
@@ -110,9 +110,9 @@ impl Learning {
     }
 
     /// Reads test samples.
-    pub fn read_test(&self, samples: Range<usize>, room: &Workspace) -> Result<Batch, TrainError> {
+    pub fn read_test(&self, samples: Range<usize>, workspace: &Workspace) -> Result<Batch, TrainError> {
         let indices: Vec<usize> = samples.collect();
-        Ok(room.install(|| self.test_set.batch(&indices))?)
+        Ok(workspace.install(|| self.test_set.batch(&indices))?)
     }
 
     /// The label of every training sample.
@@ -158,14 +158,14 @@ mod tests {
         Learning::new(job, network, train_set, test_set).unwrap()
     }
 
-    fn room(n_threads: usize) -> Workspace {
+    fn workspace(n_threads: usize) -> Workspace {
         Workspace::new(n_threads).unwrap()
     }
 
     fn gradient(learning: &Learning, indices: &[usize], seed: u64) -> (Score, Vec<f32>) {
         let values = learning.init(1);
         let mut gradient = vec![f32::NAN; learning.n_values()];
-        let score = learning.whole_gradient(&values, indices, seed, &mut gradient, &mut room(1)).unwrap();
+        let score = learning.whole_gradient(&values, indices, seed, &mut gradient, &mut workspace(1)).unwrap();
         (score, gradient)
     }
 
@@ -192,21 +192,21 @@ mod tests {
     #[test]
     fn samples_are_varied_only_by_a_seed() {
         let varied = learning(&job(&["augment={crop-flip={padding=2,flip=false}}"]));
-        let read = |seed| varied.read_train(&[5, 2], seed, &room(1)).unwrap();
+        let read = |seed| varied.read_train(&[5, 2], seed, &workspace(1)).unwrap();
         assert_eq!(read(Some(1)), read(Some(1)));
         assert_ne!(read(Some(1)).inputs, read(Some(2)).inputs);
-        let plain = learning(&job(&[])).read_train(&[5, 2], Some(1), &room(1)).unwrap();
+        let plain = learning(&job(&[])).read_train(&[5, 2], Some(1), &workspace(1)).unwrap();
         assert_eq!(read(None), plain);
-        let tested = varied.read_test(3..5, &room(1)).unwrap();
+        let tested = varied.read_test(3..5, &workspace(1)).unwrap();
         assert_eq!(tested.labels, varied.test_labels()[3..5]);
-        assert!(matches!(varied.read_test(0..varied.n_test() + 1, &room(1)), Err(TrainError::Data(_))));
+        assert!(matches!(varied.read_test(0..varied.n_test() + 1, &workspace(1)), Err(TrainError::Data(_))));
     }
 
     #[test]
     fn parts_of_a_test_add_up() {
         let learning = learning(&job(&[]));
         let (values, n) = (learning.init(1), learning.n_test());
-        let test = |samples| learning.test_while(&values, samples, &mut room(1), || true).unwrap();
+        let test = |samples| learning.test_while(&values, samples, &mut workspace(1), || true).unwrap();
         let whole = test(0..n);
         let mut sum = test(0..n / 3);
         sum += test(n / 3..n);

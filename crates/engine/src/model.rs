@@ -3,12 +3,13 @@
 //! A [`Network`] is an immutable function that any number of peers may share. Its parameters are a flat vector of `f32` that
 //! lives elsewhere: first everything that is trained, then the running statistics of batch norms.
 
+mod bucket_sink;
 mod builder;
 mod columns;
 mod cut;
 mod description;
+mod executor;
 mod graph;
-mod handover;
 mod layer;
 pub mod layers;
 mod layout;
@@ -20,22 +21,21 @@ mod pass;
 mod place;
 mod plan;
 mod run;
-mod walk;
 mod workspace;
 pub mod zoo;
 
+pub use bucket_sink::BucketSink;
 pub use columns::Columns;
 pub use description::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
     ResidualSpec, StepsKept,
 };
 pub use graph::{ModelError, NamedTensor};
-pub use handover::Handover;
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{MOST_METRICS, Score, best_class};
 pub use network::{LayerSummary, Network};
 pub use part::{Part, Rows, loss_gradient};
-pub use part_spec::{PartSpec, Stretch};
+pub use part_spec::{PartSpec, Span};
 pub use pass::Pass;
 pub use workspace::{Phase, Probe, Workspace};

@@ -174,9 +174,9 @@ impl Optimizer {
     ///
     /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
     /// those is taken off them as it is.
-    pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], room: &Workspace) {
-        let (rule, parts) = self.begin_step(lr, values, gradient, room.n_threads());
-        room.install(|| parts.into_par_iter().for_each(|part| rule.apply(part)));
+    pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], workspace: &Workspace) {
+        let (rule, parts) = self.begin_step(lr, values, gradient, workspace.n_threads());
+        workspace.install(|| parts.into_par_iter().for_each(|part| rule.apply(part)));
     }
 
     /// The same step with the same bits, taken by the calling thread alone: for those who have no [`Workspace`] at hand.
@@ -196,9 +196,9 @@ impl Optimizer {
         let rule = Rule::new(&self.spec, lr, self.n_steps);
         for (place, piece) in gradient {
             let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, &place);
-            let (gradient, drift) = piece.split_at(n_trained);
+            let (gradient, delta) = piece.split_at(n_trained);
             let (values, statistics) = values[place].split_at_mut(n_trained);
-            statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
+            statistics.iter_mut().zip(delta).for_each(|(value, delta)| *value -= delta);
             rule.apply(Part { values, gradient, first, second });
         }
     }
@@ -217,9 +217,9 @@ impl Optimizer {
         // From here on nothing decays: a step from what the decay alone would change.
         let spec = OptimizerSpec { weight_decay: 0.0, ..self.spec.clone() };
         let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
-        let (gradient, drift) = gradient.split_at_mut(n_trained);
+        let (gradient, delta) = gradient.split_at_mut(n_trained);
         let (change, moved) = change.split_at_mut(n_trained);
-        moved.iter_mut().zip(drift).for_each(|(moved, drift)| *moved = -*drift);
+        moved.iter_mut().zip(delta).for_each(|(moved, delta)| *moved = -*delta);
         vectorised(|| {
             for ((gradient, change), value) in gradient.iter_mut().zip(change.iter_mut()).zip(values) {
                 *gradient += pull * value;
@@ -238,8 +238,8 @@ impl Optimizer {
         n_parts: usize,
     ) -> (Rule<'a>, Vec<Part<'a>>) {
         let (trained, statistics) = values.split_at_mut(self.n_params);
-        let (gradient, drift) = gradient.split_at(self.n_params);
-        statistics.iter_mut().zip(drift).for_each(|(value, drift)| *value -= drift);
+        let (gradient, delta) = gradient.split_at(self.n_params);
+        statistics.iter_mut().zip(delta).for_each(|(value, delta)| *value -= delta);
         self.n_steps += 1;
         let len = self.n_params.div_ceil(n_parts).max(1);
         // A memory that the rule has no use for is empty, and so are its parts.

@@ -239,11 +239,11 @@ fn probe_network(name: &str, network: &Network, step: f64, tolerance: f64) {
     let inputs = random(n * network.input().iter().product::<usize>(), &mut rng).iter().map(|x| 4.0 * x).collect();
     let labels = (0..n).map(|_| rng.below(network.n_classes()) as u32).collect();
     let batch = Batch { inputs, labels };
-    let mut room = Workspace::new(1).expect("a thread can be had");
+    let mut workspace = Workspace::new(1).expect("a thread can be had");
     let mut gradient = vec![f32::NAN; network.n_values()];
-    network.gradient(&values, &batch, 7, &mut gradient, &mut room);
+    network.gradient(&values, &batch, 7, &mut gradient, &mut workspace);
     let mut ignored = gradient.clone();
-    let mut loss = |values: &[f32]| network.gradient(values, &batch, 7, &mut ignored, &mut room).loss();
+    let mut loss = |values: &[f32]| network.gradient(values, &batch, 7, &mut ignored, &mut workspace).loss();
     for tensor in network.tensors().iter().filter(|tensor| tensor.range.end <= network.n_params()) {
         let own: Vec<f64> = gradient[tensor.range.clone()].iter().map(|&g| f64::from(g)).collect();
         let length = norm(&own);

@@ -75,14 +75,14 @@ fn steps_are_pytorchs() {
         let spec = spec(case["kind"].as_str().unwrap(), &case["options"]);
         spec.check().unwrap();
         for n_threads in [1, 3] {
-            let room = Workspace::new(n_threads).unwrap();
+            let workspace = Workspace::new(n_threads).unwrap();
             let mut values: Vec<f32> = (0..n).map(|k| uniform(start, k)).collect();
             let mut optimizer = Optimizer::new(spec.clone(), values.len());
             let streams = fixture["gradient_streams"].as_array().unwrap();
             for (stream, expected) in streams.iter().zip(case["steps"].as_array().unwrap()) {
                 let stream = stream.as_u64().unwrap();
                 let gradient: Vec<f32> = (0..n).map(|k| uniform(stream, k)).collect();
-                optimizer.step(spec.lr, &mut values, &gradient, &room);
+                optimizer.step(spec.lr, &mut values, &gradient, &workspace);
                 for (value, expected) in values.iter().zip(expected.as_array().unwrap()) {
                     let expected = expected.as_f64().unwrap();
                     let difference = (f64::from(*value) - expected).abs();
@@ -110,14 +110,14 @@ fn a_thread_alone_takes_the_same_steps_bit_for_bit() {
         let start: Vec<f32> = (0..n_params + 5).map(|k| uniform(1, k as u64)).collect();
         let (mut alone, mut alone_optimizer) = (start.clone(), Optimizer::new(spec.clone(), n_params));
         let rooms = [1, 2, 3].map(|n_threads| Workspace::new(n_threads).unwrap());
-        let mut teams = rooms.map(|room| (start.clone(), Optimizer::new(spec.clone(), n_params), room));
+        let mut teams = rooms.map(|workspace| (start.clone(), Optimizer::new(spec.clone(), n_params), workspace));
         for stream in 2..6 {
             let gradient: Vec<f32> = (0..start.len()).map(|k| uniform(stream, k as u64)).collect();
             alone_optimizer.step_alone(0.1, &mut alone, &gradient);
-            for (values, optimizer, room) in &mut teams {
-                optimizer.step(0.1, values, &gradient, room);
+            for (values, optimizer, workspace) in &mut teams {
+                optimizer.step(0.1, values, &gradient, workspace);
                 let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-                assert_eq!(bits(values), bits(&alone), "{kind:?} of {n_params} with {} threads", room.n_threads());
+                assert_eq!(bits(values), bits(&alone), "{kind:?} of {n_params} with {} threads", workspace.n_threads());
                 assert_eq!(*optimizer, alone_optimizer);
             }
         }
@@ -127,11 +127,11 @@ fn a_thread_alone_takes_the_same_steps_bit_for_bit() {
 
 #[test]
 fn running_statistics_move_by_their_drift_alone() {
-    let room = Workspace::new(1).unwrap();
+    let workspace = Workspace::new(1).unwrap();
     let spec = OptimizerSpec { momentum: 0.9, weight_decay: 0.5, ..OptimizerSpec::default() };
     let mut optimizer = Optimizer::new(spec, 2);
     let mut values = vec![1.0, 1.0, 1.0];
-    optimizer.step(0.1, &mut values, &[0.0, 0.0, 0.25], &room);
+    optimizer.step(0.1, &mut values, &[0.0, 0.0, 0.25], &workspace);
     assert_eq!(values[2], 0.75);
     assert!((values[0] - 0.95).abs() < 1e-6);
 }

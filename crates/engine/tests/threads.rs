@@ -6,17 +6,17 @@ use nettorrent_engine::model::{Network, Score, Workspace};
 use nettorrent_engine::rng::Rng;
 use networks::{batch, networks};
 
-fn room(n_threads: usize) -> Workspace {
+fn workspace(n_threads: usize) -> Workspace {
     Workspace::new(n_threads).expect("a few threads can be had")
 }
 
 /// Everything a network can say about a batch: its gradient, its outputs, and its score while training.
-fn run(network: &Network, n: usize, room: &mut Workspace) -> (Vec<f32>, Vec<f32>, Score) {
+fn run(network: &Network, n: usize, workspace: &mut Workspace) -> (Vec<f32>, Vec<f32>, Score) {
     let values = network.init(&mut Rng::new(1));
     let batch = batch(network, n);
     let mut gradient = vec![f32::NAN; network.n_values()];
-    let score = network.gradient(&values, &batch, 9, &mut gradient, room);
-    let (outputs, _) = network.predict(&values, &batch, room);
+    let score = network.gradient(&values, &batch, 9, &mut gradient, workspace);
+    let (outputs, _) = network.predict(&values, &batch, workspace);
     (gradient, outputs, score)
 }
 
@@ -44,10 +44,10 @@ fn any_number_of_threads_gives_the_same_but_for_rounding() {
         // Fewer samples than threads, as many, a number that does not divide, and enough for several chunks. Batch norm
         // over one row would divide by nothing but its epsilon, so there are at least two samples.
         for n in [2, 3, 5, 11, 37] {
-            let (gradient, outputs, score) = run(&network, n, &mut room(1));
+            let (gradient, outputs, score) = run(&network, n, &mut workspace(1));
             assert!(gradient.iter().all(|g| g.is_finite()), "{name} of {n}");
             for n_threads in [2, 3, 5] {
-                let (other_gradient, other_outputs, other_score) = run(&network, n, &mut room(n_threads));
+                let (other_gradient, other_outputs, other_score) = run(&network, n, &mut workspace(n_threads));
                 let what = format!("{name} of {n} with {n_threads} threads");
                 assert!((score.loss() - other_score.loss()).abs() < 1e-5, "{what}: {score:?}, {other_score:?}");
                 assert_eq!((score.n, score.n_correct), (n, other_score.n_correct), "{what}");
@@ -64,8 +64,8 @@ fn any_number_of_threads_gives_the_same_but_for_rounding() {
 fn the_same_number_of_threads_gives_the_same_bits() {
     for (name, network) in networks() {
         for n_threads in [1, 2, 3, 5] {
-            let first = run(&network, 11, &mut room(n_threads));
-            let second = run(&network, 11, &mut room(n_threads));
+            let first = run(&network, 11, &mut workspace(n_threads));
+            let second = run(&network, 11, &mut workspace(n_threads));
             assert_same_bits(&format!("{name} with {n_threads} threads"), &first, &second);
         }
     }
@@ -75,12 +75,12 @@ fn the_same_number_of_threads_gives_the_same_bits() {
 fn a_used_workspace_is_as_good_as_a_new_one() {
     let networks = networks();
     for n_threads in [1, 3] {
-        let mut used = room(n_threads);
+        let mut used = workspace(n_threads);
         // A smaller batch, a larger one, and each network after each other.
         for n in [11, 4, 29] {
             for (name, network) in networks.iter().chain(networks.iter().rev()) {
                 let found = run(network, n, &mut used);
-                let expected = run(network, n, &mut room(n_threads));
+                let expected = run(network, n, &mut workspace(n_threads));
                 assert_same_bits(&format!("{name} of {n} with {n_threads} threads"), &found, &expected);
             }
         }
@@ -91,7 +91,7 @@ fn a_used_workspace_is_as_good_as_a_new_one() {
 fn an_empty_batch_asks_for_no_change() {
     for (name, network) in networks() {
         for n_threads in [1, 2] {
-            let (gradient, outputs, score) = run(&network, 0, &mut room(n_threads));
+            let (gradient, outputs, score) = run(&network, 0, &mut workspace(n_threads));
             assert!(gradient.iter().all(|&g| g == 0.0), "{name}");
             assert!(outputs.is_empty() && score == Score::default(), "{name}");
         }
@@ -105,7 +105,7 @@ fn another_seed_drops_other_numbers() {
     let batch = batch(&network, 5);
     let gradient = |seed| {
         let mut gradient = vec![0.0; network.n_values()];
-        network.gradient(&values, &batch, seed, &mut gradient, &mut room(1));
+        network.gradient(&values, &batch, seed, &mut gradient, &mut workspace(1));
         gradient
     };
     assert!(distance(&gradient(1), &gradient(2)) > 0.1);

@@ -22,7 +22,7 @@ use crate::work::{Descent, Feed, PartDone, PartWork, Samples};
 enum Step {
     /// The stage below sends its outputs.
     Below,
-    /// The way up can be computed.
+    /// The forward pass can be computed.
     Forward,
     /// The other tensor shards of the last layer send their outputs.
     Beside,
@@ -218,7 +218,7 @@ impl Pass {
         let (setup, part) = (&position.setup, position.setup.part(position.slot).clone());
         let rows = Rows { first: self.rows.start, n: self.rows.len(), batch_len: self.n };
         let share = setup.share(position.slot);
-        let kept = |kept: &mut Option<Box<_>>| kept.take().expect("it was kept on the way up");
+        let kept = |kept: &mut Option<Box<_>>| kept.take().expect("it was kept on the forward pass");
         let work = match self.next {
             Step::Forward => {
                 let feed = match self.inputs.take() {

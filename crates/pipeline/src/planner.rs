@@ -3,7 +3,7 @@
 //! What is taken to be so, of a batch of `B` samples and a stage of layers with `R` batch shards and `C` tensor shards in `M` replicas:
 //!
 //! - *Computing.* A peer holds `B/R` samples and `1/C` of the outputs, both rounded up as blocks are. Its layers' multiplications
-//!   are made three times: on the way up, for the gradient by the inputs and for that by the weights. All else that layers do is
+//!   are made three times: on the forward pass, for the gradient by the inputs and for that by the weights. All else that layers do is
 //!   free.
 //! - *Up and down.* A number takes four bytes. A peer sends its block of outputs to every tensor shard above it, and the gradient by all
 //!   the inputs of its samples to the stage below; it receives as much. The first stage reads its samples from its own disk. The

@@ -1,4 +1,4 @@
-//! What a block has its host compute: its part of the way up, and the two ways down.
+//! What a block has its host compute: its part of the forward pass, and the two ways down.
 
 use std::any::Any;
 use std::fmt;
@@ -91,7 +91,7 @@ pub(crate) enum Descent {
 /// Something to compute with a block.
 #[derive(Debug)]
 pub(crate) enum PartWork {
-    /// The way up.
+    /// The forward pass.
     Forward { part: Arc<Part>, feed: Feed, rows: Rows, mode: Mode, share: f64 },
     /// The gradient by the inputs.
     InputGradient { part: Arc<Part>, pass: Box<Pass>, descent: Descent, rows: Rows, is_wanted: bool, share: f64 },
@@ -102,7 +102,7 @@ pub(crate) enum PartWork {
 /// What came of it.
 #[derive(Debug)]
 pub(crate) enum PartDone {
-    /// The way up is done.
+    /// The forward pass is done.
     Forward {
         /// What is kept of it, with the outputs.
         pass: Box<Pass>,

@@ -196,13 +196,13 @@ mod tests {
 
     use super::{CheckpointError, MODEL_FILE, PieceWriter, Progress, STATE_FILE, Share, Written};
     use crate::checkpoint::{load, load_share, save};
-    use crate::model::{Layout, Network, Stretch, zoo};
+    use crate::model::{Layout, Network, Span, zoo};
     use crate::optimizer::{Optimizer, OptimizerKind, OptimizerSpec};
     use crate::rng::Rng;
 
     /// What one peer holds of a network: some of its numbers, or all.
     struct Held {
-        stretches: Vec<Stretch>,
+        spans: Vec<Span>,
         values: Vec<f32>,
         optimizer: Optimizer,
         progress: Progress,
@@ -210,7 +210,7 @@ mod tests {
 
     impl Held {
         fn share(&self) -> Share {
-            Share::new(self.stretches.clone(), self.optimizer.state().1.next().map_or(0, |(_, memory)| memory.len()))
+            Share::new(self.spans.clone(), self.optimizer.state().1.next().map_or(0, |(_, memory)| memory.len()))
         }
 
         fn writer(&self, folder: &Path, layout: &Layout) -> Result<PieceWriter, CheckpointError> {
@@ -231,17 +231,17 @@ mod tests {
         }
 
         /// Some of this.
-        fn take(&self, stretches: &[Stretch]) -> Self {
+        fn take(&self, spans: &[Span]) -> Self {
             let take = |vector: &[f32]| -> Vec<f32> {
-                let stretches = stretches.iter().filter(|stretch| stretch.whole < vector.len());
-                stretches.flat_map(|stretch| &vector[stretch.whole..][..stretch.len]).copied().collect()
+                let spans = spans.iter().filter(|span| span.whole < vector.len());
+                spans.flat_map(|span| &vector[span.whole..][..span.len]).copied().collect()
             };
             let (n_steps, memories) = self.optimizer.state();
             let memories = memories.map(|(_, memory)| take(memory)).collect();
             let optimizer = remembering(self.optimizer.spec(), n_steps, memories);
             let swarm_memories = self.progress.swarm_memories.iter().map(|memory| take(memory)).collect();
             let progress = Progress { swarm_memories, ..self.progress.clone() };
-            Self { stretches: stretches.to_vec(), values: take(&self.values), optimizer, progress }
+            Self { spans: spans.to_vec(), values: take(&self.values), optimizer, progress }
         }
     }
 
@@ -263,8 +263,8 @@ mod tests {
         let swarm_memories = (0..n_memories).map(|k| vector(k + 4, n)).collect();
         let swarm = Some(serde_json::json!({ "z": 1, "a": [2] }));
         let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_memories, ..Progress::default() };
-        let stretches = vec![Stretch { mine: 0, whole: 0, len: n }];
-        (layout, Held { stretches, values: vector(0, n), optimizer, progress })
+        let spans = vec![Span { mine: 0, whole: 0, len: n }];
+        (layout, Held { spans, values: vector(0, n), optimizer, progress })
     }
 
     /// The whole vector cut at random and dealt out, which is harder than any part of a model.
@@ -277,10 +277,10 @@ mod tests {
             // Trained numbers come before statistics in every share.
             let border = if start < layout.n_params() { layout.n_params() } else { layout.n_values() };
             let (k, len) = (rng.below(3), (1 + rng.below(most_len)).min(border - start));
-            shares[k].push(Stretch { mine: lens[k], whole: start, len });
+            shares[k].push(Span { mine: lens[k], whole: start, len });
             (lens[k], start) = (lens[k] + len, start + len);
         }
-        shares.iter().map(|stretches| whole.take(stretches)).collect()
+        shares.iter().map(|spans| whole.take(spans)).collect()
     }
 
     fn small() -> (Layout, Held, Vec<Held>) {
@@ -358,16 +358,16 @@ mod tests {
         shares[2].put(&mut writer).unwrap();
         problem(shares[0].put(&mut writer), "the same numbers");
         problem(whole.put(&mut writer), "the same numbers");
-        let mut later = whole.take(&shares[1].stretches);
+        let mut later = whole.take(&shares[1].spans);
         later.optimizer.count_step();
         problem(later.put(&mut writer), "different numbers of steps");
-        let mut forgetful = whole.take(&shares[1].stretches);
+        let mut forgetful = whole.take(&shares[1].spans);
         forgetful.progress.swarm_memories.clear();
         problem(forgetful.put(&mut writer), "memories");
-        let mut short = whole.take(&shares[1].stretches);
+        let mut short = whole.take(&shares[1].spans);
         short.values.pop();
         problem(short.put(&mut writer), "another model");
-        let mut other = whole.take(&shares[1].stretches);
+        let mut other = whole.take(&shares[1].spans);
         let spec = OptimizerSpec { kind: OptimizerKind::Adagrad, ..OptimizerSpec::default() };
         other.optimizer = Optimizer::new(spec, other.share().n_params);
         problem(other.put(&mut writer), "another optimizer");

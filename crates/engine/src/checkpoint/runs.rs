@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use safetensors::tensor::Dtype;
 
 use super::file_layout::TensorPlace;
-use crate::model::{Stretch, Tensor};
+use crate::model::{Span, Tensor};
 
 /// The most numbers that are written or read at once.
 const MOST_AT_ONCE: usize = 1 << 16;
@@ -17,11 +17,11 @@ pub(super) fn write(
     file: &mut (impl Write + Seek),
     place: &TensorPlace,
     tensor: &Tensor,
-    stretches: &[Stretch],
+    spans: &[Span],
     values: &[f32],
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    for_each_run(tensor, stretches, |at, mine| {
+    for_each_run(tensor, spans, |at, mine| {
         bytes.clear();
         bytes.extend(mine.iter().flat_map(|&mine| values[mine].to_le_bytes()));
         file.seek(SeekFrom::Start(place.first + (size_of::<f32>() * at) as u64))?;
@@ -34,12 +34,12 @@ pub(super) fn read(
     file: &mut (impl Read + Seek),
     place: &TensorPlace,
     tensor: &Tensor,
-    stretches: &[Stretch],
+    spans: &[Span],
     values: &mut [f32],
 ) -> io::Result<()> {
     let n_bytes_each = place.dtype.bitsize() / 8;
     let mut bytes = Vec::new();
-    for_each_run(tensor, stretches, |at, mine| {
+    for_each_run(tensor, spans, |at, mine| {
         bytes.resize(n_bytes_each * mine.len(), 0);
         file.seek(SeekFrom::Start(place.first + (n_bytes_each * at) as u64))?;
         file.read_exact(&mut bytes)?;
@@ -66,22 +66,22 @@ fn numbers(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f32>> {
 }
 
 /// Goes through numbers of a tensor in the checkpoint's order. `act` is told where in this order a run begins, and where its
-/// numbers lie in the vector. The stretches are counted from the tensor's beginning and in its order in memory.
-fn for_each_run<F>(tensor: &Tensor, stretches: &[Stretch], act: F) -> io::Result<()>
+/// numbers lie in the vector. The spans are counted from the tensor's beginning and in its order in memory.
+fn for_each_run<F>(tensor: &Tensor, spans: &[Span], act: F) -> io::Result<()>
 where
     F: FnMut(usize, &[usize]) -> io::Result<()>,
 {
     let mut run = Run { first: 0, mine: Vec::new(), act };
     let inner = shuffled_axes(tensor);
     if inner.is_empty() {
-        for &Stretch { mine, whole, len } in stretches {
+        for &Span { mine, whole, len } in spans {
             (0..len).try_for_each(|i| run.push(whole + i, mine + i))?;
         }
         return run.flush();
     }
     // Within a block memory and checkpoint differ; the blocks themselves are in the same order.
     let block_len: usize = inner.iter().map(|&(n, _)| n).product();
-    let pieces = cut(stretches, block_len);
+    let pieces = cut(spans, block_len);
     let has_whole_blocks = pieces.iter().any(|piece| piece.len == block_len);
     let places = if has_whole_blocks { Tensor { axes: inner.clone(), ..tensor.clone() }.places() } else { Vec::new() };
     for of_block in pieces.chunk_by(|one, next| one.whole / block_len == next.whole / block_len) {
@@ -115,14 +115,14 @@ fn index(axes: &[(usize, usize)], place: usize) -> usize {
     axes.iter().fold(0, |index, &(n, step)| index * n + place / step % n)
 }
 
-/// The same stretches, none of which crosses the border of a block.
-fn cut(stretches: &[Stretch], block_len: usize) -> Vec<Stretch> {
+/// The same spans, none of which crosses the border of a block.
+fn cut(spans: &[Span], block_len: usize) -> Vec<Span> {
     let mut pieces = Vec::new();
-    for &Stretch { mut mine, mut whole, len } in stretches {
+    for &Span { mut mine, mut whole, len } in spans {
         let end = whole + len;
         while whole < end {
             let len = (block_len - whole % block_len).min(end - whole);
-            pieces.push(Stretch { mine, whole, len });
+            pieces.push(Span { mine, whole, len });
             (mine, whole) = (mine + len, whole + len);
         }
     }
@@ -158,14 +158,14 @@ impl<F: FnMut(usize, &[usize]) -> io::Result<()>> Run<F> {
 #[cfg(test)]
 mod tests {
     use super::{MOST_AT_ONCE, for_each_run};
-    use crate::model::{Init, Stretch, Tensor};
+    use crate::model::{Init, Span, Tensor};
 
     const START: Init = Init::Constant(0.0);
 
     /// What is at each place of the checkpoint's order, and the lengths of the runs.
-    fn order(tensor: &Tensor, stretches: &[Stretch]) -> (Vec<Option<usize>>, Vec<usize>) {
+    fn order(tensor: &Tensor, spans: &[Span]) -> (Vec<Option<usize>>, Vec<usize>) {
         let (mut found, mut lens) = (vec![None; tensor.len()], Vec::new());
-        for_each_run(tensor, stretches, |at, mine| {
+        for_each_run(tensor, spans, |at, mine| {
             lens.push(mine.len());
             for (at, &mine) in (at..).zip(mine) {
                 assert_eq!(found[at].replace(mine), None, "each place once");
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn the_whole_is_one_run() {
         for tensor in tensors() {
-            let (found, lens) = order(&tensor, &[Stretch { mine: 100, whole: 0, len: tensor.len() }]);
+            let (found, lens) = order(&tensor, &[Span { mine: 100, whole: 0, len: tensor.len() }]);
             let places: Vec<_> = tensor.places().iter().map(|place| Some(100 + place)).collect();
             assert_eq!((found, lens), (places, vec![tensor.len()]), "{tensor:?}");
         }
@@ -198,7 +198,7 @@ mod tests {
             for (start, end) in
                 (0..tensor.len()).flat_map(|start| (start + 1..=tensor.len()).map(move |end| (start, end)))
             {
-                let (found, _) = order(&tensor, &[Stretch { mine: 7, whole: start, len: end - start }]);
+                let (found, _) = order(&tensor, &[Span { mine: 7, whole: start, len: end - start }]);
                 let is_here = |place: usize| (start..end).contains(&place).then(|| 7 + place - start);
                 let expected: Vec<_> = tensor.places().into_iter().map(is_here).collect();
                 assert_eq!(found, expected, "{start}..{end} of {tensor:?}");
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_column_of_filters_is_one_run() {
         let filters = &tensors()[0];
-        let column: Vec<Stretch> = (0..45).map(|k| Stretch { mine: 2 * k, whole: 6 * k + 2, len: 2 }).collect();
+        let column: Vec<Span> = (0..45).map(|k| Span { mine: 2 * k, whole: 6 * k + 2, len: 2 }).collect();
         let (found, lens) = order(filters, &column);
         assert_eq!(lens, [90]);
         assert!(found[90..180].iter().all(Option::is_some));
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn long_runs_are_cut() {
         let tensor = Tensor::plain("weight", &[2 * MOST_AT_ONCE + 1], START);
-        let (_, lens) = order(&tensor, &[Stretch { mine: 0, whole: 0, len: tensor.len() }]);
+        let (_, lens) = order(&tensor, &[Span { mine: 0, whole: 0, len: tensor.len() }]);
         assert_eq!(lens, [MOST_AT_ONCE, MOST_AT_ONCE, 1]);
     }
 }

@@ -176,9 +176,9 @@ fn write_vector(
 }
 
 fn read_vector(file: &mut (impl Read + Seek), place: &TensorPlace, len: usize, share: &Share) -> io::Result<Vec<f32>> {
-    let stretches = share.within(&(0..len));
-    let mut memory = vec![0.0; stretches.iter().map(|stretch| stretch.len).sum()];
-    runs::read(file, place, &vector(len), &stretches, &mut memory)?;
+    let spans = share.within(&(0..len));
+    let mut memory = vec![0.0; spans.iter().map(|span| span.len).sum()];
+    runs::read(file, place, &vector(len), &spans, &mut memory)?;
     Ok(memory)
 }
 

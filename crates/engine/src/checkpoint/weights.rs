@@ -34,7 +34,7 @@ fn weights_to_bytes(layout: &Layout, values: &[f32]) -> Vec<u8> {
     let (file_layout, mut bytes) = file_layout(layout.tensors());
     bytes.resize(file_layout.n_bytes() as usize, 0);
     write(&mut Cursor::new(bytes.as_mut_slice()), &file_layout, layout.tensors(), &Share::whole(layout), values)
-        .expect("there is room for all");
+        .expect("there is workspace for all");
     bytes
 }
 

@@ -89,6 +89,7 @@ mod tests {
     }
     #[cfg(unix)]
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test must not wait for ever")]
     fn a_pipe_is_refused_without_waiting_for_its_writer() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("train.csv");

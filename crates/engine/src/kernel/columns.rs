@@ -8,7 +8,7 @@ use super::vectors::{load, store, vectorised};
 /// two pairs of rows and shift.
 ///
 /// With `a` and `b` the same and the shift near the mean this is what a mean and a variance need, without the loss of digits
-/// that plain sums would bring; with a gradient as `a` it is what batch norm's way down needs.
+/// that plain sums would bring; with a gradient as `a` it is what batch norm's backward pass needs.
 pub(crate) fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
     let [(a, a_shift), (b, b_shift)] = pairs;
     let n_columns = a_shift.len();

@@ -7,14 +7,14 @@ use super::columns::Columns;
 use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, NamedTensor};
 use super::network::Network;
-use super::part_spec::{PartSpec, Stretch};
+use super::part_spec::{PartSpec, Span};
 use crate::partition::block;
 
 /// A part as it was cut out.
 pub(super) struct Cut {
     pub network: Network,
     pub outputs: Columns,
-    pub stretches: Vec<Stretch>,
+    pub spans: Vec<Span>,
 }
 
 /// Cuts a part out of the network that a description describes, and that was built as `whole`.
@@ -36,8 +36,8 @@ pub(super) fn cut(spec: &ModelSpec, whole: &Network, part: &PartSpec) -> Result<
             channels: channels.clone(),
         },
     };
-    let stretches = stretches(&network, whole, split.as_ref());
-    Ok(Cut { network, outputs, stretches })
+    let spans = spans(&network, whole, split.as_ref());
+    Ok(Cut { network, outputs, spans })
 }
 
 fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
@@ -97,25 +97,25 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
 }
 
 /// Where the part's numbers lie in the whole, in order of both.
-fn stretches(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize)>) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    let mut push = |stretch: Stretch| match stretches.last_mut() {
-        // The running statistics are not trained, so they begin a stretch of their own.
+fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize)>) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut push = |span: Span| match spans.last_mut() {
+        // The running statistics are not trained, so they begin a span of their own.
         Some(last)
-            if last.mine + last.len == stretch.mine
-                && last.whole + last.len == stretch.whole
-                && stretch.mine != network.n_params =>
+            if last.mine + last.len == span.mine
+                && last.whole + last.len == span.whole
+                && span.mine != network.n_params =>
         {
-            last.len += stretch.len;
+            last.len += span.len;
         }
-        _ => stretches.push(stretch),
+        _ => spans.push(span),
     };
     let mut rest = whole.tensors.iter();
     for NamedTensor { name, tensor, range } in &network.tensors {
         let home = rest.find(|tensor| tensor.name == *name).expect("the whole has all tensors of its parts, in order");
         let (mine, home) = (range.clone(), home.range.clone());
         let Some((channels, n_channels)) = split else {
-            push(Stretch { mine: mine.start, whole: home.start, len: mine.len() });
+            push(Span { mine: mine.start, whole: home.start, len: mine.len() });
             continue;
         };
         // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs; it is the
@@ -124,10 +124,10 @@ fn stretches(network: &Network, whole: &Network, split: Option<&(Range<usize>, u
         let (step, len) = (n_channels * inner, channels.len() * inner);
         for outer in 0..mine.len() / len {
             let whole = home.start + outer * step + channels.start * inner;
-            push(Stretch { mine: mine.start + outer * len, whole, len });
+            push(Span { mine: mine.start + outer * len, whole, len });
         }
     }
-    stretches
+    spans
 }
 
 /// Whether a tensor holds the weights of the first layer, and that is a dense one.

@@ -43,9 +43,9 @@ pub struct Context<'a> {
     /// What becomes of what is in a weight gradient's place; [`Before::Lost`] only for layers that
     /// [overwrite](Layer::overwrites).
     pub before: Before,
-    /// What a layer with [`BatchStatistics`] gathered over the whole batch on the way up.
+    /// What a layer with [`BatchStatistics`] gathered over the whole batch on the forward pass.
     pub sums: &'a [f64],
-    /// What it gathered on the way down.
+    /// What it gathered on the backward pass.
     pub gradient_sums: &'a [f64],
 }
 
@@ -111,7 +111,7 @@ pub trait Layer: Send + Sync {
         false
     }
 
-    /// Multiplications (each with its addition) for one sample on the way up.
+    /// Multiplications (each with its addition) for one sample on the forward pass.
     fn n_multiplications(&self) -> usize {
         0
     }
@@ -151,14 +151,14 @@ pub trait Layer: Send + Sync {
 pub trait BatchStatistics {
     /// How many sums there are, each way.
     fn n_sums(&self) -> usize;
-    /// Adds what these samples contribute to the sums that the way up needs.
+    /// Adds what these samples contribute to the sums that the forward pass needs.
     fn gather(&self, context: &Context<'_>, x: &[f32], sums: &mut [f64]);
-    /// Adds what these samples contribute to the sums that the way down needs.
+    /// Adds what these samples contribute to the sums that the backward pass needs.
     fn gather_gradient(&self, context: &Context<'_>, back: Backward<'_>, sums: &mut [f64]);
     /// Adds the gradient by the parameters, which follows from the sums, once for the whole batch.
     fn finish_gradient(&self, context: &Context<'_>, dw: &mut [f32]);
     /// How far the running statistics are from this batch's: what is to be taken off them, scaled by the layer's momentum.
-    fn drift(&self, context: &Context<'_>, drift: &mut [f32]);
+    fn delta(&self, context: &Context<'_>, delta: &mut [f32]);
 }
 
 /// One named tensor of a layer, as a checkpoint shows it, and how it lies in the engine's flat vector.

@@ -20,7 +20,7 @@ pub struct LayerSummary {
     pub output: Shape,
     /// How many numbers are trained.
     pub n_params: usize,
-    /// Multiplications for one sample on the way up.
+    /// Multiplications for one sample on the forward pass.
     pub n_multiplications: usize,
 }
 

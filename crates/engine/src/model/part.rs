@@ -12,7 +12,7 @@ use super::graph::{ModelError, Op};
 use super::layer::Init;
 use super::loss::{self, Score};
 use super::network::Network;
-use super::part_spec::{PartSpec, Stretch};
+use super::part_spec::{PartSpec, Span};
 use crate::rng::Rng;
 
 /// Which samples of a batch.
@@ -34,7 +34,7 @@ pub struct Rows {
 pub struct Part {
     pub(super) network: Network,
     spec: PartSpec,
-    stretches: Vec<Stretch>,
+    spans: Vec<Span>,
     outputs: Columns,
     /// What the whole network's tensors start as and how many numbers they have, in the order of its vector.
     starts: Vec<(Init, usize)>,
@@ -45,9 +45,9 @@ impl Part {
     /// The part of a network that a description describes.
     pub fn new(spec: &ModelSpec, part: &PartSpec) -> Result<Self, ModelError> {
         let whole = Network::new(spec)?;
-        let Cut { network, outputs, stretches } = cut(spec, &whole, part)?;
+        let Cut { network, outputs, spans } = cut(spec, &whole, part)?;
         let starts = whole.tensors().iter().map(|named| (named.tensor.init, named.range.len())).collect();
-        Ok(Self { network, spec: part.clone(), stretches, outputs, starts, n_whole_params: whole.n_params() })
+        Ok(Self { network, spec: part.clone(), spans, outputs, starts, n_whole_params: whole.n_params() })
     }
 
     /// How many numbers are trained.
@@ -70,7 +70,7 @@ impl Part {
         &self.outputs
     }
 
-    /// Multiplications for one sample on the way up.
+    /// Multiplications for one sample on the forward pass.
     pub fn n_multiplications(&self) -> usize {
         self.network.summary().iter().map(|layer| layer.n_multiplications).sum()
     }
@@ -82,8 +82,8 @@ impl Part {
 
     /// Where the part's numbers lie in the whole network's vector: together these cover the part's vector once, in order.
     /// None holds both trained numbers and running statistics.
-    pub fn stretches(&self) -> &[Stretch] {
-        &self.stretches
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
     }
 
     /// Ranges of the part's vector, see [`Network::buckets`].
@@ -95,20 +95,20 @@ impl Part {
     pub fn init(&self, rng: &mut Rng) -> Vec<f32> {
         let mut mine = Vec::with_capacity(self.n_values());
         let mut start = 0;
-        let mut stretches = self.stretches.iter().copied().peekable();
+        let mut spans = self.spans.iter().copied().peekable();
         for &(init, len) in &self.starts {
-            // Stretches are in the whole's order, and so go through it once; one may go on into the next tensor.
+            // Spans are in the whole's order, and so go through it once; one may go on into the next tensor.
             let (mut at, end) = (start, start + len);
-            while let Some(stretch) = stretches.peek_mut().filter(|stretch| stretch.whole < end) {
-                init.skip(stretch.whole - at, rng);
-                let n = stretch.len.min(end - stretch.whole);
+            while let Some(span) = spans.peek_mut().filter(|span| span.whole < end) {
+                init.skip(span.whole - at, rng);
+                let n = span.len.min(end - span.whole);
                 mine.extend((0..n).map(|_| init.draw(rng)));
-                at = stretch.whole + n;
-                (stretch.whole, stretch.len) = (at, stretch.len - n);
-                if stretch.len > 0 {
+                at = span.whole + n;
+                (span.whole, span.len) = (at, span.len - n);
+                if span.len > 0 {
                     break;
                 }
-                stretches.next();
+                spans.next();
             }
             init.skip(end - at, rng);
             start = end;
@@ -121,7 +121,7 @@ impl Part {
     /// # Panics
     /// If the vector is too short to be the whole network's.
     pub fn take(&self, whole: &[f32]) -> Vec<f32> {
-        self.gather(&self.stretches, whole)
+        self.gather(&self.spans, whole)
     }
 
     /// The part's share of a vector of the trained numbers only, as an optimizer remembers them.
@@ -130,8 +130,8 @@ impl Part {
     /// If the vector is not as long as the whole network's trained numbers.
     pub fn take_params(&self, whole: &[f32]) -> Vec<f32> {
         assert_eq!(whole.len(), self.n_whole_params, "as many as the whole network trains");
-        let n_trained = self.stretches.partition_point(|stretch| stretch.mine < self.n_params());
-        self.gather(&self.stretches[..n_trained], whole)
+        let n_trained = self.spans.partition_point(|span| span.mine < self.n_params());
+        self.gather(&self.spans[..n_trained], whole)
     }
 
     /// Writes the part's vector to its places in the whole network's.
@@ -140,14 +140,14 @@ impl Part {
     /// If one of them has another length.
     pub fn put(&self, mine: &[f32], whole: &mut [f32]) {
         assert_eq!(mine.len(), self.n_values(), "the vector belongs to another part");
-        for Stretch { mine: from, whole: to, len } in self.stretches.iter().copied() {
+        for Span { mine: from, whole: to, len } in self.spans.iter().copied() {
             whole[to..to + len].copy_from_slice(&mine[from..from + len]);
         }
     }
 
-    fn gather(&self, stretches: &[Stretch], whole: &[f32]) -> Vec<f32> {
+    fn gather(&self, spans: &[Span], whole: &[f32]) -> Vec<f32> {
         let mut mine = Vec::with_capacity(self.n_values());
-        stretches.iter().for_each(|stretch| mine.extend_from_slice(&whole[stretch.whole..][..stretch.len]));
+        spans.iter().for_each(|span| mine.extend_from_slice(&whole[span.whole..][..span.len]));
         mine
     }
 }

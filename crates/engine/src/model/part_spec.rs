@@ -17,7 +17,7 @@ pub struct PartSpec {
 
 /// Numbers that follow one another both in the part's vector and in the whole network's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Span {
     /// Where they begin in the part's.
     pub mine: usize,
     /// Where they begin in the whole network's.

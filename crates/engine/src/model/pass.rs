@@ -4,13 +4,13 @@
 use std::fmt;
 use std::sync::Mutex;
 
-use super::handover::ThreadGradient;
+use super::bucket_sink::ThreadGradient;
+use super::executor::{Execution, Executor};
 use super::layer::Mode;
 use super::part::{Part, Rows};
-use super::walk::{Course, Walk};
 use super::workspace::{Space, Workspace};
 
-/// What a part keeps of some samples between the way up and the two ways down. Any number of passes may be under way at once.
+/// What a part keeps of some samples between the forward pass and the two backward ones. Any number of passes may be under way at once.
 pub struct Pass {
     rows: Rows,
     mode: Mode,
@@ -47,26 +47,26 @@ impl fmt::Debug for Pass {
 }
 
 impl Part {
-    /// The way up, for these samples' inputs. In a test nothing but the output is kept.
+    /// The forward pass, for these samples' inputs. In a test nothing but the output is kept.
     ///
     /// # Panics
     /// If the numbers are not this part's, or not as many as the samples need.
-    pub fn forward(&self, values: &[f32], inputs: Vec<f32>, rows: Rows, mode: Mode, room: &mut Workspace) -> Pass {
+    pub fn forward(&self, values: &[f32], inputs: Vec<f32>, rows: Rows, mode: Mode, workspace: &mut Workspace) -> Pass {
         assert_eq!(inputs.len(), rows.n * self.input_len(), "the samples have another shape");
-        room.prepare(&self.network, self.check(values));
-        let spaces = room.take_spaces();
+        workspace.prepare(&self.network, self.check(values));
+        let spaces = workspace.take_spaces();
         let len = self.outputs().len();
         let output = Mutex::new(vec![0.0; rows.n * len]);
         let mut pass = Pass { rows, mode, stage: Stage::Up, inputs, output: Vec::new(), spaces };
-        self.walk(values, &pass, false, room, |walk| {
-            walk.up();
-            let place = walk.samples.start * len..walk.samples.end * len;
-            output.lock().expect("no thread panicked")[place].copy_from_slice(walk.output());
+        self.executor(values, &pass, false, workspace, |executor| {
+            executor.up();
+            let place = executor.samples.start * len..executor.samples.end * len;
+            output.lock().expect("no thread panicked")[place].copy_from_slice(executor.output());
         });
         pass.output = output.into_inner().expect("no thread panicked");
         if mode == Mode::Test {
             pass.inputs = Vec::new();
-            room.spare = Some(std::mem::take(&mut pass.spaces));
+            workspace.spare = Some(std::mem::take(&mut pass.spaces));
         }
         pass
     }
@@ -75,26 +75,26 @@ impl Part {
     /// of the same layers have their own, and the sum over all columns is the gradient.
     ///
     /// # Panics
-    /// If the pass was a test, or began in a room with another number of threads, or the numbers are not as many as it needs.
+    /// If the pass was a test, or began in a workspace with another number of threads, or the numbers are not as many as it needs.
     pub fn input_gradient(
         &self,
         values: &[f32],
         pass: &mut Pass,
         gradient: &[f32],
         is_wanted: bool,
-        room: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Vec<f32> {
         assert_eq!(gradient.len(), pass.output.len(), "a gradient is as long as the outputs");
-        room.prepare(&self.network, self.check(values));
+        workspace.prepare(&self.network, self.check(values));
         let (len, input_len) = (self.outputs().len(), self.input_len());
         let result = Mutex::new(vec![0.0; if is_wanted { pass.rows.n * input_len } else { 0 }]);
-        self.walk(values, pass, is_wanted, room, |walk| {
-            let samples = walk.samples.clone();
-            walk.turn(|_, delta| delta.copy_from_slice(&gradient[samples.start * len..samples.end * len]));
-            walk.down_for_inputs();
+        self.executor(values, pass, is_wanted, workspace, |executor| {
+            let samples = executor.samples.clone();
+            executor.turn(|_, delta| delta.copy_from_slice(&gradient[samples.start * len..samples.end * len]));
+            executor.down_for_inputs();
             if is_wanted {
                 let place = samples.start * input_len..samples.end * input_len;
-                result.lock().expect("no thread panicked")[place].copy_from_slice(walk.gradient_by_input());
+                result.lock().expect("no thread panicked")[place].copy_from_slice(executor.gradient_by_input());
             }
         });
         pass.stage = Stage::Down;
@@ -106,41 +106,41 @@ impl Part {
     ///
     /// # Panics
     /// If [`input_gradient`](Self::input_gradient) was not called before, or as that does.
-    pub fn weight_gradient(&self, values: &[f32], pass: Pass, gradient: &mut [f32], room: &mut Workspace) {
+    pub fn weight_gradient(&self, values: &[f32], pass: Pass, gradient: &mut [f32], workspace: &mut Workspace) {
         assert_eq!(pass.stage, Stage::Down, "the gradient by the inputs comes first");
         assert_eq!(gradient.len(), self.n_values(), "a gradient is as long as the parameters");
-        room.make_prepared(&self.network);
-        let mut others = room.take_parts(self.n_values());
+        workspace.make_prepared(&self.network);
+        let mut others = workspace.take_parts(self.n_values());
         let parts = ThreadGradient::of_each(self.n_params(), gradient, &mut others, None);
         let parts: Vec<Mutex<ThreadGradient<'_>>> = parts.into_iter().map(Mutex::new).collect();
-        self.walk(self.check(values), &pass, false, room, |walk| {
-            walk.down_for_weights(&mut parts[walk.rank()].lock().expect("each thread has its own"));
+        self.executor(self.check(values), &pass, false, workspace, |executor| {
+            executor.down_for_weights(&mut parts[executor.rank()].lock().expect("each thread has its own"));
         });
         drop(parts);
-        room.add_up(gradient, &others);
-        room.parts = others;
-        room.spare = Some(pass.spaces);
+        workspace.add_up(gradient, &others);
+        workspace.parts = others;
+        workspace.spare = Some(pass.spaces);
     }
 
-    /// Has every thread walk with its own samples.
-    fn walk(
+    /// Runs every thread with its own samples.
+    fn executor(
         &self,
         values: &[f32],
         pass: &Pass,
         wants_input: bool,
-        room: &Workspace,
-        work: impl Fn(&mut Walk<'_>) + Sync,
+        workspace: &Workspace,
+        work: impl Fn(&mut Executor<'_>) + Sync,
     ) {
-        assert!(!pass.spaces.is_empty(), "a test has no way down");
-        assert_eq!(pass.spaces.len(), room.n_threads(), "a pass stays with as many threads as it began with");
+        assert!(!pass.spaces.is_empty(), "a test has no backward pass");
+        assert_eq!(pass.spaces.len(), workspace.n_threads(), "a pass stays with as many threads as it began with");
         let Rows { first, n, .. } = pass.rows;
         let (network, inputs, mode) = (&self.network, &pass.inputs, pass.mode);
-        let course = Course { network, values, inputs, n, first, mode, wants_input, room };
-        room.team.run(|member| {
-            let mut tools = room.spaces[member.rank].lock().expect("each thread has its own");
+        let execution = Execution { network, values, inputs, n, first, mode, wants_input, workspace };
+        workspace.team.run(|member| {
+            let mut tools = workspace.spaces[member.rank].lock().expect("each thread has its own");
             let mut space = pass.spaces[member.rank].lock().expect("each thread has its own");
             space.swap_tools(&mut tools);
-            work(&mut Walk::new(&course, member, &mut space));
+            work(&mut Executor::new(&execution, member, &mut space));
             space.swap_tools(&mut tools);
         });
     }

@@ -4,7 +4,7 @@
 //! follow. A segment ends where a step needs the whole batch: because it multiplies with weights too large to be read once
 //! per few samples, or because it needs statistics over the batch first.
 //!
-//! It follows what must be stored for the whole batch (what crosses a segment's end, or is needed on the way down) and what
+//! It follows what must be stored for the whole batch (what crosses a segment's end, or is needed on the backward pass) and what
 //! only for a few samples.
 
 use std::ops::Range;
@@ -37,14 +37,14 @@ pub(super) enum Extent {
 
 /// How a network runs.
 pub(super) struct Plan {
-    /// The way up.
+    /// The forward pass.
     pub up: Vec<Segment>,
-    /// The way down; steps within a segment run in reverse.
+    /// The backward pass; steps within a segment run in reverse.
     pub down: Vec<Segment>,
     /// For each value: how its numbers are stored, and its gradient's.
     pub values: Vec<Extent>,
     pub gradients: Vec<Extent>,
-    /// For each step and input: whether a later step (on the way up) or an earlier input of this step is the same value, so
+    /// For each step and input: whether a later step (on the forward pass) or an earlier input of this step is the same value, so
     /// that gradients add up.
     pub shares_input: Vec<Vec<bool>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Plan {
 /// When the gradients by the weights are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WeightGradients {
-    /// On the way down, together with those by the inputs.
+    /// On the backward pass, together with those by the inputs.
     Together,
     /// Afterwards, so what they are made of must still be there.
     Afterwards,
@@ -110,8 +110,8 @@ fn whole_batch(step: &Step) -> bool {
     matches!(&step.op, Op::Layer(layer) if layer.wants_whole_batch())
 }
 
-/// Whether a segment ends between these neighbours. Statistics are needed before the step on the way up, and before it on
-/// the way down: which is on its other side.
+/// Whether a segment ends between these neighbours. Statistics are needed before the step on the forward pass, and before it on
+/// the backward pass: which is on its other side.
 fn breaks(steps: &[Step], below: usize, above: usize, way: Way) -> bool {
     let needs_statistics = match way {
         Way::Up => statistics(&steps[above]),
@@ -142,7 +142,7 @@ fn chunk(steps: &[Step], lens: &[usize], range: &Range<usize>) -> usize {
     (CHUNK_LEN / largest.max(1)).max(1)
 }
 
-/// Where a value's numbers are kept on the way up: for the whole batch if the way down needs them.
+/// Where a value's numbers are kept on the forward pass: for the whole batch if the backward pass needs them.
 fn extent_up(steps: &[Step], segments: &[Segment], value: usize) -> Extent {
     let needed_below = steps.iter().any(|step| match &step.op {
         Op::Add => false,

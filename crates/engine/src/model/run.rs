@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use super::handover::{Handover, ThreadGradient};
+use super::bucket_sink::{BucketSink, ThreadGradient};
+use super::executor::{Execution, Executor};
 use super::layer::Mode;
 use super::loss::{self, Score};
 use super::network::Network;
-use super::walk::{Course, Walk};
 use super::workspace::Workspace;
 use crate::data::Batch;
 
@@ -21,9 +21,9 @@ impl Network {
         batch: &Batch,
         seed: u64,
         gradient: &mut [f32],
-        room: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Score {
-        self.find_gradient(values, batch, seed, gradient, room, None)
+        self.find_gradient(values, batch, seed, gradient, workspace, None)
     }
 
     /// The same gradient, bit for bit, whose buckets are handed over one by one while the rest is still computed.
@@ -36,10 +36,10 @@ impl Network {
         batch: &Batch,
         seed: u64,
         gradient: &mut [f32],
-        room: &mut Workspace,
-        handover: Handover<'_>,
+        workspace: &mut Workspace,
+        sink: BucketSink<'_>,
     ) -> Score {
-        self.find_gradient(values, batch, seed, gradient, room, Some(handover))
+        self.find_gradient(values, batch, seed, gradient, workspace, Some(sink))
     }
 
     fn find_gradient(
@@ -48,59 +48,65 @@ impl Network {
         batch: &Batch,
         seed: u64,
         gradient: &mut [f32],
-        room: &mut Workspace,
-        handover: Option<Handover<'_>>,
+        workspace: &mut Workspace,
+        sink: Option<BucketSink<'_>>,
     ) -> Score {
         self.check(values, batch);
         assert_eq!(gradient.len(), self.n_values(), "a gradient is as long as the parameters");
-        room.prepare(self, values);
-        let mut others = room.take_parts(self.n_values());
-        let is_whole = handover.is_none();
-        let parts = ThreadGradient::of_each(self.n_params(), gradient, &mut others, handover);
+        workspace.prepare(self, values);
+        let mut others = workspace.take_parts(self.n_values());
+        let is_whole = sink.is_none();
+        let parts = ThreadGradient::of_each(self.n_params(), gradient, &mut others, sink);
         let parts: Vec<Mutex<Option<ThreadGradient<'_>>>> =
             parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
-        let course = self.course(values, batch, Mode::Train { seed }, room);
-        room.team.run(|member| {
+        let execution = self.execution(values, batch, Mode::Train { seed }, workspace);
+        workspace.team.run(|member| {
             // Taken out, so that a thread that panics drops it, and those who wait for its buckets wait no longer.
             let part = parts[member.rank].lock().expect("each thread has its own").take();
             let mut part = part.expect("it is taken once");
-            let mut space = room.spaces[member.rank].lock().expect("each thread has its own");
-            let mut walk = Walk::new(&course, member, &mut space);
-            walk.up();
-            let labels = &batch.labels[walk.samples.clone()];
-            let score = loss::score(walk.output(), labels, self.n_classes());
-            walk.turn(|output, delta| loss::gradient(output, labels, self.n_classes(), batch.len(), delta));
-            walk.down(&mut part);
+            let mut space = workspace.spaces[member.rank].lock().expect("each thread has its own");
+            let mut executor = Executor::new(&execution, member, &mut space);
+            executor.up();
+            let labels = &batch.labels[executor.samples.clone()];
+            let score = loss::score(executor.output(), labels, self.n_classes());
+            executor.turn(|output, delta| loss::gradient(output, labels, self.n_classes(), batch.len(), delta));
+            executor.down(&mut part);
             space.score = score;
         });
         drop(parts);
         if is_whole {
-            room.add_up(gradient, &others);
+            workspace.add_up(gradient, &others);
         }
-        room.parts = others;
-        total_score(room)
+        workspace.parts = others;
+        total_score(workspace)
     }
 
     /// The network's outputs for each sample (the higher a class's number, the likelier it is), and how well it did.
-    pub fn predict(&self, values: &[f32], batch: &Batch, room: &mut Workspace) -> (Vec<f32>, Score) {
+    pub fn predict(&self, values: &[f32], batch: &Batch, workspace: &mut Workspace) -> (Vec<f32>, Score) {
         self.check(values, batch);
-        room.prepare(self, values);
+        workspace.prepare(self, values);
         let outputs = Mutex::new(vec![0.0; batch.len() * self.n_classes()]);
-        let course = self.course(values, batch, Mode::Test, room);
-        room.team.run(|member| {
-            let mut space = room.spaces[member.rank].lock().expect("each thread has its own");
-            let mut walk = Walk::new(&course, member, &mut space);
-            walk.up();
-            let place = walk.samples.start * self.n_classes()..walk.samples.end * self.n_classes();
-            outputs.lock().expect("no thread panicked")[place].copy_from_slice(walk.output());
-            let score = loss::score(walk.output(), &batch.labels[walk.samples.clone()], self.n_classes());
+        let execution = self.execution(values, batch, Mode::Test, workspace);
+        workspace.team.run(|member| {
+            let mut space = workspace.spaces[member.rank].lock().expect("each thread has its own");
+            let mut executor = Executor::new(&execution, member, &mut space);
+            executor.up();
+            let place = executor.samples.start * self.n_classes()..executor.samples.end * self.n_classes();
+            outputs.lock().expect("no thread panicked")[place].copy_from_slice(executor.output());
+            let score = loss::score(executor.output(), &batch.labels[executor.samples.clone()], self.n_classes());
             space.score = score;
         });
-        (outputs.into_inner().expect("no thread panicked"), total_score(room))
+        (outputs.into_inner().expect("no thread panicked"), total_score(workspace))
     }
 
-    fn course<'a>(&'a self, values: &'a [f32], batch: &'a Batch, mode: Mode, room: &'a Workspace) -> Course<'a> {
-        Course {
+    fn execution<'a>(
+        &'a self,
+        values: &'a [f32],
+        batch: &'a Batch,
+        mode: Mode,
+        workspace: &'a Workspace,
+    ) -> Execution<'a> {
+        Execution {
             network: self,
             values,
             inputs: &batch.inputs,
@@ -108,7 +114,7 @@ impl Network {
             first: 0,
             mode,
             wants_input: false,
-            room,
+            workspace,
         }
     }
 
@@ -119,9 +125,9 @@ impl Network {
     }
 }
 
-fn total_score(room: &mut Workspace) -> Score {
+fn total_score(workspace: &mut Workspace) -> Score {
     let mut total = Score::default();
-    for space in &mut room.spaces {
+    for space in &mut workspace.spaces {
         total += space.get_mut().expect("no thread panicked").score;
     }
     total

@@ -1,12 +1,12 @@
-//! The room in which a network is run: its threads, and the numbers that live only while a batch goes through.
+//! What a network is run with: its threads, and the numbers that live only while a batch goes through.
 
 use std::sync::Mutex;
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
+use super::bucket_sink::add;
 use super::graph::Op;
-use super::handover::add;
 use super::layer::Scratch;
 use super::loss::Score;
 use super::network::Network;
@@ -16,7 +16,7 @@ use crate::team::{Team, TeamError};
 /// Which part of a step was just done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// The way up.
+    /// The forward pass.
     Forward,
     /// The gradient by the input.
     InputGradient,

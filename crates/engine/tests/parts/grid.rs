@@ -17,7 +17,7 @@ pub(crate) struct Group {
     pub columns: usize,
 }
 
-/// What comes out of a way up and down.
+/// What comes out of a forward pass and down.
 pub(crate) struct Outcome {
     pub score: Score,
     pub gradient: Vec<f32>,
@@ -28,7 +28,7 @@ pub(crate) fn model(input: &[usize], layers: Value) -> ModelSpec {
     ModelSpec { input: input.to_vec(), layers }
 }
 
-pub(crate) fn room(n_threads: usize) -> Workspace {
+pub(crate) fn workspace(n_threads: usize) -> Workspace {
     Workspace::new(n_threads).expect("a few threads can be had")
 }
 
@@ -74,14 +74,14 @@ impl<'a> Grid<'a> {
         (rows, samples.start * len..samples.end * len)
     }
 
-    /// The way up: a pass for each part, row by row, and the whole output.
-    fn up(&self, inputs: &[f32], mode: Mode, room: &mut Workspace) -> (Vec<Pass>, Vec<f32>) {
+    /// The forward pass: a pass for each part, row by row, and the whole output.
+    fn up(&self, inputs: &[f32], mode: Mode, workspace: &mut Workspace) -> (Vec<Pass>, Vec<f32>) {
         let len = self.parts[0].outputs().whole_len();
         let (mut passes, mut outputs) = (Vec::new(), vec![f32::NAN; self.n * len]);
         for k in 0..self.group.rows {
             for part in &self.parts {
                 let (rows, place) = self.row(k, part.input_len());
-                let pass = part.forward(&part.take(self.values), inputs[place].to_vec(), rows, mode, room);
+                let pass = part.forward(&part.take(self.values), inputs[place].to_vec(), rows, mode, workspace);
                 part.outputs().put(pass.output(), &mut outputs[self.row(k, len).1]);
                 passes.push(pass);
             }
@@ -89,9 +89,9 @@ impl<'a> Grid<'a> {
         (passes, outputs)
     }
 
-    /// The way down: the gradient by the inputs, if there is somebody to want it. The gradients by the parts' own numbers are
+    /// The backward pass: the gradient by the inputs, if there is somebody to want it. The gradients by the parts' own numbers are
     /// put in their places in `whole`.
-    fn down(&self, mut passes: Vec<Pass>, gradient: &[f32], whole: &mut [f32], room: &mut Workspace) -> Vec<f32> {
+    fn down(&self, mut passes: Vec<Pass>, gradient: &[f32], whole: &mut [f32], workspace: &mut Workspace) -> Vec<f32> {
         let is_wanted = self.group.layers.start > 0;
         let (len, input_len) = (self.parts[0].outputs().whole_len(), self.parts[0].input_len());
         let mut by_inputs = vec![0.0; if is_wanted { self.n * input_len } else { 0 }];
@@ -99,7 +99,7 @@ impl<'a> Grid<'a> {
         for (i, pass) in passes.iter_mut().enumerate() {
             let (k, part) = (i / self.group.columns, &self.parts[i % self.group.columns]);
             let mine = part.outputs().take(&gradient[self.row(k, len).1]);
-            let result = part.input_gradient(&part.take(self.values), pass, &mine, is_wanted, room);
+            let result = part.input_gradient(&part.take(self.values), pass, &mine, is_wanted, workspace);
             if is_wanted {
                 add(&mut by_inputs[self.row(k, input_len).1], &result);
             } else {
@@ -110,7 +110,7 @@ impl<'a> Grid<'a> {
         for (i, pass) in passes.into_iter().enumerate() {
             let part = &self.parts[i % self.group.columns];
             let mut result = vec![f32::NAN; part.n_values()];
-            part.weight_gradient(&part.take(self.values), pass, &mut result, room);
+            part.weight_gradient(&part.take(self.values), pass, &mut result, workspace);
             add(&mut by_weights[i % self.group.columns], &result);
         }
         self.parts.iter().zip(&by_weights).for_each(|(part, gradient)| part.put(gradient, whole));
@@ -130,13 +130,13 @@ pub(crate) fn by_parts(
     values: &[f32],
     batch: &Batch,
     seed: u64,
-    room: &mut Workspace,
+    workspace: &mut Workspace,
 ) -> Outcome {
     let n = batch.len();
     let grids: Vec<Grid<'_>> = groups.iter().map(|group| Grid::new(spec, group, values, n)).collect();
     let (mut flow, mut passes) = (batch.inputs.clone(), Vec::new());
     for grid in &grids {
-        let (grid_passes, outputs) = grid.up(&flow, Mode::Train { seed }, room);
+        let (grid_passes, outputs) = grid.up(&flow, Mode::Train { seed }, workspace);
         passes.push(grid_passes);
         flow = outputs;
     }
@@ -145,7 +145,7 @@ pub(crate) fn by_parts(
     let (score, mut flow) = loss_gradient(&outputs, &batch.labels, n_classes, n);
     let mut gradient = vec![f32::NAN; values.len()];
     for (grid, passes) in grids.iter().zip(passes).rev() {
-        flow = grid.down(passes, &flow, &mut gradient, room);
+        flow = grid.down(passes, &flow, &mut gradient, workspace);
     }
     Outcome { score, gradient }
 }
@@ -156,10 +156,10 @@ pub(crate) fn test_by_parts(
     groups: &[Group],
     values: &[f32],
     batch: &Batch,
-    room: &mut Workspace,
+    workspace: &mut Workspace,
 ) -> Vec<f32> {
     groups.iter().fold(batch.inputs.clone(), |flow, group| {
-        Grid::new(spec, group, values, batch.len()).up(&flow, Mode::Test, room).1
+        Grid::new(spec, group, values, batch.len()).up(&flow, Mode::Test, workspace).1
     })
 }
 
@@ -184,12 +184,12 @@ pub(crate) fn assert_as_whole(name: &str, spec: &ModelSpec, groups: &[Group], n:
     }
     let (batch, seed) = (batch(&network, n), 9);
     let mut gradient = vec![f32::NAN; network.n_values()];
-    let score = network.gradient(&values, &batch, seed, &mut gradient, &mut room(1));
-    let (outputs, _) = network.predict(&values, &batch, &mut room(1));
+    let score = network.gradient(&values, &batch, seed, &mut gradient, &mut workspace(1));
+    let (outputs, _) = network.predict(&values, &batch, &mut workspace(1));
     for n_threads in [1, 2] {
         let what = format!("{name} of {n} samples with {n_threads} threads on {groups:?}");
-        let mut room = room(n_threads);
-        let found = by_parts(spec, groups, &values, &batch, seed, &mut room);
+        let mut workspace = workspace(n_threads);
+        let found = by_parts(spec, groups, &values, &batch, seed, &mut workspace);
         assert_eq!((found.score.n, found.score.n_correct), (score.n, score.n_correct), "{what}");
         let apart = (found.score.loss() - score.loss()).abs();
         assert!(apart <= f64::from(tolerance) * (1.0 + score.loss()), "{what}: the losses are {apart} apart");
@@ -199,7 +199,7 @@ pub(crate) fn assert_as_whole(name: &str, spec: &ModelSpec, groups: &[Group], n:
         let statistics = network.n_params()..network.n_values();
         let apart = distance(&found.gradient[statistics.clone()], &gradient[statistics]);
         assert!(apart <= tolerance, "{what}: the statistics are {apart} apart");
-        let apart = distance(&test_by_parts(spec, groups, &values, &batch, &mut room), &outputs);
+        let apart = distance(&test_by_parts(spec, groups, &values, &batch, &mut workspace), &outputs);
         assert!(apart <= tolerance, "{what}: the outputs are {apart} apart");
     }
 }

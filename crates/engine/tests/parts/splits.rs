@@ -4,7 +4,7 @@ use nettorrent_engine::model::{Columns, Mode, ModelSpec, Network, Part, PartSpec
 use nettorrent_engine::rng::Rng;
 use serde_json::json;
 
-use crate::grid::{Group, assert_as_whole, block, distance, model, parts, room};
+use crate::grid::{Group, assert_as_whole, block, distance, model, parts, workspace};
 
 fn group(layers: std::ops::Range<usize>, rows: usize, columns: usize) -> Group {
     Group { layers, rows, columns }
@@ -99,7 +99,7 @@ fn a_batch_of_100_by_a_layer_of_50_to_200_on_ten_by_ten() {
             let samples = block(row, 10, 100);
             let rows = Rows { first: samples.start, n: 10, batch_len: 100 };
             let mine = inputs[samples.start * 50..samples.end * 50].to_vec();
-            let pass = part.forward(&part.take(&values), mine, rows, Mode::Train { seed: 1 }, &mut room(1));
+            let pass = part.forward(&part.take(&values), mine, rows, Mode::Train { seed: 1 }, &mut workspace(1));
             let expected = samples.flat_map(|sample| {
                 let x = &inputs[sample * 50..][..50];
                 part.outputs().channels.clone().map(move |output| {
@@ -120,13 +120,13 @@ fn no_rows_ask_for_no_change() {
         [group(0..8, 1, 2), group(8..14, 1, 3), group(14..18, 1, 1)].iter().flat_map(|group| parts(&spec, group))
     {
         for n_threads in [1, 2] {
-            let (values, mut room) = (part.init(&mut Rng::new(1)), room(n_threads));
+            let (values, mut workspace) = (part.init(&mut Rng::new(1)), workspace(n_threads));
             let rows = Rows { first: 3, n: 0, batch_len: 3 };
-            let mut pass = part.forward(&values, Vec::new(), rows, Mode::Train { seed: 1 }, &mut room);
+            let mut pass = part.forward(&values, Vec::new(), rows, Mode::Train { seed: 1 }, &mut workspace);
             assert!(pass.output().is_empty());
-            assert!(part.input_gradient(&values, &mut pass, &[], true, &mut room).is_empty());
+            assert!(part.input_gradient(&values, &mut pass, &[], true, &mut workspace).is_empty());
             let mut gradient = vec![f32::NAN; part.n_values()];
-            part.weight_gradient(&values, pass, &mut gradient, &mut room);
+            part.weight_gradient(&values, pass, &mut gradient, &mut workspace);
             assert!(gradient.iter().all(|&g| g == 0.0), "{part:?}");
         }
     }
@@ -143,24 +143,24 @@ fn passes_under_way_at_once_do_not_disturb_each_other() {
         (0..n * part.input_len()).map(|_| rng.range(-1.0, 1.0)).collect::<Vec<f32>>()
     };
     let train = Mode::Train { seed: 4 };
-    let finish = |mut pass: Pass, room: &mut nettorrent_engine::model::Workspace| {
+    let finish = |mut pass: Pass, workspace: &mut nettorrent_engine::model::Workspace| {
         let gradient: Vec<f32> = pass.output().iter().map(|y| 0.1 * y).collect();
-        let by_inputs = part.input_gradient(&values, &mut pass, &gradient, true, room);
+        let by_inputs = part.input_gradient(&values, &mut pass, &gradient, true, workspace);
         let mut by_weights = vec![f32::NAN; part.n_values()];
-        part.weight_gradient(&values, pass, &mut by_weights, room);
+        part.weight_gradient(&values, pass, &mut by_weights, workspace);
         (by_inputs, by_weights)
     };
     for n_threads in [1, 2] {
         let alone = [4, 9, 3].map(|n| {
-            let mut room = room(n_threads);
-            let pass = part.forward(&values, inputs(n), rows(n), train, &mut room);
-            finish(pass, &mut room)
+            let mut workspace = workspace(n_threads);
+            let pass = part.forward(&values, inputs(n), rows(n), train, &mut workspace);
+            finish(pass, &mut workspace)
         });
-        let mut room = room(n_threads);
+        let mut workspace = workspace(n_threads);
         for _ in 0..2 {
-            let passes = [4, 9, 3].map(|n| part.forward(&values, inputs(n), rows(n), train, &mut room));
-            part.forward(&values, inputs(5), rows(5), Mode::Test, &mut room);
-            let together = passes.map(|pass| finish(pass, &mut room));
+            let passes = [4, 9, 3].map(|n| part.forward(&values, inputs(n), rows(n), train, &mut workspace));
+            part.forward(&values, inputs(5), rows(5), Mode::Test, &mut workspace);
+            let together = passes.map(|pass| finish(pass, &mut workspace));
             assert!(together == alone, "with {n_threads} threads");
         }
     }

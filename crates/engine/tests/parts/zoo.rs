@@ -104,10 +104,10 @@ fn all_of_the_zoo_is_looked_at() {
                 let trained = part.take_params(&whole[..network.n_params()]);
                 assert!(trained == mine[..part.n_params()], "{} {part:?}", entry.name);
                 let mut at = 0;
-                for stretch in part.stretches() {
-                    assert_eq!(stretch.mine, at, "{} {part:?}", entry.name);
-                    at += stretch.len;
-                    seen[stretch.whole..][..stretch.len].iter_mut().for_each(|seen| *seen += 1);
+                for span in part.spans() {
+                    assert_eq!(span.mine, at, "{} {part:?}", entry.name);
+                    at += span.len;
+                    seen[span.whole..][..span.len].iter_mut().for_each(|seen| *seen += 1);
                 }
                 assert_eq!(at, part.n_values());
             }

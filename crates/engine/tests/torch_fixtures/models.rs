@@ -93,8 +93,8 @@ impl Model {
     }
 
     /// With the running statistics, as in use.
-    fn check_outputs(&self, fixture: &Value, room: &mut Workspace) {
-        let (outputs, score) = self.network.predict(&self.values, &self.batch, room);
+    fn check_outputs(&self, fixture: &Value, workspace: &mut Workspace) {
+        let (outputs, score) = self.network.predict(&self.values, &self.batch, workspace);
         let error = (FACTOR * number(&fixture["eval_logits_f32_error"])).max(LEAST_ERROR);
         for (row, expected) in outputs.chunks_exact(self.network.n_classes()).zip(list(&fixture["eval_logits"])) {
             for (found, expected) in row.iter().zip(list(expected)) {
@@ -106,13 +106,13 @@ impl Model {
     }
 
     /// With the batch's statistics, as in training.
-    fn check_gradients(&self, fixture: &Value, room: &mut Workspace, least_error: f64) -> Result<(), String> {
+    fn check_gradients(&self, fixture: &Value, workspace: &mut Workspace, least_error: f64) -> Result<(), String> {
         let mut gradient = vec![f32::NAN; self.values.len()];
-        let loss = self.network.gradient(&self.values, &self.batch, 0, &mut gradient, room).loss();
+        let loss = self.network.gradient(&self.values, &self.batch, 0, &mut gradient, workspace).loss();
         let error = (FACTOR * number(&fixture["logits_f32_error"])).max(LEAST_ERROR);
         self.check_loss(loss, number(&fixture["loss"]), error);
-        // An optimizer takes the statistics' drift off just as it lies in the gradient.
-        let after: Vec<f32> = self.values.iter().zip(&gradient).map(|(value, drift)| value - drift).collect();
+        // An optimizer takes the statistics' delta off just as it lies in the gradient.
+        let after: Vec<f32> = self.values.iter().zip(&gradient).map(|(value, delta)| value - delta).collect();
         for expected in list(&fixture["running"]) {
             // As exact as the logits, which went through all of the norms.
             compare(&self.name, &self.numbers(&after, text(&expected["name"])), expected, None, error)?;
@@ -143,13 +143,13 @@ fn check_model_to(least_error: f64, name: &str) {
     let fixture = models.find(|model| model["name"] == name).unwrap_or_else(|| panic!("{name} has no fixture"));
     let mut model = Model::new(fixture);
     for n_threads in [1, 2] {
-        let mut room = Workspace::new(n_threads).expect("two threads can be had");
-        model.check_outputs(fixture, &mut room);
+        let mut workspace = Workspace::new(n_threads).expect("two threads can be had");
+        model.check_outputs(fixture, &mut workspace);
         let mut problems = Vec::new();
         for nudge in NUDGES {
             let before = model.values.clone();
             model.nudge(nudge);
-            let result = model.check_gradients(fixture, &mut room, least_error);
+            let result = model.check_gradients(fixture, &mut workspace, least_error);
             model.values = before;
             match result {
                 Ok(()) => break,

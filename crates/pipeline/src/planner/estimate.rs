@@ -8,7 +8,7 @@ use crate::plan::Stage;
 
 /// A number takes so many bytes.
 const NUMBER: f64 = 4.0;
-/// The way up, and both gradients on the way down.
+/// The forward pass, and both gradients on the backward pass.
 const PASSES: f64 = 3.0;
 
 /// What is expected of a plan.

@@ -12,7 +12,7 @@ struct Below {
     n_params: usize,
     n_values: usize,
     n_multiplications: usize,
-    /// Numbers of a sample that are kept for the way down.
+    /// Numbers of a sample that are kept for the backward pass.
     n_kept: usize,
     /// Numbers of a sample that cross the cut.
     n_crossing: usize,

@@ -6,7 +6,7 @@ use crate::model::layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer
 /// Normalises the last axis over all samples and pixels of the batch.
 ///
 /// The running mean and variance, used when testing, are not set here: a layer changes nothing. How far they are from this
-/// batch's is handed out as their [drift](BatchStatistics::drift), lies in the gradient beside that of the parameters, and
+/// batch's is handed out as their [delta](BatchStatistics::delta), lies in the gradient beside that of the parameters, and
 /// the optimizer takes it off. So a strategy that averages gradients averages the statistics with them.
 pub struct BatchNorm {
     /// Length of the last axis.
@@ -148,13 +148,13 @@ impl BatchStatistics for BatchNorm {
         }
     }
 
-    fn drift(&self, context: &Context<'_>, drift: &mut [f32]) {
+    fn delta(&self, context: &Context<'_>, delta: &mut [f32]) {
         let count = self.count(context);
         let unbiased = if count > 1.0 { count / (count - 1.0) } else { 1.0 };
         let (means, variances) = context.buffers.split_at(self.channels);
         for (channel, (mean, variance)) in self.batch_mean_and_variance(context).enumerate() {
-            drift[channel] = (MOMENTUM * (f64::from(means[channel]) - mean)) as f32;
-            drift[self.channels + channel] = (MOMENTUM * (f64::from(variances[channel]) - variance * unbiased)) as f32;
+            delta[channel] = (MOMENTUM * (f64::from(means[channel]) - mean)) as f32;
+            delta[self.channels + channel] = (MOMENTUM * (f64::from(variances[channel]) - variance * unbiased)) as f32;
         }
     }
 }

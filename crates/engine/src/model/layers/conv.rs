@@ -22,7 +22,7 @@ impl Conv {
         kernel * kernel * channels * self.out_channels
     }
 
-    /// The way up: from the padded image to the output.
+    /// The forward pass: from the padded image to the output.
     fn up(&self) -> ConvShape {
         let (out_height, out_width) = self.window.output().expect("checked when the network was built");
         let (height, width) = self.window.padded();
@@ -39,7 +39,7 @@ impl Conv {
         }
     }
 
-    /// The way down is a convolution too, with the filter turned round, over the output's gradient with this border.
+    /// The backward pass is a convolution too, with the filter turned round, over the output's gradient with this border.
     fn down_window(&self) -> Window {
         let up = self.up();
         let padding = self.window.kernel - 1 - self.window.padding;
@@ -63,7 +63,7 @@ impl Conv {
         }
     }
 
-    /// With steps of more than one pixel, the way down goes tap by tap: each is a product of its own, spread over the image.
+    /// With steps of more than one pixel, the backward pass goes tap by tap: each is a product of its own, spread over the image.
     fn down_one_tap(&self) -> ConvShape {
         let up = self.up();
         ConvShape {

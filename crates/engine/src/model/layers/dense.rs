@@ -29,7 +29,7 @@ impl Dense {
         self.n_inputs * self.n_outputs
     }
 
-    /// The way down as a convolution with a filter of one pixel: the rows are the pixels of an image one line high.
+    /// The backward pass as a convolution with a filter of one pixel: the rows are the pixels of an image one line high.
     fn down(&self, rows: usize) -> ConvShape {
         ConvShape {
             height: 1,

@@ -8,7 +8,7 @@ use crate::rng::mix;
 /// Drops each number with this probability.
 ///
 /// What is dropped is a function of the step's seed, the sample's number in the batch and the place in the sample. So it
-/// does not depend on how the batch is cut among threads, and the way down need not remember it.
+/// does not depend on how the batch is cut among threads, and the backward pass need not remember it.
 pub struct Dropout {
     /// The probability to be dropped.
     pub rate: f32,

@@ -198,7 +198,7 @@ impl<'a> Table<'a> {
         plans
     }
 
-    /// Follows a way upwards.
+    /// Follows a forward passwards.
     fn stages(&self, mut place: usize, mut which: usize) -> Vec<Stage> {
         let (mut stages, mut start) = (Vec::new(), 0);
         while start < self.profile.cuts.len() - 1 {

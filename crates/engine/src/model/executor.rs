@@ -1,9 +1,9 @@
-//! One thread's way through a network: up through its steps, and down again for the gradients, with its own samples.
+//! One thread's forward and backward pass through a network, with its own samples.
 
 use std::ops::Range;
 
+use super::bucket_sink::{ThreadGradient, add};
 use super::graph::{Op, Step};
-use super::handover::{ThreadGradient, add};
 use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::network::Network;
 use super::plan::Extent;
@@ -11,8 +11,8 @@ use super::workspace::{Phase, Probe, Space, Workspace};
 use crate::kernel::{Before, vectorised};
 use crate::team::Member;
 
-/// What the ways of all threads have in common.
-pub(super) struct Course<'a> {
+/// What all threads of an execution have in common.
+pub(super) struct Execution<'a> {
     pub network: &'a Network,
     pub values: &'a [f32],
     /// The samples, how many there are, and the number of the first within the batch.
@@ -20,17 +20,17 @@ pub(super) struct Course<'a> {
     pub n: usize,
     pub first: usize,
     pub mode: Mode,
-    /// Whether the way down goes on to the gradient by the samples themselves.
+    /// Whether the backward pass goes on to the gradient by the samples themselves.
     pub wants_input: bool,
     /// Whose prepared parameters are used; the values that are kept lie elsewhere.
-    pub room: &'a Workspace,
+    pub workspace: &'a Workspace,
 }
 
-/// One thread's way.
-pub(super) struct Walk<'a> {
-    course: &'a Course<'a>,
+/// One thread's passes.
+pub(super) struct Executor<'a> {
+    execution: &'a Execution<'a>,
     network: &'a Network,
-    /// This thread's samples, counted from the course's first, and their inputs.
+    /// This thread's samples, counted from the execution's first, and their inputs.
     pub samples: Range<usize>,
     inputs: &'a [f32],
     member: Member<'a>,
@@ -38,18 +38,18 @@ pub(super) struct Walk<'a> {
     space: &'a mut Space,
 }
 
-impl<'a> Walk<'a> {
-    /// The way of one thread, whose numbers are kept in `space`.
-    pub(super) fn new(course: &'a Course<'a>, member: Member<'a>, space: &'a mut Space) -> Self {
-        let samples = member.share(course.n);
-        let len = course.network.lens[0];
+impl<'a> Executor<'a> {
+    /// The passes of one thread, whose numbers are kept in `space`.
+    pub(super) fn new(execution: &'a Execution<'a>, member: Member<'a>, space: &'a mut Space) -> Self {
+        let samples = member.share(execution.n);
+        let len = execution.network.lens[0];
         Self {
-            course,
-            network: course.network,
-            inputs: &course.inputs[samples.start * len..samples.end * len],
+            execution,
+            network: execution.network,
+            inputs: &execution.inputs[samples.start * len..samples.end * len],
             samples,
             member,
-            probe: course.room.probe.as_ref().filter(|_| member.rank == 0),
+            probe: execution.workspace.probe.as_ref().filter(|_| member.rank == 0),
             space,
         }
     }
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The way up. Makes the room that it needs.
+    /// The forward pass. Allocates what it needs.
     pub(super) fn up(&mut self) {
         self.space.fit_values(self.network, self.samples.len());
         for segment in &self.network.plan.up {
@@ -76,41 +76,41 @@ impl<'a> Walk<'a> {
                     self.forward(step, &chunk);
                     self.mark(step, Phase::Forward);
                 }
-                if let (Some(step), Mode::Train { .. }) = (segment.gathers, self.course.mode) {
+                if let (Some(step), Mode::Train { .. }) = (segment.gathers, self.execution.mode) {
                     self.gather(step, &chunk);
                     self.mark(step, Phase::Statistics);
                 }
             }
-            if let (Some(step), Mode::Train { .. }) = (segment.gathers, self.course.mode) {
+            if let (Some(step), Mode::Train { .. }) = (segment.gathers, self.execution.mode) {
                 self.member.sum(&mut self.space.sums[step]);
             }
         }
     }
 
-    /// Makes room for the way down, whose start, the gradient by the output, `write` is handed with the output.
+    /// Makes room for the backward pass, whose start, the gradient by the output, `write` is handed with the output.
     pub(super) fn turn(&mut self, write: impl FnOnce(&[f32], &mut [f32])) {
-        self.space.fit_gradients(self.network, self.samples.len(), self.course.wants_input);
+        self.space.fit_gradients(self.network, self.samples.len(), self.execution.wants_input);
         let mut gradient = std::mem::take(&mut self.space.gradients[self.network.output]);
         write(self.output(), &mut gradient);
         self.space.gradients[self.network.output] = gradient;
     }
 
-    /// What came out at the bottom, if the course wanted it.
+    /// What came out at the bottom, if the execution wanted it.
     pub(super) fn gradient_by_input(&self) -> &[f32] {
         &self.space.gradients[0]
     }
 
-    /// The way down, for the gradients by all values and by the weights.
+    /// The backward pass, for the gradients by all values and by the weights.
     pub(super) fn down(&mut self, gradient: &mut ThreadGradient<'_>) {
         self.descend(true, Some(gradient));
     }
 
-    /// The way down for the gradients by all values only.
+    /// The backward pass for the gradients by all values only.
     pub(super) fn down_for_inputs(&mut self) {
         self.descend(true, None);
     }
 
-    /// The way down for the gradients by the weights, after that for those by the values.
+    /// The backward pass for the gradients by the weights, after that for those by the values.
     pub(super) fn down_for_weights(&mut self, gradient: &mut ThreadGradient<'_>) {
         self.descend(false, Some(gradient));
     }
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
         let network = self.network;
         // Each layer's part becomes zero just before it is first added to, while it is in the cache; the rest here.
         if let Some(gradient) = &mut gradient {
-            gradient.drift.fill(0.0);
+            gradient.delta.fill(0.0);
             if self.samples.is_empty() {
                 gradient.weights.fill(0.0);
             }
@@ -186,13 +186,13 @@ impl<'a> Walk<'a> {
     fn context(&self, step: usize, chunk: &Range<usize>) -> Context<'_> {
         let Step { params, buffers, prepared, .. } = &self.network.steps[step];
         Context {
-            params: &self.course.values[params.clone()],
-            buffers: &self.course.values[buffers.clone()],
-            prepared: &self.course.room.prepared[prepared.clone()],
-            mode: self.course.mode,
+            params: &self.execution.values[params.clone()],
+            buffers: &self.execution.values[buffers.clone()],
+            prepared: &self.execution.workspace.prepared[prepared.clone()],
+            mode: self.execution.mode,
             n: chunk.len(),
-            first: self.course.first + self.samples.start + chunk.start,
-            batch_len: self.course.n,
+            first: self.execution.first + self.samples.start + chunk.start,
+            batch_len: self.execution.n,
             before: Before::Kept,
             sums: &self.space.sums[step],
             gradient_sums: &self.space.gradient_sums[step],
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
     fn input_gradients(&mut self, step: usize, chunk: &Range<usize>) {
         let inputs = &self.network.steps[step].inputs;
         for (input, &shared) in inputs.iter().zip(&self.network.plan.shares_input[step]) {
-            if *input != 0 || self.course.wants_input {
+            if *input != 0 || self.execution.wants_input {
                 self.input_gradient(step, *input, shared, chunk);
             }
         }
@@ -310,12 +310,12 @@ impl<'a> Walk<'a> {
         let weights = &mut gradient.weights[params.clone()];
         weights.fill(0.0);
         // No samples have no mean: the statistics stay where they are.
-        if self.member.rank == 0 && self.course.n > 0 {
+        if self.member.rank == 0 && self.execution.n > 0 {
             let context = self.context(step, &(0..self.samples.len()));
             self.statistics(step).finish_gradient(&context, weights);
             let n_params = self.network.n_params();
-            let drift = &mut gradient.drift[buffers.start - n_params..buffers.end - n_params];
-            self.statistics(step).drift(&context, drift);
+            let delta = &mut gradient.delta[buffers.start - n_params..buffers.end - n_params];
+            self.statistics(step).delta(&context, delta);
         }
     }
 }

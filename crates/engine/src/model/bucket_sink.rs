@@ -10,7 +10,7 @@ use super::network::Network;
 use crate::kernel::vectorised;
 
 /// Who is shown the buckets of a gradient as soon as they are final.
-pub struct Handover<'a> {
+pub struct BucketSink<'a> {
     /// Ranges of the flat vector, as [`Network::buckets`] gives them.
     pub buckets: &'a [Range<usize>],
     /// Called once for each bucket, in order, with its number and its numbers. It should not panic: other threads may be
@@ -19,15 +19,15 @@ pub struct Handover<'a> {
 }
 
 impl Network {
-    /// Ranges of the flat vector in the order in which the way down completes them; together they cover it once.
+    /// Ranges of the flat vector in the order in which the backward pass completes them; together they cover it once.
     ///
     /// Neighbouring layers share a bucket until it has `min_len` numbers. What is left for the first layers may be less; it is
     /// a bucket of its own, because whoever waits for the last bucket waits with nothing else to do. The running
-    /// statistics' drift comes last.
+    /// statistics' delta comes last.
     pub fn buckets(&self, min_len: usize) -> Vec<Range<usize>> {
         let mut buckets = Vec::new();
         let mut end = self.n_params;
-        // Parameters lie in the order of the layers, and the way down goes through these in reverse.
+        // Parameters lie in the order of the layers, and the backward pass goes through these in reverse.
         for params in self.steps.iter().rev().map(|step| &step.params).filter(|params| !params.is_empty()) {
             if end - params.start >= min_len {
                 buckets.push(params.start..end);
@@ -44,8 +44,8 @@ impl Network {
 pub(super) struct ThreadGradient<'a> {
     /// Those of the trained numbers' gradient that have not left yet.
     pub weights: &'a mut [f32],
-    /// The running statistics' drift.
-    pub drift: &'a mut [f32],
+    /// The running statistics' delta.
+    pub delta: &'a mut [f32],
     /// The buckets that have not left yet, and how many have.
     buckets: &'a [Range<usize>],
     n_left: usize,
@@ -68,13 +68,13 @@ impl<'a> ThreadGradient<'a> {
         n_params: usize,
         gradient: &'a mut [f32],
         others: &'a mut [Vec<f32>],
-        handover: Option<Handover<'longer>>,
+        sink: Option<BucketSink<'longer>>,
     ) -> Vec<Self> {
         let part = |numbers: &'a mut [f32], buckets: &'a [Range<usize>], duty: Duty<'a>| {
-            let (weights, drift) = numbers.split_at_mut(n_params);
-            Self { weights, drift, buckets, n_left: 0, duty }
+            let (weights, delta) = numbers.split_at_mut(n_params);
+            Self { weights, delta, buckets, n_left: 0, duty }
         };
-        let Some(Handover { buckets, on_bucket }) = handover else {
+        let Some(BucketSink { buckets, on_bucket }) = sink else {
             let keep = |numbers: &'a mut [f32]| part(numbers, &[], Duty::Keep);
             return std::iter::once(gradient).chain(others.iter_mut().map(Vec::as_mut_slice)).map(keep).collect();
         };
@@ -100,8 +100,8 @@ impl<'a> ThreadGradient<'a> {
     pub(super) fn finish(&mut self) {
         self.finish_from(0);
         if !self.buckets.is_empty() {
-            let drift = std::mem::take(&mut self.drift);
-            self.release_bucket(drift);
+            let delta = std::mem::take(&mut self.delta);
+            self.release_bucket(delta);
         }
     }
 
