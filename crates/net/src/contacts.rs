@@ -37,6 +37,8 @@ struct Contact {
     /// What is to be said as soon as there is a link.
     waiting: Vec<Frame>,
     is_dialling: bool,
+    /// How many bytes have arrived over its links, when that was looked at last.
+    n_received: u64,
 }
 
 /// How long the last words may take.
@@ -110,6 +112,15 @@ impl Contacts {
     /// Whether there is a link with anybody.
     pub(crate) fn has_links(&self) -> bool {
         self.contacts.values().any(|contact| !contact.links.is_empty())
+    }
+
+    /// From whom bytes have arrived since this was called last.
+    pub(crate) fn heard(&mut self) -> Vec<PeerId> {
+        let has_grown = |contact: &mut Contact| {
+            let n_received = contact.links.iter().map(|link| link.traffic().wire_received).sum();
+            std::mem::replace(&mut contact.n_received, n_received) < n_received
+        };
+        self.contacts.iter_mut().filter_map(|(peer, contact)| has_grown(contact).then_some(*peer)).collect()
     }
 
     /// What the links have let out, one by one.

@@ -116,6 +116,22 @@ impl DialError {
     pub fn is_crossed(&self) -> bool {
         matches!(self, Self::Handshake { source, .. } if source.is_crossed())
     }
+
+    /// Whether people should hear of it. That somebody cannot be reached, its membership tells.
+    pub(crate) fn is_worth_telling(&self) -> bool {
+        matches!(self, Self::Handshake { source, .. } if !matches!(source, HandshakeError::Deadline(_)))
+    }
+
+    /// Whether it shows that the process is no more that was dialled: nobody listens there, or another does.
+    pub(crate) fn shows_end(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
+            Self::Handshake { source: HandshakeError::Refused(refusal), .. } => {
+                matches!(refusal, Refusal::WrongPeer { .. })
+            }
+            Self::Handshake { .. } => false,
+        }
+    }
 }
 
 /// A process's place on the network; clones are handles to the same. It stops listening when the last one is dropped, and

@@ -22,9 +22,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admission;
 mod agreement;
+mod clique;
 mod config;
 mod detector;
+mod links;
 mod lost;
 mod member;
 mod message;
@@ -42,9 +45,11 @@ use bytes::Bytes;
 use nettorrent_engine::rng::mix;
 use nettorrent_swarm::view::{PeerId, View};
 
+use self::admission::LeftOut;
 use self::agreement::{Agreement, Letter};
 use self::config::Timing;
 use self::detector::{Change, Detector};
+use self::links::Links;
 use self::lost::Lost;
 use self::message::Message;
 use self::reminders::Reminders;
@@ -72,8 +77,16 @@ pub enum Input {
     },
     /// The time of [`Membership::wake_at`] has come. Too early does no harm.
     Wake,
-    /// The link to this peer broke, and a new one was refused: its process is gone.
+    /// Bytes arrive from these peers, be it in the middle of a long frame.
+    Heard(Vec<PeerId>),
+    /// The link to this peer broke.
+    Broken(PeerId),
+    /// A link to this peer did not come about.
     Unreachable(PeerId),
+    /// Nobody listens at this peer's address.
+    Refused(PeerId),
+    /// This peer sent what no honest one sends, and its links were cut.
+    CutOff(PeerId),
     /// Say goodbye. Nothing that is handed in afterwards has any effect.
     Leave,
 }
@@ -85,6 +98,8 @@ pub struct Outbox {
     pub packets: Vec<(Member, Bytes)>,
     /// What must not wait behind anything else that is to be sent.
     pub probes: Vec<(Member, Bytes)>,
+    /// Whose links are of no use: nothing has come over them for the deadline. The next packet is to go over a new one.
+    pub silent: Vec<PeerId>,
     /// The view that was just put in place.
     pub view: Option<View>,
     /// What people may want to know.
@@ -98,6 +113,10 @@ pub struct Membership {
     agreement: Agreement,
     reminders: Reminders,
     routine: Routine,
+    links: Links,
+    left_out: LeftOut,
+    /// The number of a view in which a link broke between us and another member.
+    void: Option<u32>,
     /// Whom we asked for introduction and have not met.
     introducers: Vec<Member>,
     lost: Lost,
@@ -121,6 +140,9 @@ impl Membership {
         let timing = Timing::new(config.deadline);
         Self {
             agreement: Agreement::new(me.id, config.wait_for, mix(seed)),
+            links: Links::new(me.id, timing.deadline),
+            left_out: LeftOut::default(),
+            void: None,
             detector: Detector::new(me, &timing, seed),
             timing,
             reminders: Reminders::default(),
@@ -143,29 +165,27 @@ impl Membership {
             }
             Stage::Present => {}
         }
-        let result = match input {
-            Input::Join(introducers) => {
-                self.join(now, introducers, out);
-                Ok(())
+        let mut heard = Vec::new();
+        let mut result = Ok(());
+        match input {
+            Input::Join(introducers) => self.join(now, introducers, out),
+            Input::Packet { from, bytes } => {
+                heard.push(from);
+                result = self.on_packet(now, from, &bytes, out);
             }
-            Input::Packet { from, bytes } => self.on_packet(now, from, &bytes, out),
-            Input::Wake => {
-                self.on_wake(now, out);
-                Ok(())
-            }
-            Input::Unreachable(peer) => {
-                self.give_up(now, peer, Why::Unreachable, out);
-                Ok(())
-            }
-            Input::Leave => {
-                self.leave(out);
-                Ok(())
-            }
-        };
+            Input::Heard(peers) => heard = peers,
+            Input::Wake => self.on_wake(now, out),
+            Input::Broken(peer) => self.on_broken(peer, out),
+            Input::Unreachable(peer) => self.on_unreachable(peer),
+            Input::Refused(peer) => self.on_refused(now, peer, out),
+            Input::CutOff(peer) => self.give_up(now, peer, Why::CutOff, out),
+            Input::Leave => self.leave(out),
+        }
         if let Some(view) = self.agreement.take_news() {
             self.view = Some(view.clone());
             out.view = Some(view);
         }
+        self.refresh(now, &heard, out);
         self.plan_proposal(now);
         result
     }
@@ -207,7 +227,11 @@ impl Membership {
 
     /// How many things it remembers: members, the dead among them, and reminders. A host can watch that this stays small.
     pub fn n_remembered(&self) -> usize {
-        self.detector.n_remembered() + self.reminders.len() + self.suspicions.len() + self.introducers.len()
+        self.detector.n_remembered()
+            + self.reminders.len()
+            + self.suspicions.len()
+            + self.introducers.len()
+            + self.links.len()
     }
 
     fn find(&self, peer: PeerId) -> Option<&Member> {
@@ -223,6 +247,19 @@ impl Membership {
         self.introducers.dedup_by_key(|member| member.id);
         self.introducers.truncate(MAX_MEMBERS);
         self.seek(now, out);
+    }
+
+    /// Keeps what is known of links up to date, and plans to tell it if that is news.
+    fn refresh(&mut self, now: Duration, heard: &[PeerId], out: &mut Outbox) {
+        let is_void = self.view.as_ref().is_some_and(|view| self.void == Some(view.number));
+        self.links.follow(self.detector.live());
+        heard.iter().for_each(|peer| self.links.hear(now, *peer));
+        let silent = self.links.take_silent(now);
+        let has_changed = self.links.renew_report(self.view.as_ref(), is_void);
+        out.silent.extend(silent);
+        if has_changed {
+            self.routine.report_at(now + self.timing.react);
+        }
     }
 
     fn leave(&mut self, out: &mut Outbox) {

@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
-use crate::endpoint::{Arrival, DialError, Endpoint};
+use crate::endpoint::{Arrival, Endpoint};
 use crate::hello::Purpose;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::machine::Machine;
@@ -252,6 +252,8 @@ impl Node {
             self.on_input(Input::Timer(token), report);
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
+            let heard = self.contacts.heard();
+            self.on_members(membership::Input::Heard(heard), report);
             self.on_members(membership::Input::Wake, report);
         }
     }
@@ -288,7 +290,7 @@ impl Node {
         for (from, problem) in std::mem::take(&mut self.out.refused) {
             report(Report::Refused(format!("{from} was cut off: {problem}")), &*self.peer);
             self.contacts.cut(from);
-            self.on_members(membership::Input::Unreachable(from), report);
+            self.on_members(membership::Input::CutOff(from), report);
         }
     }
 
@@ -323,6 +325,7 @@ impl Node {
                 self.contacts.send(member.id, Some(&member.address), Frame::new(kind, bytes));
             }
         }
+        self.member_out.silent.drain(..).for_each(|peer| self.contacts.cut(peer));
         for note in self.member_out.notes.drain(..) {
             if note == Note::OutOfNumbers {
                 self.failure = Some(note.to_string());
@@ -351,10 +354,11 @@ impl Node {
     fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let peer = dialled.peer;
         if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
-            if let DialError::Handshake { .. } = problem {
+            if problem.is_worth_telling() {
                 report(Report::Refused(format!("{peer}: {problem}")), &*self.peer);
             }
-            self.on_members(membership::Input::Unreachable(peer), report);
+            let input = if problem.shows_end() { membership::Input::Refused } else { membership::Input::Unreachable };
+            self.on_members(input(peer), report);
         }
     }
 
@@ -382,7 +386,7 @@ impl Node {
                 self.visitors.remove(link);
                 // What was on its way may be lost, so the round cannot end: the members have to agree anew.
                 if self.contacts.on_closed(peer, link) {
-                    self.on_members(membership::Input::Unreachable(peer), report);
+                    self.on_members(membership::Input::Broken(peer), report);
                 }
                 if !self.contacts.has_link(peer) {
                     self.on_input(Input::LinkEnded(peer), report);

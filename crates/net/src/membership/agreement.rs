@@ -12,8 +12,8 @@
 //! meanwhile changes who lives, and that makes a new proposal. Two proposers at a time cost time, never agreement, because
 //! their numbers differ and a member agrees to each number once.
 //!
-//! Whether a member still holds what it has confirmed is asked in a roundabout way: every member tells the proposer now and
-//! then which view it holds (STATUS), and the proposer makes a new one where that is not the right one.
+//! Whether a member still holds what it has confirmed is asked in a roundabout way: every member tells all others now and
+//! then which view it holds (REPORT), and the proposer makes a new one where that is not the right one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -111,33 +111,39 @@ impl Agreement {
         members.filter(|member| !live.contains_key(&member.id)).cloned().collect()
     }
 
-    /// Whether it is up to this peer to propose a view.
-    pub(super) fn wants_to_propose(&self, live: &BTreeMap<PeerId, Member>) -> bool {
+    /// Whether this is not the view that these should hold.
+    pub(super) fn is_out_of_date(&self, candidates: &[&Member]) -> bool {
         let n_wanted = if self.has_begun { 1 } else { self.wait_for };
-        if live.keys().next() != Some(&self.me) || self.candidates(live).count() < n_wanted {
+        if candidates.len() < n_wanted {
             return false;
         }
         let latest = self.round.as_ref().map(|round| &round.roster).or(self.view.as_ref());
-        self.is_stale || !latest.is_some_and(|roster| roster.lists(self.candidates(live)))
+        self.is_stale || !latest.is_some_and(|roster| roster.lists(candidates.iter().copied()))
     }
 
-    fn candidates<'a>(&self, live: &'a BTreeMap<PeerId, Member>) -> impl Iterator<Item = &'a Member> {
-        live.values().filter(|member| !self.mute.contains(&member.id))
+    /// Whether a member answers as far as we know.
+    pub(super) fn answers(&self, peer: PeerId) -> bool {
+        !self.mute.contains(&peer)
     }
 
-    /// Proposes a view of all who live, as far as they answer.
+    /// Whether somebody takes part in the view, in its present life.
+    pub(super) fn is_member(&self, member: &Member) -> bool {
+        let known = self.view.as_ref().and_then(|view| view.find(member.id));
+        known.is_some_and(|known| known.generation == member.generation)
+    }
+
+    /// Proposes a view of these.
     pub(super) fn propose(
         &mut self,
         now: Duration,
-        live: &BTreeMap<PeerId, Member>,
+        members: Vec<Member>,
         mail: &mut Vec<Letter>,
     ) -> Result<(), OutOfNumbers> {
         let number = self.numbers.next(self.promised).ok_or(OutOfNumbers)?;
         self.promised = number;
         self.pending = None;
         self.is_stale = false;
-        self.mute.retain(|peer| live.contains_key(peer));
-        let roster = Roster { number, members: self.candidates(live).cloned().collect() };
+        let roster = Roster { number, members };
         self.round = Some(Round { missing: roster.others(self.me), roster, stage: Stage::Proposed, since: now });
         self.resend(mail);
         self.commit_if_complete(now, mail);
@@ -158,6 +164,11 @@ impl Agreement {
             mail.push(Letter { to, message });
         }
         true
+    }
+
+    /// These live; nobody else is left out.
+    pub(super) fn forget_all_but(&mut self, live: &BTreeMap<PeerId, Member>) {
+        self.mute.retain(|peer| live.contains_key(peer));
     }
 
     /// Leaves out those who have not answered for this long, and returns them. They live, or they would have been given up
@@ -297,7 +308,6 @@ impl Round {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use nettorrent_swarm::view::PeerId;
@@ -308,8 +318,12 @@ mod tests {
         Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
     }
 
-    fn living(join_indices: &[u32]) -> BTreeMap<PeerId, Member> {
-        join_indices.iter().map(|join_index| (member(*join_index).id, member(*join_index))).collect()
+    fn living(join_indices: &[u32]) -> Vec<Member> {
+        join_indices.iter().map(|join_index| member(*join_index)).collect()
+    }
+
+    fn is_out_of_date(peer: &Agreement, join_indices: &[u32]) -> bool {
+        peer.is_out_of_date(&living(join_indices).iter().collect::<Vec<_>>())
     }
 
     fn agreement(join_index: u32) -> Agreement {
@@ -345,7 +359,7 @@ mod tests {
 
     fn propose(peers: &mut [Agreement], from: usize, join_indices: &[u32]) {
         let mut mail = Vec::new();
-        peers[from].propose(Duration::ZERO, &living(join_indices), &mut mail).unwrap();
+        peers[from].propose(Duration::ZERO, living(join_indices), &mut mail).unwrap();
         deliver(peers, from, mail);
     }
 
@@ -356,12 +370,12 @@ mod tests {
     #[test]
     fn all_put_the_same_view_in_place() {
         let mut peers = [0, 1, 2].map(agreement);
-        assert!(peers[0].wants_to_propose(&living(&[0, 1, 2])) && !peers[1].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(is_out_of_date(&peers[0], &[0, 1, 2]));
         propose(&mut peers, 0, &[0, 1, 2]);
         let news = peers.each_mut().map(|peer| peer.take_news().unwrap());
         assert!(news[0].len() == 3 && news[0] == news[1] && news[1] == news[2]);
-        assert!(peers[0].round.is_none() && !peers[0].wants_to_propose(&living(&[0, 1, 2])));
-        assert!(peers[0].wants_to_propose(&living(&[0, 1])));
+        assert!(peers[0].round.is_none() && !is_out_of_date(&peers[0], &[0, 1, 2]));
+        assert!(is_out_of_date(&peers[0], &[0, 1]));
     }
 
     #[test]
@@ -373,7 +387,7 @@ mod tests {
         let before = number(&peers[2]);
         propose(&mut peers, 0, &[0, 1, 2]);
         assert_eq!(number(&peers[2]), before);
-        assert!(peers[0].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(is_out_of_date(&peers[0], &[0, 1, 2]));
         propose(&mut peers, 0, &[0, 1, 2]);
         assert!(number(&peers[0]) > before && number(&peers[2]) == number(&peers[0]));
     }
@@ -382,8 +396,8 @@ mod tests {
     fn of_two_proposals_at_a_time_one_wins() {
         let mut peers = [0, 1, 2].map(agreement);
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        peers[0].propose(Duration::ZERO, &living(&[0, 1, 2]), &mut first).unwrap();
-        peers[1].propose(Duration::ZERO, &living(&[0, 1, 2]), &mut second).unwrap();
+        peers[0].propose(Duration::ZERO, living(&[0, 1, 2]), &mut first).unwrap();
+        peers[1].propose(Duration::ZERO, living(&[0, 1, 2]), &mut second).unwrap();
         deliver(&mut peers, 1, second);
         deliver(&mut peers, 0, first);
         assert!(peers.iter().all(|peer| number(peer) == number(&peers[1])));
@@ -406,14 +420,14 @@ mod tests {
     fn a_view_that_a_member_forgot_before_it_was_in_place_is_proposed_anew() {
         let mut peers = [0, 1, 2].map(agreement);
         let mut mail = Vec::new();
-        peers[0].propose(Duration::ZERO, &living(&[0, 1, 2]), &mut mail).unwrap();
+        peers[0].propose(Duration::ZERO, living(&[0, 1, 2]), &mut mail).unwrap();
         let forgetful = |peers: &mut [Agreement]| peers[2] = agreement(2);
         for join_index in [1, 2] {
             peers[0].on_acknowledge(Duration::ZERO, member(join_index).id, peers[0].promised, &mut mail);
         }
         forgetful(&mut peers);
         deliver(&mut peers, 0, mail.split_off(1));
-        assert!(peers[0].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(is_out_of_date(&peers[0], &[0, 1, 2]));
         propose(&mut peers, 0, &[0, 1, 2]);
         assert!(peers.iter().all(|peer| number(peer) == peers[0].promised));
     }
@@ -421,8 +435,7 @@ mod tests {
     #[test]
     fn a_number_is_agreed_to_once() {
         let (mut peer, mut mail) = (agreement(1), Vec::new());
-        let roster =
-            |join_indices: &[u32]| Roster { number: 9 << 12, members: living(join_indices).into_values().collect() };
+        let roster = |join_indices: &[u32]| Roster { number: 9 << 12, members: living(join_indices) };
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);
@@ -436,38 +449,38 @@ mod tests {
         propose(&mut peers, 0, &[0, 1, 2]);
         let held = number(&peers[0]);
         peers[0].on_status(member(1).id, held);
-        assert!(!peers[0].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(!is_out_of_date(&peers[0], &[0, 1, 2]));
         peers[0].on_status(member(1).id, 0);
-        assert!(peers[0].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(is_out_of_date(&peers[0], &[0, 1, 2]));
         propose(&mut peers, 0, &[0, 1, 2]);
         peers[0].on_status(member(1).id, number(&peers[0]) + (9 << 12));
-        assert!(peers[0].wants_to_propose(&living(&[0, 1, 2])));
+        assert!(is_out_of_date(&peers[0], &[0, 1, 2]));
     }
 
     #[test]
     fn who_does_not_answer_is_left_out_until_it_is_heard() {
         let (mut peer, mut mail) = (agreement(0), Vec::new());
-        let live = living(&[0, 1, 2]);
-        peer.propose(Duration::ZERO, &live, &mut mail).unwrap();
+        peer.propose(Duration::ZERO, living(&[0, 1, 2]), &mut mail).unwrap();
         peer.on_acknowledge(Duration::ZERO, member(1).id, peer.promised, &mut mail);
         let patience = Duration::from_secs(5);
         assert!(peer.leave_out(patience / 2, patience).is_empty());
         assert_eq!(peer.leave_out(patience, patience), [member(2).id]);
-        peer.propose(patience, &live, &mut mail).unwrap();
+        assert!(!peer.answers(member(2).id));
+        peer.propose(patience, living(&[0, 1]), &mut mail).unwrap();
         peer.on_acknowledge(patience, member(1).id, peer.promised, &mut mail);
         assert_eq!(peer.take_news().map(|view| view.len()), Some(2));
-        assert!(!peer.wants_to_propose(&live));
-        assert!(peer.hear(member(2).id) && peer.wants_to_propose(&live));
+        assert!(!is_out_of_date(&peer, &[0, 1]));
+        assert!(peer.hear(member(2).id) && peer.answers(member(2).id) && is_out_of_date(&peer, &[0, 1, 2]));
     }
 
     #[test]
     fn numbers_can_run_out() {
         let (mut peer, mut mail) = (agreement(0), Vec::new());
         peer.on_status(member(1).id, u32::MAX);
-        assert!(peer.propose(Duration::ZERO, &living(&[0, 1]), &mut mail).is_ok(), "one message is not enough");
+        assert!(peer.propose(Duration::ZERO, living(&[0, 1]), &mut mail).is_ok(), "one message is not enough");
         mail.clear();
         (0..2000).for_each(|_| peer.on_status(member(1).id, u32::MAX));
-        assert!(peer.propose(Duration::ZERO, &living(&[0, 1]), &mut mail).is_err());
+        assert!(peer.propose(Duration::ZERO, living(&[0, 1]), &mut mail).is_err());
         assert!(mail.is_empty());
     }
 

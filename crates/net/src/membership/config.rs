@@ -48,8 +48,12 @@ pub(super) struct Timing {
     pub(super) calm: Duration,
     /// How often an unanswered proposal is repeated.
     pub(super) resend: Duration,
-    /// How often a member tells the proposer which view it holds.
-    pub(super) status: Duration,
+    /// How often a member tells all others how it is and whom it hears.
+    pub(super) report: Duration,
+    /// How long it waits with news of that, so that several make one report.
+    pub(super) react: Duration,
+    /// How often those who are missed are spoken to, and the dead forgotten.
+    pub(super) tidy: Duration,
     /// How often lost members are tried again.
     pub(super) seek: Duration,
     /// How long the dead are remembered.
@@ -62,15 +66,18 @@ impl Timing {
 
     pub(super) fn new(deadline: Duration) -> Self {
         let deadline = deadline.max(Self::SHORTEST);
+        let calm = (deadline / 20).clamp(Duration::from_millis(20), Duration::from_millis(250));
         Self {
             deadline,
             probe: deadline / 25,
             suspicion: deadline * 2 / 5,
             gossip: deadline / 50,
             grace: deadline / 50,
-            calm: (deadline / 20).clamp(Duration::from_millis(20), Duration::from_millis(250)),
+            calm,
             resend: deadline / 10,
-            status: deadline,
+            report: deadline / 5,
+            react: calm / 5,
+            tidy: deadline,
             seek: deadline * 2,
             forget: deadline * 20,
         }

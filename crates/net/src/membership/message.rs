@@ -4,6 +4,7 @@ use bytes::Bytes;
 use nettorrent_swarm::view::PeerId;
 use serde::{Deserialize, Serialize};
 
+use super::links::Report;
 use super::member::Member;
 
 /// The longest packet: a full list of [`MAX_MEMBERS`] fits in.
@@ -31,8 +32,8 @@ pub(super) enum Message {
     Commit { number: u32 },
     /// The view is in place.
     Done { number: u32 },
-    /// The view which the sender holds, 0 for none. Members say this to the proposer now and then.
-    Status { view: u32 },
+    /// How the sender is and whom it hears. Members say this to each other now and then.
+    Report(Report),
     /// The sender suspects the receiver, who had better object.
     Suspected { generation: u32, incarnation: u16 },
     /// The sender leaves.

@@ -20,6 +20,13 @@ pub enum Note {
         /// Why.
         why: Why,
     },
+    /// Somebody lives and takes no part, because it and a member cannot reach each other.
+    LeftOut {
+        /// Who.
+        member: Member,
+        /// Whom it cannot reach, or who cannot reach it.
+        other: Member,
+    },
     /// Somebody who was given up is there again.
     Returned(Member),
     /// Somebody said goodbye.
@@ -39,8 +46,10 @@ pub enum Note {
 pub enum Why {
     /// It answered nobody for too long.
     Silent,
-    /// Its link broke, and it refused a new one.
-    Unreachable,
+    /// Its link broke, and nobody listens at its address any more.
+    Ended,
+    /// It said what no honest member says.
+    CutOff,
     /// Somebody else says so.
     Told {
         /// Who says it.
@@ -58,6 +67,11 @@ impl fmt::Display for Note {
             Self::Joined(member) => write!(f, "{member} joined"),
             Self::Suspected(peer) => write!(f, "{peer} does not answer"),
             Self::Lost { peer, why } => write!(f, "{peer} is lost: {why}"),
+            Self::LeftOut { member, other } => write!(
+                f,
+                "{member} takes no part until it and {other} can reach each other: \
+                 check both addresses, and firewalls between them"
+            ),
             Self::Returned(member) => write!(f, "{member} is back"),
             Self::Left(peer) => write!(f, "{peer} left"),
             Self::Renewed { generation } => {
@@ -75,7 +89,8 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent => f.write_str("it was silent for too long"),
-            Self::Unreachable => f.write_str("its link broke and it refuses a new one"),
+            Self::Ended => f.write_str("its link broke and it refuses a new one"),
+            Self::CutOff => f.write_str("it was cut off for what it sent"),
             Self::Told { by } => write!(f, "{by} says so"),
             Self::NoAnswer => f.write_str("it lives but cannot be reached from here"),
             Self::Left => f.write_str("it left"),

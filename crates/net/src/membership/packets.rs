@@ -5,6 +5,7 @@ use std::time::Duration;
 use nettorrent_swarm::view::PeerId;
 
 use super::agreement::Roster;
+use super::links::Report;
 use super::message::{Malformed, Message, Packet};
 use super::note::{Note, Why};
 use super::{Membership, Outbox, post};
@@ -48,9 +49,9 @@ impl Membership {
                 }
             }
             Message::Done { number } => self.agreement.on_done(from, number),
-            Message::Status { view } => {
+            Message::Report(report) => {
                 if self.detector.live().contains_key(&from) {
-                    self.agreement.on_status(from, view);
+                    self.on_report(from, report, out);
                 }
             }
             Message::Suspected { generation, incarnation } => {
@@ -73,12 +74,23 @@ impl Membership {
             self.detector.renew_beyond(known_as);
         } else if known_as < generation {
             // The proposer has not heard of our return. When it has, it will propose again.
-        } else {
+        } else if self.agrees_to(&proposer, &roster.members) {
             let mut mail = Vec::new();
             self.agreement.on_propose(&proposer, roster, &mut mail);
             post(mail, out);
         }
         self.absorb(now, Why::Told { by: from }, out);
+    }
+
+    fn on_report(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
+        self.agreement.on_status(from, if report.is_void { 0 } else { report.view });
+        if report.unheard.contains(&self.me().id)
+            && let Some(member) = self.detector.live().get(&from)
+        {
+            // It waits for this, or it never gets it.
+            out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
+        }
+        self.links.on_report(from, report);
     }
 
     fn on_leaving(&mut self, now: Duration, from: PeerId, out: &mut Outbox) {
@@ -87,6 +99,30 @@ impl Membership {
             out.notes.push(Note::Left(from));
         }
         self.give_up(now, from, Why::Left, out);
+    }
+
+    /// There is no link to a peer any more. What was on its way is gone, so nothing can be ended in a view that lists it.
+    pub(super) fn on_unreachable(&mut self, peer: PeerId) {
+        self.links.break_off(peer);
+        if let Some(view) = self.view.as_ref().filter(|view| view.rank(peer).is_some()) {
+            self.void = Some(view.number);
+            self.agreement.on_status(self.me().id, 0);
+        }
+    }
+
+    /// The link to a peer broke. Whether its process has ended shows when it is dialled again.
+    pub(super) fn on_broken(&mut self, peer: PeerId, out: &mut Outbox) {
+        self.on_unreachable(peer);
+        if let Some(member) = self.find(peer) {
+            out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
+        }
+    }
+
+    /// Nobody listens at a peer's address. That is no news of one who was never heard: a firewall may be between.
+    pub(super) fn on_refused(&mut self, now: Duration, peer: PeerId, out: &mut Outbox) {
+        if self.links.was_heard(peer) {
+            self.give_up(now, peer, Why::Ended, out);
+        }
     }
 }
 

@@ -9,7 +9,10 @@ use super::config::Timing;
 pub(super) struct Routine {
     pub propose: Option<Duration>,
     pub resend: Option<Duration>,
-    pub status: Option<Duration>,
+    /// When everybody is told how we are.
+    pub report: Option<Duration>,
+    /// When to look after members that are missed, and after graves.
+    pub tidy: Option<Duration>,
     pub seek: Option<Duration>,
     pub warn: Option<Duration>,
     pub n_searches: usize,
@@ -18,16 +21,22 @@ pub(super) struct Routine {
 
 impl Routine {
     pub(super) fn begin(&mut self, now: Duration, timing: &Timing) {
-        self.status = Some(now + timing.status);
+        self.report = Some(now + timing.report);
+        self.tidy = Some(now + timing.tidy);
         self.seek = Some(now + timing.seek);
     }
 
     pub(super) fn next_at(&self) -> Option<Duration> {
-        [self.propose, self.resend, self.status, self.seek, self.warn].into_iter().flatten().min()
+        [self.propose, self.resend, self.report, self.tidy, self.seek, self.warn].into_iter().flatten().min()
     }
 
     /// There are suspects to be warned.
     pub(super) fn warn_at(&mut self, at: Duration) {
         self.warn.get_or_insert(at);
+    }
+
+    /// There is something new to report.
+    pub(super) fn report_at(&mut self, at: Duration) {
+        self.report = Some(self.report.map_or(at, |planned| planned.min(at)));
     }
 }

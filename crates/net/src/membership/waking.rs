@@ -18,8 +18,13 @@ const N_SOUGHT: usize = 4;
 
 impl Membership {
     pub(super) fn on_wake(&mut self, now: Duration, out: &mut Outbox) {
+        if let Some(slept) =
+            self.routine.report.map(|at| now.saturating_sub(at)).filter(|late| *late > self.timing.grace)
+        {
+            self.links.forgive(slept);
+        }
         while let Some(timer) = self.reminders.pop(now, self.timing.grace) {
-            self.detector.remind(timer);
+            self.remind(now, timer);
             self.absorb(now, Why::Silent, out);
         }
         if self.routine.warn.take_if(|at| *at <= now).is_some() {
@@ -31,8 +36,11 @@ impl Membership {
         if self.routine.resend.take_if(|at| *at <= now).is_some() {
             self.resend(now, out);
         }
-        if self.routine.status.take_if(|at| *at <= now).is_some() {
+        if self.routine.report.take_if(|at| *at <= now).is_some() {
             self.report(now, out);
+        }
+        if self.routine.tidy.take_if(|at| *at <= now).is_some() {
+            self.tidy(now, out);
         }
         if self.routine.seek.take_if(|at| *at <= now).is_some() {
             self.seek(now, out);
@@ -50,7 +58,20 @@ impl Membership {
         let live = self.detector.live();
         // Who waits for introduction would only make a view of itself alone, to be merged with the others' at once.
         let is_introduced = self.introducers.is_empty() || live.len() > 1 || self.view.is_some();
-        is_introduced && self.agreement.wants_to_propose(live)
+        let candidates = self.candidates();
+        is_introduced && self.proposer(&candidates) == Some(self.me().id) && self.agreement.is_out_of_date(&candidates)
+    }
+
+    /// Reminds the detector, but not that a suspect is to be given up of whom something has arrived of late: on a full link its
+    /// objection may be under way for long.
+    fn remind(&mut self, now: Duration, timer: Timer<Member>) {
+        if let Timer::ChangeSuspectToDown { member_id, .. } = &timer
+            && let Some(heard) = self.links.last_heard(member_id.id)
+            && now < heard + self.timing.suspicion
+        {
+            return self.reminders.set(heard + self.timing.suspicion, timer);
+        }
+        self.detector.remind(timer);
     }
 
     fn propose(&mut self, now: Duration, out: &mut Outbox) {
@@ -58,7 +79,9 @@ impl Membership {
             return;
         }
         let mut mail = Vec::new();
-        match self.agreement.propose(now, self.detector.live(), &mut mail) {
+        self.agreement.forget_all_but(self.detector.live());
+        let candidates: Vec<Member> = self.candidates().into_iter().cloned().collect();
+        match self.agreement.propose(now, candidates, &mut mail) {
             Ok(()) => self.routine.resend = Some(now + self.timing.resend),
             Err(_) if self.routine.is_out_of_numbers => {}
             Err(_) => {
@@ -92,9 +115,19 @@ impl Membership {
         self.routine.warn = (!self.suspicions.is_empty()).then_some(now + self.timing.probe);
     }
 
-    /// Tells the proposer which view we hold, and forgets those who died long ago.
+    /// Tells everybody how we are and whom we hear.
     fn report(&mut self, now: Duration, out: &mut Outbox) {
-        self.routine.status = Some(now + self.timing.status);
+        self.routine.report = Some(now + self.timing.report);
+        let bytes = Message::Report(self.links.own().clone()).to_packet();
+        let me = self.me().id;
+        out.probes
+            .extend(self.members().filter(|member| member.id != me).map(|member| (member.clone(), bytes.clone())));
+        self.tell_left_out(now, out);
+    }
+
+    /// Speaks to members of the view who are missed, and forgets those who died long ago.
+    fn tidy(&mut self, now: Duration, out: &mut Outbox) {
+        self.routine.tidy = Some(now + self.timing.tidy);
         for member in self.reminders.pop_graves(now) {
             self.detector.remind(Timer::RemoveDown(member));
         }
@@ -103,11 +136,6 @@ impl Membership {
             self.detector.announce(&member);
         }
         self.absorb(now, Why::Silent, out);
-        let proposer = self.members().next().filter(|proposer| proposer.id != self.me().id);
-        if let Some(proposer) = proposer {
-            let view = self.view.as_ref().map_or(0, |view| view.number);
-            post(vec![Letter::new(proposer, Message::Status { view })], out);
-        }
     }
 
     /// Asks for introduction, and tries whether some of the lost are there again.

@@ -5,6 +5,7 @@
 
 mod coming_and_going;
 mod hostile;
+mod links;
 mod losses;
 mod network;
 mod returns;

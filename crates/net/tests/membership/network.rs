@@ -61,7 +61,7 @@ struct Link {
 
 pub(crate) enum Event {
     Packet { from: PeerId, to: PeerId, bytes: Bytes, n_breaks: u64 },
-    Unreachable { at: PeerId, peer: PeerId },
+    Refused { at: PeerId, peer: PeerId },
     Wake(PeerId),
     Resume(PeerId),
 }
@@ -134,7 +134,7 @@ impl Network {
         for at in self.running() {
             if self.links.contains_key(&(at, peer)) && self.can_reach(at, peer) {
                 let delay = self.delay();
-                self.plan(delay, Event::Unreachable { at, peer });
+                self.plan(delay, Event::Refused { at, peer });
             }
         }
     }
@@ -160,6 +160,11 @@ impl Network {
         for ends in [(a, b), (b, a)] {
             self.links.entry(ends).or_default().is_cut = true;
         }
+    }
+
+    /// What one sends the other does not arrive.
+    pub(crate) fn cut_one_way(&mut self, from: PeerId, to: PeerId) {
+        self.links.entry((from, to)).or_default().is_cut = true;
     }
 
     /// Everybody can reach everybody again.
@@ -276,8 +281,7 @@ impl Network {
     }
 
     fn deliver(&mut self, event: Event) {
-        let (Event::Packet { to: at, .. } | Event::Unreachable { at, .. } | Event::Wake(at) | Event::Resume(at)) =
-            event;
+        let (Event::Packet { to: at, .. } | Event::Refused { at, .. } | Event::Wake(at) | Event::Resume(at)) = event;
         if !self.nodes.contains_key(&at) {
             return;
         }
@@ -290,12 +294,12 @@ impl Network {
             (_, Event::Packet { from, n_breaks, .. }) if !self.can_arrive(from, at, n_breaks) => {}
             (State::Killed, Event::Packet { from, .. }) => {
                 let delay = self.delay();
-                self.plan(delay, Event::Unreachable { at: from, peer: at });
+                self.plan(delay, Event::Refused { at: from, peer: at });
             }
             (State::Running, Event::Packet { from, bytes, .. }) => self.hand_in(at, Input::Packet { from, bytes }),
             // It may have started anew since.
-            (State::Running, Event::Unreachable { peer, .. }) if self.nodes[&peer].state == State::Killed => {
-                self.hand_in(at, Input::Unreachable(peer));
+            (State::Running, Event::Refused { peer, .. }) if self.nodes[&peer].state == State::Killed => {
+                self.hand_in(at, Input::Refused(peer));
             }
             (State::Running, Event::Wake(_)) => self.hand_in(at, Input::Wake),
             _ => {}

@@ -101,8 +101,8 @@ fn two_who_take_each_other_for_dead_find_out() {
         let (a, b) = (id(seed as u32 % 5), id(5));
         // What they say to others about each other is lost.
         (network.node(a).island, network.node(b).island) = (1, 2);
-        network.hand_in(a, Input::Unreachable(b));
-        network.hand_in(b, Input::Unreachable(a));
+        network.hand_in(a, Input::Refused(b));
+        network.hand_in(b, Input::Refused(a));
         network.run_for(DEADLINE / 5);
         network.mend();
         network.run_for(DEADLINE * 3 / 2);

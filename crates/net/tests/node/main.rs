@@ -1,4 +1,12 @@
-//! A node with its peer and its thread that computes.
+//! A node with its peer and its thread that computes, alone and with others.
+
+// Everything here is a test or serves one, and clippy recognises only the former.
+#![allow(clippy::unwrap_used)]
+
+mod cuts;
+mod reach;
+mod swarm;
+mod toy;
 
 mod hostile;
 

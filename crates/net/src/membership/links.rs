@@ -1,0 +1,154 @@
+//! Which members hear each other: what this peer hears itself, and what the others say they hear.
+//!
+//! Every member sends every other a report now and then. Whoever was heard within the deadline is heard; what counts is what
+//! arrives, never what was handed to the system to be sent. A link works if both ends hear each other, so one that
+//! carries only one way does not.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nettorrent_swarm::view::{PeerId, View};
+use serde::{Deserialize, Serialize};
+
+use super::member::Member;
+
+/// What a member says about itself and its links.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// The view that it holds; 0 for none.
+    pub(super) view: u32,
+    /// What was on its way in that view was lost with a link, so it cannot be ended.
+    pub(super) is_void: bool,
+    /// Who lives as far as it knows, and is not heard by it.
+    pub(super) unheard: Vec<PeerId>,
+    /// Whom it hears though they do not hold its view.
+    pub(super) beyond: Vec<PeerId>,
+}
+
+/// Whom this peer hears, and what the others say about that.
+pub(super) struct Links {
+    me: PeerId,
+    /// How long somebody may be silent.
+    deadline: Duration,
+    ears: BTreeMap<PeerId, Ear>,
+    /// The latest report of everyone who is heard, and the own one.
+    reports: BTreeMap<PeerId, Report>,
+}
+
+/// What this peer has heard of another in its present generation.
+struct Ear {
+    generation: u32,
+    /// When it was heard last; unknown once its link broke.
+    last: Option<Duration>,
+    was_heard: bool,
+}
+
+impl Links {
+    pub(super) fn new(me: PeerId, deadline: Duration) -> Self {
+        Self { me, deadline, ears: BTreeMap::new(), reports: BTreeMap::from([(me, Report::default())]) }
+    }
+
+    /// Something arrived from a peer.
+    pub(super) fn hear(&mut self, now: Duration, peer: PeerId) {
+        if let Some(ear) = self.ears.get_mut(&peer) {
+            (ear.last, ear.was_heard) = (Some(now), true);
+        }
+    }
+
+    /// The link to a peer broke: it is not heard until something arrives again.
+    pub(super) fn break_off(&mut self, peer: PeerId) {
+        if let Some(ear) = self.ears.get_mut(&peer) {
+            ear.last = None;
+        }
+    }
+
+    /// This peer slept for so long, and what others said meanwhile may lie unread.
+    pub(super) fn forgive(&mut self, slept: Duration) {
+        self.ears.values_mut().filter_map(|ear| ear.last.as_mut()).for_each(|last| *last += slept);
+    }
+
+    /// Whether something ever arrived from a peer in its present generation.
+    pub(super) fn was_heard(&self, peer: PeerId) -> bool {
+        self.ears.get(&peer).is_some_and(|ear| ear.was_heard)
+    }
+
+    /// When a peer was heard last.
+    pub(super) fn last_heard(&self, peer: PeerId) -> Option<Duration> {
+        self.ears.get(&peer)?.last
+    }
+
+    /// A member reports.
+    pub(super) fn on_report(&mut self, from: PeerId, mut report: Report) {
+        let (me, ears) = (self.me, &self.ears);
+        report.unheard.retain(|peer| *peer == me || ears.contains_key(peer));
+        if ears.contains_key(&from) {
+            self.reports.insert(from, report);
+        }
+    }
+
+    /// Takes note of who lives.
+    pub(super) fn follow(&mut self, live: &BTreeMap<PeerId, Member>) {
+        self.ears.retain(|peer, ear| live.get(peer).is_some_and(|member| member.generation == ear.generation));
+        for member in live.values().filter(|member| member.id != self.me) {
+            let generation = member.generation;
+            self.ears.entry(member.id).or_insert(Ear { generation, last: None, was_heard: false });
+        }
+    }
+
+    /// Who has been silent for the deadline since this was called last.
+    pub(super) fn take_silent(&mut self, now: Duration) -> Vec<PeerId> {
+        let deadline = self.deadline;
+        let is_silent = |ear: &mut Ear| ear.last.take_if(|last| now.saturating_sub(*last) >= deadline).is_some();
+        self.ears.iter_mut().filter_map(|(peer, ear)| is_silent(ear).then_some(*peer)).collect()
+    }
+
+    /// Brings the own report up to date, and drops those of others who are not heard. Returns whether there is news.
+    pub(super) fn renew_report(&mut self, view: Option<&View>, is_void: bool) -> bool {
+        let (me, ears) = (self.me, &self.ears);
+        self.reports.retain(|peer, _| *peer == me || ears.get(peer).is_some_and(|ear| ear.last.is_some()));
+        let number = view.map_or(0, |view| view.number);
+        let shares_view = |peer: PeerId| {
+            let holds = self.reports.get(&peer).map(|report| report.view);
+            view.is_some_and(|view| view.rank(peer).is_some()) && holds.is_none_or(|holds| holds == number)
+        };
+        let (heard, unheard): (Vec<_>, Vec<_>) = ears.iter().partition(|(_, ear)| ear.last.is_some());
+        let unheard = unheard.into_iter().map(|(peer, _)| *peer).collect();
+        let beyond = heard.into_iter().map(|(peer, _)| *peer).filter(|peer| !shares_view(*peer)).collect();
+        let report = Report { view: number, is_void, unheard, beyond };
+        self.reports.insert(me, report.clone()) != Some(report)
+    }
+
+    /// What this peer has to say.
+    pub(super) fn own(&self) -> &Report {
+        &self.reports[&self.me]
+    }
+
+    /// Whether a member holds a view, as far as is known.
+    pub(super) fn holds_view(&self, peer: PeerId) -> bool {
+        self.reports.get(&peer).is_some_and(|report| report.view > 0)
+    }
+
+    /// All pairs of which one says that it does not hear the other.
+    pub(super) fn broken(&self) -> impl Iterator<Item = (PeerId, PeerId)> {
+        self.reports.iter().flat_map(|(a, report)| report.unheard.iter().map(move |b| (*a, *b)))
+    }
+
+    /// Whether one of two says that it does not hear the other.
+    pub(super) fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
+        let misses = |a, b| self.reports.get(&a).is_some_and(|report| report.unheard.contains(&b));
+        misses(a, b) || misses(b, a)
+    }
+
+    /// Whether two say of each other that they hear each other, or hold the same view and do not say otherwise.
+    pub(super) fn are_linked(&self, a: PeerId, b: PeerId) -> bool {
+        let view = |peer| self.reports.get(&peer).map_or(0, |report| report.view);
+        let hears = |a, b| self.reports.get(&a).is_some_and(|report| report.beyond.contains(&b));
+        let share_view = view(a) > 0 && view(a) == view(b);
+        a == b || !self.is_broken(a, b) && (share_view || hears(a, b) && hears(b, a))
+    }
+
+    /// How many peers it remembers something of.
+    pub(super) fn len(&self) -> usize {
+        self.ears.len()
+    }
+}

@@ -1,0 +1,52 @@
+//! Members that live and cannot reach each other do not stop the others.
+
+use std::time::Duration;
+
+use nettorrent_net::membership::Note;
+
+use crate::swarm::{Swarm, Told};
+
+const DEADLINE: Duration = Duration::from_secs(1);
+
+#[test]
+fn two_members_that_cannot_reach_each_other_do_not_stop_the_others() {
+    for strategy in ["ring-all-reduce", "threshold"] {
+        Swarm::run(DEADLINE, strategy, async |mut swarm| {
+            for _ in 0..3 {
+                swarm.start(3).await;
+            }
+            swarm.until_trained(&[0, 1, 2]).await;
+            swarm.cut(1, 2);
+            swarm.until_trained(&[0, 1]).await;
+            swarm.mend();
+            swarm.until_trained(&[0, 1, 2]).await;
+        });
+    }
+}
+
+#[test]
+fn a_newcomer_that_a_member_cannot_reach_waits_and_the_others_train() {
+    Swarm::run(DEADLINE, "ring-all-reduce", async |mut swarm| {
+        swarm.start(2).await;
+        swarm.start(2).await;
+        swarm.until_trained(&[0, 1]).await;
+        swarm.cut(1, 2);
+        swarm.start(1).await;
+        let (lacking, newcomer) = (swarm.peers[1].id, swarm.peers[2].id);
+        let mut n_rounds = 0;
+        swarm
+            .until(|at, told| match told {
+                Told::View(members) => panic!("node {at} has a view of {members:?}"),
+                Told::Round => {
+                    n_rounds += usize::from(at == 0);
+                    false
+                }
+                Told::Note(Note::LeftOut { member, other }) => at == 2 && (member.id, other.id) == (newcomer, lacking),
+                Told::Note(_) => false,
+            })
+            .await;
+        assert!(n_rounds > 0, "the others have trained meanwhile");
+        swarm.mend();
+        swarm.until_trained(&[0, 1, 2]).await;
+    });
+}
