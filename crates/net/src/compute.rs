@@ -4,20 +4,28 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nettorrent_engine::task::Worker;
 use nettorrent_swarm::{Done, Work};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use crate::emulated_speed::EmulatedSpeed;
 use crate::machine::{Machine, SimulatedMachine};
+use crate::work_watch::WorkWatch;
 
 /// Does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
-pub(crate) enum Compute {
-    /// On a thread.
+pub(crate) struct Compute {
+    orders: Orders,
+    watch: Arc<WorkWatch>,
+}
+
+/// Who does the work.
+enum Orders {
+    /// A thread.
     Thread(mpsc::Sender<Work>),
-    /// In place, by a task that waits for as long as it would take.
+    /// A task that does it in place and waits for as long as it would take.
     Simulated(UnboundedSender<Work>),
 }
 
@@ -31,49 +39,59 @@ impl Compute {
         machine: Machine,
         findings: UnboundedSender<Finding>,
     ) -> std::io::Result<Self> {
-        let speed = match machine {
-            Machine::Here => None,
-            Machine::Slowed(speed) => Some(speed),
+        let watch = Arc::new(WorkWatch::default());
+        let orders = match machine {
+            Machine::Here => start_thread(worker, None, findings, watch.clone())?,
+            Machine::Slowed(speed) => start_thread(worker, Some(speed), findings, watch.clone())?,
             Machine::Simulated(machine) => {
                 let (work, orders) = unbounded_channel();
-                tokio::spawn(simulate(worker, machine, orders, findings));
-                return Ok(Self::Simulated(work));
+                tokio::spawn(simulate(worker, machine, orders, (findings, watch.clone())));
+                Orders::Simulated(work)
             }
         };
-        Self::on_thread(worker, speed, findings)
+        Ok(Self { orders, watch })
     }
 
-    fn on_thread(
-        mut worker: Box<dyn Worker>,
-        speed: Option<EmulatedSpeed>,
-        findings: UnboundedSender<Finding>,
-    ) -> std::io::Result<Self> {
-        let (work, orders) = mpsc::channel::<Work>();
-        thread::Builder::new().name("compute".into()).spawn(move || {
-            let mut first = None;
-            for work in orders {
-                let first = *first.get_or_insert_with(Instant::now);
-                let mut pieces = Pieces::new(first, &work, speed.as_ref(), &findings);
-                let computed = panic::catch_unwind(AssertUnwindSafe(|| {
-                    work.run(worker.as_mut(), &mut |done| pieces.add(done));
-                }));
-                if let Err(payload) = computed {
-                    let problem = format!("computing panicked: {}", panic_text(payload.as_ref()));
-                    return pieces.tell(Done::Failed { problem });
-                }
-            }
-        })?;
-        Ok(Self::Thread(work))
+    /// Whether it has been at something for far longer than usual, and longer than this, without finding anything.
+    pub(crate) fn is_stuck(&self, least: Duration) -> bool {
+        self.watch.is_stuck(Instant::now(), least)
     }
 
     /// Has something computed.
     pub(crate) fn order(&self, work: Work) {
         // Only a panic ends what computes, and it has told of it.
-        match self {
-            Self::Thread(orders) => drop(orders.send(work)),
-            Self::Simulated(orders) => drop(orders.send(work)),
+        match &self.orders {
+            Orders::Thread(orders) => drop(orders.send(work)),
+            Orders::Simulated(orders) => drop(orders.send(work)),
         }
     }
+}
+
+/// Starts a thread that does work as it comes, as late as if the machine had that speed.
+fn start_thread(
+    mut worker: Box<dyn Worker>,
+    speed: Option<EmulatedSpeed>,
+    findings: UnboundedSender<Finding>,
+    watch: Arc<WorkWatch>,
+) -> std::io::Result<Orders> {
+    let (orders, received) = mpsc::channel::<Work>();
+    thread::Builder::new().name("compute".into()).spawn(move || {
+        let mut first = None;
+        for work in received {
+            let first = *first.get_or_insert_with(Instant::now);
+            watch.begin(Instant::now(), work.worth());
+            let mut pieces = Pieces::new(first, &work, speed.as_ref(), (&findings, &watch));
+            let computed = panic::catch_unwind(AssertUnwindSafe(|| {
+                work.run(worker.as_mut(), &mut |done| pieces.add(done));
+            }));
+            if let Err(payload) = computed {
+                let problem = format!("computing panicked: {}", panic_text(payload.as_ref()));
+                return pieces.tell(Done::Failed { problem });
+            }
+            watch.end(Instant::now());
+        }
+    })?;
+    Ok(Orders::Thread(orders))
 }
 
 /// Does work at once, and hands over what was found as the machine gets to it.
@@ -81,10 +99,11 @@ async fn simulate(
     mut worker: Box<dyn Worker>,
     machine: Arc<dyn SimulatedMachine>,
     mut orders: UnboundedReceiver<Work>,
-    findings: UnboundedSender<Finding>,
+    (findings, watch): (UnboundedSender<Finding>, Arc<WorkWatch>),
 ) {
     while let Some(work) = orders.recv().await {
         let (worth, mut found, mut buckets) = (work.worth(), Vec::new(), Vec::new());
+        watch.begin(Instant::now(), worth);
         work.run(worker.as_mut(), &mut |done| found.push(done));
         for done in found {
             if let Done::Bucket { .. } = done {
@@ -92,13 +111,15 @@ async fn simulate(
                 continue;
             }
             let worth = if let Done::Stepped { stepped, .. } = &done { stepped.n_samples() as f64 } else { worth };
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             machine.work(worth).await;
+            watch.go_on(Instant::now());
             for done in buckets.drain(..).chain([done]) {
                 // If nobody listens any more, the peer is gone.
                 let _ = findings.send((done, began.elapsed()));
             }
         }
+        watch.end(Instant::now());
     }
 }
 
@@ -111,6 +132,7 @@ struct Pieces<'a> {
     worth: f64,
     speed: Option<&'a EmulatedSpeed>,
     findings: &'a UnboundedSender<Finding>,
+    watch: &'a WorkWatch,
     /// Where a slower machine is emulated: what that would not have found yet.
     found: Vec<Done>,
 }
@@ -120,9 +142,9 @@ impl<'a> Pieces<'a> {
         first: Instant,
         work: &Work,
         speed: Option<&'a EmulatedSpeed>,
-        findings: &'a UnboundedSender<Finding>,
+        (findings, watch): (&'a UnboundedSender<Finding>, &'a WorkWatch),
     ) -> Self {
-        Self { first, began: Instant::now(), worth: work.worth(), speed, findings, found: Vec::new() }
+        Self { first, began: Instant::now(), worth: work.worth(), speed, findings, watch, found: Vec::new() }
     }
 
     fn add(&mut self, done: Done) {
@@ -143,6 +165,7 @@ impl<'a> Pieces<'a> {
     }
 
     fn tell(&self, done: Done) {
+        self.watch.go_on(Instant::now());
         // If nobody listens any more, the peer is gone, and so are we in a moment.
         let _ = self.findings.send((done, self.began.elapsed()));
     }

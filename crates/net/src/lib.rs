@@ -103,5 +103,6 @@ mod telemetry;
 mod timers;
 mod tls;
 mod visitors;
+mod work_watch;
 
 pub use runtime::{Load, block_on};

@@ -87,6 +87,8 @@ pub enum Input {
     Refused(PeerId),
     /// This peer sent what no honest one sends, and its links were cut.
     CutOff(PeerId),
+    /// Whether this peer's computation stands still.
+    Stuck(bool),
     /// Say goodbye. Nothing that is handed in afterwards has any effect.
     Leave,
 }
@@ -117,6 +119,7 @@ pub struct Membership {
     left_out: LeftOut,
     /// The number of a view in which a link broke between us and another member.
     void: Option<u32>,
+    is_stuck: bool,
     /// Whom we asked for introduction and have not met.
     introducers: Vec<Member>,
     lost: Lost,
@@ -143,6 +146,7 @@ impl Membership {
             links: Links::new(me.id, timing.deadline),
             left_out: LeftOut::default(),
             void: None,
+            is_stuck: false,
             detector: Detector::new(me, &timing, seed),
             timing,
             reminders: Reminders::default(),
@@ -179,6 +183,7 @@ impl Membership {
             Input::Unreachable(peer) => self.on_unreachable(peer),
             Input::Refused(peer) => self.on_refused(now, peer, out),
             Input::CutOff(peer) => self.give_up(now, peer, Why::CutOff, out),
+            Input::Stuck(is_stuck) => self.on_stuck(is_stuck, out),
             Input::Leave => self.leave(out),
         }
         if let Some(view) = self.agreement.take_news() {
@@ -255,10 +260,17 @@ impl Membership {
         self.links.follow(self.detector.live());
         heard.iter().for_each(|peer| self.links.hear(now, *peer));
         let silent = self.links.take_silent(now);
-        let has_changed = self.links.renew_report(self.view.as_ref(), is_void);
+        let has_changed = self.links.renew_report(self.view.as_ref(), (is_void, self.is_stuck));
         out.silent.extend(silent);
         if has_changed {
             self.routine.report_at(now + self.timing.react);
+        }
+    }
+
+    fn on_stuck(&mut self, is_stuck: bool, out: &mut Outbox) {
+        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
+        if is_stuck && !was_stuck && self.detector.live().len() > 1 {
+            out.notes.push(Note::Stuck(self.me().id));
         }
     }
 

@@ -55,6 +55,9 @@ const JOIN_DEADLINES: u32 = 3;
 /// How long the first member waits, when all is done, for what others have yet to tell.
 const HEAR_OUT: Duration = Duration::from_secs(2);
 
+/// How many deadlines the thread that computes may always be at something, however quick it usually is.
+const LEAST_PATIENCE: u32 = 2;
+
 /// One peer of a swarm on a real network.
 pub struct Node {
     settings: NodeSettings,
@@ -252,6 +255,8 @@ impl Node {
             self.on_input(Input::Timer(token), report);
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
+            let is_stuck = self.compute.is_stuck(self.settings.membership.deadline.saturating_mul(LEAST_PATIENCE));
+            self.on_members(membership::Input::Stuck(is_stuck), report);
             let heard = self.contacts.heard();
             self.on_members(membership::Input::Heard(heard), report);
             self.on_members(membership::Input::Wake, report);

@@ -18,9 +18,10 @@ pub(super) struct LeftOut {
 }
 
 impl Membership {
-    /// Who should make up the view: all who live, answer, and hear each other.
+    /// Who should make up the view: all who live, answer, get on with their work, and hear each other.
     pub(super) fn candidates(&self) -> Vec<&Member> {
-        let live = self.detector.live().values().filter(|member| self.agreement.answers(member.id));
+        let takes_part = |member: &&Member| self.agreement.answers(member.id) && !self.links.is_stuck(member.id);
+        let live = self.detector.live().values().filter(takes_part);
         clique(live, |member| self.agreement.is_member(member), &self.links)
     }
 

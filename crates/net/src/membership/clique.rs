@@ -74,7 +74,7 @@ mod tests {
         }
         deaf.iter().filter(|(a, _)| *a == 0).for_each(|(_, b)| links.break_off(id(*b)));
         let view = View::new(7, (0..5).map(id).collect());
-        links.renew_report(Some(&view), false);
+        links.renew_report(Some(&view), (false, false));
         clique(live.values(), |member| member.id < id(5), &links)
             .into_iter()
             .map(|member| member.id.join_index())

@@ -19,6 +19,8 @@ pub(super) struct Report {
     pub(super) view: u32,
     /// What was on its way in that view was lost with a link, so it cannot be ended.
     pub(super) is_void: bool,
+    /// Its computation stands still.
+    pub(super) is_stuck: bool,
     /// Who lives as far as it knows, and is not heard by it.
     pub(super) unheard: Vec<PeerId>,
     /// Whom it hears though they do not hold its view.
@@ -103,7 +105,7 @@ impl Links {
     }
 
     /// Brings the own report up to date, and drops those of others who are not heard. Returns whether there is news.
-    pub(super) fn renew_report(&mut self, view: Option<&View>, is_void: bool) -> bool {
+    pub(super) fn renew_report(&mut self, view: Option<&View>, (is_void, is_stuck): (bool, bool)) -> bool {
         let (me, ears) = (self.me, &self.ears);
         self.reports.retain(|peer, _| *peer == me || ears.get(peer).is_some_and(|ear| ear.last.is_some()));
         let number = view.map_or(0, |view| view.number);
@@ -114,7 +116,7 @@ impl Links {
         let (heard, unheard): (Vec<_>, Vec<_>) = ears.iter().partition(|(_, ear)| ear.last.is_some());
         let unheard = unheard.into_iter().map(|(peer, _)| *peer).collect();
         let beyond = heard.into_iter().map(|(peer, _)| *peer).filter(|peer| !shares_view(*peer)).collect();
-        let report = Report { view: number, is_void, unheard, beyond };
+        let report = Report { view: number, is_void, is_stuck, unheard, beyond };
         self.reports.insert(me, report.clone()) != Some(report)
     }
 
@@ -126,6 +128,11 @@ impl Links {
     /// Whether a member holds a view, as far as is known.
     pub(super) fn holds_view(&self, peer: PeerId) -> bool {
         self.reports.get(&peer).is_some_and(|report| report.view > 0)
+    }
+
+    /// Whether a member says that its computation stands still.
+    pub(super) fn is_stuck(&self, peer: PeerId) -> bool {
+        self.reports.get(&peer).is_some_and(|report| report.is_stuck)
     }
 
     /// All pairs of which one says that it does not hear the other.

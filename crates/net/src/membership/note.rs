@@ -20,6 +20,8 @@ pub enum Note {
         /// Why.
         why: Why,
     },
+    /// The computation of somebody, or of this very peer, stands still.
+    Stuck(PeerId),
     /// Somebody lives and takes no part, because it and a member cannot reach each other.
     LeftOut {
         /// Who.
@@ -67,6 +69,11 @@ impl fmt::Display for Note {
             Self::Joined(member) => write!(f, "{member} joined"),
             Self::Suspected(peer) => write!(f, "{peer} does not answer"),
             Self::Lost { peer, why } => write!(f, "{peer} is lost: {why}"),
+            Self::Stuck(peer) => write!(
+                f,
+                "{peer} answers, but its computation stands still: the others go on without it until it moves; \
+                 check its disk and memory"
+            ),
             Self::LeftOut { member, other } => write!(
                 f,
                 "{member} takes no part until it and {other} can reach each other: \

@@ -90,6 +90,9 @@ impl Membership {
             // It waits for this, or it never gets it.
             out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
         }
+        if report.is_stuck && !self.links.is_stuck(from) {
+            out.notes.push(Note::Stuck(from));
+        }
         self.links.on_report(from, report);
     }
 

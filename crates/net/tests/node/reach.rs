@@ -1,4 +1,4 @@
-//! Members that live and cannot reach each other do not stop the others.
+//! Members that live and cannot reach each other, or do not work, do not stop the others.
 
 use std::time::Duration;
 
@@ -49,4 +49,22 @@ fn a_newcomer_that_a_member_cannot_reach_waits_and_the_others_train() {
         swarm.mend();
         swarm.until_trained(&[0, 1, 2]).await;
     });
+}
+
+#[test]
+fn a_member_whose_computation_stands_still_does_not_stop_the_others() {
+    for (strategy, stuck, others) in
+        [("ring-all-reduce", 0, [1, 2]), ("gossip", 2, [0, 1]), ("manager-worker", 1, [0, 2])]
+    {
+        Swarm::run(DEADLINE, strategy, async |mut swarm| {
+            for _ in 0..3 {
+                swarm.start(3).await;
+            }
+            swarm.until_trained(&[0, 1, 2]).await;
+            swarm.gates[stuck].shut();
+            swarm.until_trained(&others).await;
+            swarm.gates[stuck].open();
+            swarm.until_trained(&[0, 1, 2]).await;
+        });
+    }
 }

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::cuts::{CutNetwork, Cuts};
-use crate::toy::Toy;
+use crate::toy::{Gate, Toy};
 
 /// Longer than anything here takes on a busy machine: if what a test waits for has not come by then, it never will.
 const NEVER: Duration = Duration::from_secs(120);
@@ -45,6 +45,7 @@ pub(crate) struct Swarm {
     deadline: Duration,
     strategy: &'static str,
     pub(crate) peers: Vec<Member>,
+    pub(crate) gates: Vec<Arc<Gate>>,
     commands: Vec<mpsc::Sender<Command>>,
     teller: mpsc::UnboundedSender<(usize, Told)>,
     told: mpsc::UnboundedReceiver<(usize, Told)>,
@@ -61,6 +62,7 @@ impl Swarm {
             deadline,
             strategy,
             peers: Vec::new(),
+            gates: Vec::new(),
             commands: Vec::new(),
             teller,
             told,
@@ -81,9 +83,10 @@ impl Swarm {
         let settings =
             Settings { transport: Arc::new(transport), listen: address.clone(), ..Settings::new(identity, purpose) };
         let endpoint = Endpoint::bind(settings).await.unwrap();
+        let gate = Arc::new(Gate::default());
         let mut job = Job { epochs: 1_000_000, batch: 32, ..Job::default() };
         job.swarm.strategy = self.strategy.into();
-        let setup = Arc::new(Setup::new(&job, Arc::new(Toy::new())).unwrap());
+        let setup = Arc::new(Setup::new(&job, Arc::new(Toy::new(gate.clone()))).unwrap());
         let peer = setup.peer(me.id, State::fresh(setup.training()));
         let settings = NodeSettings {
             package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
@@ -113,6 +116,7 @@ impl Swarm {
             node.run(introducers, commands, mpsc::unbounded_channel().1, report).await;
         });
         self.peers.push(me);
+        self.gates.push(gate);
         self.commands.push(command);
     }
 

@@ -1,21 +1,44 @@
-//! A task that computes nothing.
+//! A task that is nothing but a wait at a gate, so that tests decide when a peer computes.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::stateless::{Stateless, StatelessWorker};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
+/// Lets a thread pass or holds it up.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn shut(&self) {
+        *self.is_shut.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_shut.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        drop(self.opened.wait_while(self.is_shut.lock().unwrap(), |is_shut| *is_shut).unwrap());
+    }
+}
+
 /// A vector whose gradients are zeros.
 pub(crate) struct Toy {
     layout: Layout,
+    gate: Arc<Gate>,
 }
 
 impl Toy {
-    pub(crate) fn new() -> Self {
-        Self { layout: Layout::of_tensors([("weight", [8].as_slice())]) }
+    pub(crate) fn new(gate: Arc<Gate>) -> Self {
+        Self { layout: Layout::of_tensors([("weight", [8].as_slice())]), gate }
     }
 }
 
@@ -43,6 +66,7 @@ impl Task for Toy {
 
 impl Stateless for Toy {
     fn gradient(&self, _: &[f32], samples: &[usize], _: u64, sink: &mut GradientSink<'_>) -> Result<Score, TrainError> {
+        self.gate.pass();
         sink(0, &[0.0; 8]);
         Ok(Score { n: samples.len(), ..Score::default() })
     }
