@@ -207,7 +207,7 @@ async fn train(
     let bound = Endpoint::bind(settings).await.map_err(|error| error.to_string())?;
     let settings = NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-        membership: Config { deadline, wait_for },
+        membership: Config { deadline, wait_for, ..Config::default() },
         address: listen,
         threads: 1,
         machine: Machine::Simulated(machine),

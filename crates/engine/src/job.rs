@@ -23,7 +23,7 @@ pub use evaluate::{EvaluateError, EvaluateSpec};
 pub use pipeline::{Auto, PipelineSpec, PipelineSpecError, StageSpec, Stages};
 pub use read::{ReadError, read_toml, set_field};
 pub use sharing::{Resplit, Warmup, WarmupRule};
-pub use swarm::{SwarmError, SwarmSpec, Work};
+pub use swarm::{Quorum, SwarmError, SwarmSpec, Work};
 
 /// What to train, on what, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -268,7 +268,7 @@ fn node(
     let peer = setup.peer_with_strategy(id, AnyStrategy::round(strategy), state);
     let settings = NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-        membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60) },
+        membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60), ..Config::default() },
         address,
         threads: 1,
         speed: None,

@@ -27,6 +27,7 @@ mod agreement;
 mod clique;
 mod config;
 mod detector;
+mod electorate;
 mod links;
 mod lost;
 mod member;
@@ -49,6 +50,7 @@ use self::admission::LeftOut;
 use self::agreement::{Agreement, Letter};
 use self::config::Timing;
 use self::detector::{Change, Detector};
+use self::electorate::Electorate;
 use self::links::Links;
 use self::lost::Lost;
 use self::message::Message;
@@ -117,6 +119,7 @@ pub struct Membership {
     routine: Routine,
     links: Links,
     left_out: LeftOut,
+    electorate: Electorate,
     /// The number of a view in which a link broke between us and another member.
     void: Option<u32>,
     is_stuck: bool,
@@ -145,6 +148,7 @@ impl Membership {
             agreement: Agreement::new(me.id, config.wait_for, mix(seed)),
             links: Links::new(me.id, timing.deadline),
             left_out: LeftOut::default(),
+            electorate: Electorate::new(config.quorum, timing.patience),
             void: None,
             is_stuck: false,
             detector: Detector::new(me, &timing, seed),
@@ -188,9 +192,11 @@ impl Membership {
         }
         if let Some(view) = self.agreement.take_news() {
             self.view = Some(view.clone());
+            self.electorate.begin();
             out.view = Some(view);
         }
         self.refresh(now, &heard, out);
+        self.count_candidates(now);
         self.plan_proposal(now);
         result
     }

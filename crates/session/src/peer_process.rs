@@ -64,7 +64,7 @@ impl PeerProcess {
         let deadline = if training.is_alone() { ALONE } else { training.job.swarm.deadline() };
         let settings = NodeSettings {
             package: training.package.clone(),
-            membership: Config { deadline, wait_for },
+            membership: Config { deadline, wait_for, quorum: training.job.swarm.quorum },
             address,
             threads: training.job.threads,
             machine: speed.into(),

@@ -341,6 +341,7 @@ fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
         | Event::Evaluation { .. }
         | Event::Replica { .. }
         | Event::Ended { .. }
+        | Event::GivenUp { .. }
         | Event::LeftOut { .. }
         | Event::RolledBack { .. }
         | Event::Finished { .. } => {}

@@ -208,6 +208,14 @@ impl RunLog {
                     return true;
                 }
             }
+            RecordEvent::GivenUp { n_samples, donor } => {
+                let text = format!(
+                    "{n_samples} samples that were trained without most of the members are given up: \
+                     the state of {donor} goes on"
+                );
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }))?;
+                return Ok(true);
+            }
             // All peers tell the same.
             RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
                 let text = format!("the run ends here: {reason}");

@@ -36,6 +36,13 @@ pub enum Event {
         /// The round that comes next.
         round: u32,
     },
+    /// This peer had trained without a quorum, and takes over the state of those who had one.
+    GivenUp {
+        /// How many samples were trained in vain.
+        n_samples: u64,
+        /// Whose state goes on.
+        donor: PeerId,
+    },
     /// A batch is trained, whether or not its round will count.
     Batch {
         /// The epoch it belongs to, counted from 0.

@@ -275,6 +275,11 @@ impl Replica {
         let n_state_vectors_at = |epoch| learner.n_state_vectors_at(epoch);
         let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_state_vectors_at)?;
         let Some((donor, snapshot)) = taken else { return Ok(()) };
+        let core = &learner.core;
+        if core.weight.is_alone() {
+            let n_samples = core.place.standing.n_samples.saturating_sub(core.n_samples_agreed);
+            out.records.push(core.record(Event::GivenUp { n_samples, donor: core.view.members[donor] }));
+        }
         rounds.last_ending.replace(learner.take_over(snapshot)?);
         self.training.begin_anew();
         self.go_on(donor, true, out);
@@ -284,7 +289,8 @@ impl Replica {
     /// The agreement is reached; this peer's state is the one that goes on.
     fn go_on(&mut self, donor: usize, was_behind: bool, out: &mut Outbox) {
         self.agreement = Agreement::Reached;
-        let core = self.core();
+        let core = &mut self.training.learner.core;
+        (core.weight, core.n_samples_agreed) = (core.view.weight(), core.place.standing.n_samples);
         let members = core.view.members.to_vec();
         let (view, round, donor) = (core.view.number, core.place.standing.round, members[donor]);
         out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));

@@ -45,6 +45,9 @@ pub struct View {
     pub number: u32,
     /// The members, sorted; a member's rank is its place here.
     pub members: Arc<[PeerId]>,
+    /// The latest view on the way to this one that had a quorum, by number: this one, unless a minority goes on alone. 0 where
+    /// nobody keeps count.
+    pub base: u32,
 }
 
 impl View {
@@ -52,7 +55,19 @@ impl View {
     pub fn new(number: u32, mut members: Vec<PeerId>) -> Self {
         members.sort_unstable();
         members.dedup();
-        Self { number, members: members.into() }
+        Self { number, members: members.into(), base: 0 }
+    }
+
+    /// The same view, known to go back to the quorum of that number.
+    #[must_use]
+    pub fn based_on(self, base: u32) -> Self {
+        Self { base, ..self }
+    }
+
+    /// How much speaks for what is trained in this view, against what others train elsewhere at the same time.
+    pub fn weight(&self) -> Weight {
+        let is_alone = self.base > 0 && self.base < self.number;
+        Weight { base: self.base, n_alone: if is_alone { self.len() as u32 } else { 0 } }
     }
 
     /// How many members there are.
@@ -68,5 +83,20 @@ impl View {
     /// A member's rank.
     pub fn rank(&self, peer: PeerId) -> Option<usize> {
         self.members.binary_search(&peer).ok()
+    }
+}
+
+/// How much speaks for a state, compared with that of peers who trained elsewhere meanwhile: a quorum that came later; then,
+/// that it was trained on since, the more so the more peers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Weight {
+    base: u32,
+    n_alone: u32,
+}
+
+impl Weight {
+    /// Whether it was trained by peers who had no quorum.
+    pub fn is_alone(self) -> bool {
+        self.n_alone > 0
     }
 }

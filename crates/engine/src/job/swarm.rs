@@ -35,6 +35,10 @@ pub struct SwarmSpec {
     pub work: Work,
     /// After how many seconds a silent peer is given up. Default: 15.
     pub deadline: f64,
+    /// Who trains on when members cannot be reached: those who are more than half of the last ones (`majority`; members that are
+    /// known to have ended or left do not count), or whoever is left (`any`). The others wait, and go on by themselves when nobody
+    /// has come back for four times the deadline. Default: `majority`.
+    pub quorum: Quorum,
     /// How the updates of several peers are scaled. `global-batch`: a batch is shared by all peers, and N peers learn as one does.
     /// `linear`: a batch for each, and the learning rate grows with their number. `none`: a batch for each at one peer's rate.
     /// Default: `global-batch`.
@@ -63,6 +67,7 @@ impl Default for SwarmSpec {
             resplit: Resplit::default(),
             work: Work::default(),
             deadline: 15.0,
+            quorum: Quorum::default(),
             scale: Scale::default(),
             scale_warmup: 1.0,
             warmup: Warmup::default(),
@@ -81,6 +86,17 @@ pub enum Work {
     /// As much as it can in the others' time; speeds are measured as training goes on.
     #[default]
     Speed,
+}
+
+/// Who trains on when members cannot be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quorum {
+    /// More than half of the last members, without those that are known to have ended or left.
+    #[default]
+    Majority,
+    /// Whoever is left.
+    Any,
 }
 
 /// A setting that makes no sense.

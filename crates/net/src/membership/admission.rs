@@ -1,6 +1,6 @@
 //! Whom a membership would have in the next view, who is to propose it, and what is said to those who are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
@@ -23,6 +23,13 @@ impl Membership {
         let takes_part = |member: &&Member| self.agreement.answers(member.id) && !self.links.is_stuck(member.id);
         let live = self.detector.live().values().filter(takes_part);
         clique(live, |member| self.agreement.is_member(member), &self.links)
+    }
+
+    /// Finds out whether those who could make up the next view are enough. Who is left out waits in any case.
+    pub(super) fn count_candidates(&mut self, now: Duration) {
+        let candidates: BTreeSet<PeerId> = self.candidates().iter().map(|member| member.id).collect();
+        let view = self.view.as_ref().filter(|_| candidates.contains(&self.me().id));
+        self.electorate.count(now, view, &candidates);
     }
 
     /// Who of the candidates proposes their view: the first of those who share ours; if there is none, the first who holds any;

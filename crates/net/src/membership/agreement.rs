@@ -48,6 +48,8 @@ pub(super) struct Agreement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roster {
     pub(super) number: u32,
+    /// The latest view that had a quorum, by number: this one, or an earlier one.
+    pub(super) base: u32,
     pub(super) members: Vec<Member>,
 }
 
@@ -132,18 +134,18 @@ impl Agreement {
         known.is_some_and(|known| known.generation == member.generation)
     }
 
-    /// Proposes a view of these.
+    /// Proposes a view of these; if they are too few, it goes back to an earlier one that was not.
     pub(super) fn propose(
         &mut self,
         now: Duration,
-        members: Vec<Member>,
+        (members, base): (Vec<Member>, Option<u32>),
         mail: &mut Vec<Letter>,
     ) -> Result<(), OutOfNumbers> {
         let number = self.numbers.next(self.promised).ok_or(OutOfNumbers)?;
         self.promised = number;
         self.pending = None;
         self.is_stale = false;
-        let roster = Roster { number, members };
+        let roster = Roster { number, base: base.unwrap_or(number), members };
         self.round = Some(Round { missing: roster.others(self.me), roster, stage: Stage::Proposed, since: now });
         self.resend(mail);
         self.commit_if_complete(now, mail);
@@ -155,9 +157,9 @@ impl Agreement {
         let Some(round) = &self.round else { return false };
         let missing = |member: &&Member| round.missing.contains(&member.id);
         let to: Vec<_> = round.roster.members.iter().filter(missing).cloned().collect();
-        let Roster { number, members } = round.roster.clone();
+        let Roster { number, base, members } = round.roster.clone();
         let message = match round.stage {
-            Stage::Proposed => Message::Propose { number, members },
+            Stage::Proposed => Message::Propose { number, base, members },
             Stage::Committed => Message::Commit { number },
         };
         if !to.is_empty() {
@@ -267,7 +269,8 @@ impl Agreement {
 
     fn put_in_place(&mut self, roster: Roster) {
         debug_assert!(self.view.as_ref().is_none_or(|view| view.number < roster.number));
-        self.news = Some(View::new(roster.number, roster.members.iter().map(|member| member.id).collect()));
+        let ids = roster.members.iter().map(|member| member.id).collect();
+        self.news = Some(View::new(roster.number, ids).based_on(roster.base));
         self.view = Some(roster);
         self.is_stale = false;
         self.has_begun = true;
@@ -341,8 +344,8 @@ mod tests {
                 let mut answers = Vec::new();
                 let peer = &mut peers[at];
                 match message.clone() {
-                    Message::Propose { number, members } => {
-                        peer.on_propose(&sender, Roster { number, members }, &mut answers);
+                    Message::Propose { number, base, members } => {
+                        peer.on_propose(&sender, Roster { number, base, members }, &mut answers);
                     }
                     Message::Acknowledge { number } => {
                         peer.on_acknowledge(Duration::ZERO, sender.id, number, &mut answers);
@@ -359,7 +362,7 @@ mod tests {
 
     fn propose(peers: &mut [Agreement], from: usize, join_indices: &[u32]) {
         let mut mail = Vec::new();
-        peers[from].propose(Duration::ZERO, living(join_indices), &mut mail).unwrap();
+        peers[from].propose(Duration::ZERO, (living(join_indices), None), &mut mail).unwrap();
         deliver(peers, from, mail);
     }
 
@@ -396,8 +399,8 @@ mod tests {
     fn of_two_proposals_at_a_time_one_wins() {
         let mut peers = [0, 1, 2].map(agreement);
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        peers[0].propose(Duration::ZERO, living(&[0, 1, 2]), &mut first).unwrap();
-        peers[1].propose(Duration::ZERO, living(&[0, 1, 2]), &mut second).unwrap();
+        peers[0].propose(Duration::ZERO, (living(&[0, 1, 2]), None), &mut first).unwrap();
+        peers[1].propose(Duration::ZERO, (living(&[0, 1, 2]), None), &mut second).unwrap();
         deliver(&mut peers, 1, second);
         deliver(&mut peers, 0, first);
         assert!(peers.iter().all(|peer| number(peer) == number(&peers[1])));
@@ -408,7 +411,7 @@ mod tests {
         let (mut peer, mut mail) = (agreement(1), Vec::new());
         peer.on_commit(&member(0), 5 << 12, &mut mail);
         let members = vec![member(0), member(1), member(2)];
-        peer.on_propose(&member(0), Roster { number: 6 << 12, members }, &mut mail);
+        peer.on_propose(&member(0), Roster { number: 6 << 12, base: 1, members }, &mut mail);
         peer.on_commit(&member(2), 6 << 12, &mut mail);
         assert!(peer.take_news().is_none());
         assert!(matches!(mail[2].message, Message::Refuse { .. }));
@@ -420,7 +423,7 @@ mod tests {
     fn a_view_that_a_member_forgot_before_it_was_in_place_is_proposed_anew() {
         let mut peers = [0, 1, 2].map(agreement);
         let mut mail = Vec::new();
-        peers[0].propose(Duration::ZERO, living(&[0, 1, 2]), &mut mail).unwrap();
+        peers[0].propose(Duration::ZERO, (living(&[0, 1, 2]), None), &mut mail).unwrap();
         let forgetful = |peers: &mut [Agreement]| peers[2] = agreement(2);
         for join_index in [1, 2] {
             peers[0].on_acknowledge(Duration::ZERO, member(join_index).id, peers[0].promised, &mut mail);
@@ -435,7 +438,7 @@ mod tests {
     #[test]
     fn a_number_is_agreed_to_once() {
         let (mut peer, mut mail) = (agreement(1), Vec::new());
-        let roster = |join_indices: &[u32]| Roster { number: 9 << 12, members: living(join_indices) };
+        let roster = |join_indices: &[u32]| Roster { number: 9 << 12, base: 1, members: living(join_indices) };
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1]), &mut mail);
         peer.on_propose(&member(0), roster(&[0, 1, 2]), &mut mail);
@@ -460,13 +463,13 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_left_out_until_it_is_heard() {
         let (mut peer, mut mail) = (agreement(0), Vec::new());
-        peer.propose(Duration::ZERO, living(&[0, 1, 2]), &mut mail).unwrap();
+        peer.propose(Duration::ZERO, (living(&[0, 1, 2]), None), &mut mail).unwrap();
         peer.on_acknowledge(Duration::ZERO, member(1).id, peer.promised, &mut mail);
         let patience = Duration::from_secs(5);
         assert!(peer.leave_out(patience / 2, patience).is_empty());
         assert_eq!(peer.leave_out(patience, patience), [member(2).id]);
         assert!(!peer.answers(member(2).id));
-        peer.propose(patience, living(&[0, 1]), &mut mail).unwrap();
+        peer.propose(patience, (living(&[0, 1]), None), &mut mail).unwrap();
         peer.on_acknowledge(patience, member(1).id, peer.promised, &mut mail);
         assert_eq!(peer.take_news().map(|view| view.len()), Some(2));
         assert!(!is_out_of_date(&peer, &[0, 1]));
@@ -477,10 +480,10 @@ mod tests {
     fn numbers_can_run_out() {
         let (mut peer, mut mail) = (agreement(0), Vec::new());
         peer.on_status(member(1).id, u32::MAX);
-        assert!(peer.propose(Duration::ZERO, living(&[0, 1]), &mut mail).is_ok(), "one message is not enough");
+        assert!(peer.propose(Duration::ZERO, (living(&[0, 1]), None), &mut mail).is_ok(), "one message is not enough");
         mail.clear();
         (0..2000).for_each(|_| peer.on_status(member(1).id, u32::MAX));
-        assert!(peer.propose(Duration::ZERO, living(&[0, 1]), &mut mail).is_err());
+        assert!(peer.propose(Duration::ZERO, (living(&[0, 1]), None), &mut mail).is_err());
         assert!(mail.is_empty());
     }
 

@@ -4,6 +4,7 @@ use std::num::{NonZeroU8, NonZeroUsize};
 use std::time::Duration;
 
 use foca::PeriodicParams;
+use nettorrent_engine::job::Quorum;
 
 use super::message::MAX_PACKET_LEN;
 
@@ -15,11 +16,13 @@ pub struct Config {
     pub deadline: Duration,
     /// The first view waits until this many members are there, the peer itself among them.
     pub wait_for: usize,
+    /// Who trains on when members cannot be reached.
+    pub quorum: Quorum,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(5), wait_for: 1 }
+        Self { deadline: Duration::from_secs(5), wait_for: 1, quorum: Quorum::default() }
     }
 }
 
@@ -54,6 +57,8 @@ pub(super) struct Timing {
     pub(super) react: Duration,
     /// How often those who are missed are spoken to, and the dead forgotten.
     pub(super) tidy: Duration,
+    /// How long those wait who are too few to train on.
+    pub(super) patience: Duration,
     /// How often lost members are tried again.
     pub(super) seek: Duration,
     /// How long the dead are remembered.
@@ -78,6 +83,7 @@ impl Timing {
             report: deadline / 5,
             react: calm / 5,
             tidy: deadline,
+            patience: deadline * 4,
             seek: deadline * 2,
             forget: deadline * 20,
         }

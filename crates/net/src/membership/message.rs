@@ -22,8 +22,8 @@ const MESSAGE: u8 = 1;
 /// What members say beside what the failure detector says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Message {
-    /// The sender wants this to be the next view; its members are sorted.
-    Propose { number: u32, members: Vec<Member> },
+    /// The sender wants this to be the next view; its members are sorted. `base` is the latest that had a quorum.
+    Propose { number: u32, base: u32, members: Vec<Member> },
     /// The proposal is known, and none with a number up to this one will be acknowledged any more.
     Acknowledge { number: u32 },
     /// The proposal or the view of this number is not accepted: this is the highest number promised.
@@ -124,8 +124,8 @@ impl<'a> Packet<'a> {
                 if !rest.is_empty() {
                     return Err(Malformed::Undecodable);
                 }
-                if let Message::Propose { number, members } = &message {
-                    check_proposal(*number, members, from, to)?;
+                if let Message::Propose { number, base, members } = &message {
+                    check_proposal((*number, *base), members, from, to)?;
                 }
                 Ok(Self::Message(message))
             }
@@ -134,10 +134,12 @@ impl<'a> Packet<'a> {
     }
 }
 
-fn check_proposal(number: u32, members: &[Member], from: PeerId, to: PeerId) -> Result<(), Malformed> {
+fn check_proposal((number, base): (u32, u32), members: &[Member], from: PeerId, to: PeerId) -> Result<(), Malformed> {
     let lists = |peer| members.iter().any(|member| member.id == peer);
     let flaw = if number == 0 {
         "has no number"
+    } else if base == 0 || base > number {
+        "comes before the view that it goes back to"
     } else if members.len() > MAX_MEMBERS {
         "has too many members"
     } else if !members.is_sorted_by(|a, b| a.id < b.id) {
@@ -172,7 +174,7 @@ mod tests {
         let first = u32::MAX >> 8;
         let members: Vec<_> = (0..MAX_MEMBERS as u32).map(|rank| member(first - MAX_MEMBERS as u32 + rank)).collect();
         let (from, to) = (members[0].id, members[1].id);
-        let bytes = Message::Propose { number: u32::MAX, members }.to_packet();
+        let bytes = Message::Propose { number: u32::MAX, base: 1, members }.to_packet();
         assert!(bytes.len() < MAX_PACKET_LEN);
         assert!(Packet::parse(from, to, &bytes).is_ok());
     }
@@ -181,7 +183,7 @@ mod tests {
     fn proposals_that_cannot_be_views_are_refused() {
         let propose = |number, join_indices: &[u32]| {
             let members = join_indices.iter().map(|join_index| member(*join_index)).collect();
-            parse(&Message::Propose { number, members }).is_ok()
+            parse(&Message::Propose { number, base: 1, members }).is_ok()
         };
         assert!(propose(1, &[0, 1, 2]));
         assert!(!propose(0, &[0, 1, 2]));

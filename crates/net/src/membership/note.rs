@@ -1,6 +1,7 @@
 //! What happened among the members, for people.
 
 use std::fmt;
+use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
 
@@ -28,6 +29,15 @@ pub enum Note {
         member: Member,
         /// Whom it cannot reach, or who cannot reach it.
         other: Member,
+    },
+    /// Too few of the last members can be reached, so this peer waits for the others.
+    TooFew {
+        /// How many can be reached, this peer among them.
+        n_here: usize,
+        /// Of how many that are not known to be gone.
+        n_members: usize,
+        /// After how long it goes on without them.
+        patience: Duration,
     },
     /// Somebody who was given up is there again.
     Returned(Member),
@@ -78,6 +88,12 @@ impl fmt::Display for Note {
                 f,
                 "{member} takes no part until it and {other} can reach each other: \
                  check both addresses, and firewalls between them"
+            ),
+            Self::TooFew { n_here, n_members, patience } => write!(
+                f,
+                "only {n_here} of the last {n_members} members can be reached: this peer waits for the others, \
+                 and goes on without them after {} seconds",
+                patience.as_secs_f64().round()
             ),
             Self::Returned(member) => write!(f, "{member} is back"),
             Self::Left(peer) => write!(f, "{peer} left"),

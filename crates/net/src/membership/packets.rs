@@ -40,7 +40,9 @@ impl Membership {
     fn on_message(&mut self, now: Duration, from: PeerId, message: Message, out: &mut Outbox) {
         let mut mail = Vec::new();
         match message {
-            Message::Propose { number, members } => self.on_propose(now, from, Roster { number, members }, out),
+            Message::Propose { number, base, members } => {
+                self.on_propose(now, from, Roster { number, base, members }, out);
+            }
             Message::Acknowledge { number } => self.agreement.on_acknowledge(now, from, number, &mut mail),
             Message::Refuse { number, promised } => self.agreement.on_refuse(from, number, promised),
             Message::Commit { number } => {
@@ -101,6 +103,7 @@ impl Membership {
             // Gossip was faster than the goodbye.
             out.notes.push(Note::Left(from));
         }
+        self.electorate.miss(from, self.view.as_ref());
         self.give_up(now, from, Why::Left, out);
     }
 
@@ -116,14 +119,15 @@ impl Membership {
     /// The link to a peer broke. Whether its process has ended shows when it is dialled again.
     pub(super) fn on_broken(&mut self, peer: PeerId, out: &mut Outbox) {
         self.on_unreachable(peer);
-        if let Some(member) = self.find(peer) {
+        if let Some(member) = self.find(peer).filter(|_| !self.electorate.is_gone(peer)) {
             out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
         }
     }
 
     /// Nobody listens at a peer's address. That is no news of one who was never heard: a firewall may be between.
     pub(super) fn on_refused(&mut self, now: Duration, peer: PeerId, out: &mut Outbox) {
-        if self.links.was_heard(peer) {
+        if self.links.was_heard(peer) || !self.detector.live().contains_key(&peer) {
+            self.electorate.miss(peer, self.view.as_ref());
             self.give_up(now, peer, Why::Ended, out);
         }
     }
@@ -149,7 +153,7 @@ mod tests {
             let mut membership = Membership::new(member(1, 3), &Config::default(), 1);
             let mut out = Outbox::default();
             let members = vec![member(0, 0), member(1, known_as)];
-            let bytes = Message::Propose { number: 1 << 12, members }.to_packet();
+            let bytes = Message::Propose { number: 1 << 12, base: 1 << 12, members }.to_packet();
             membership.handle(Duration::ZERO, Input::Packet { from: member(0, 0).id, bytes }, &mut out).unwrap();
             let agreement = (member(0, 0), Message::Acknowledge { number: 1 << 12 }.to_packet());
             assert_eq!(out.packets.contains(&agreement), agrees, "known as {known_as}");

@@ -50,7 +50,11 @@ impl Membership {
     /// Decides when to propose a view, if that is up to us: a little after the first change, so that what changes at the same
     /// time makes one view.
     pub(super) fn plan_proposal(&mut self, now: Duration) {
-        let planned = self.routine.propose.unwrap_or(now + self.timing.calm);
+        let soon = now + self.timing.calm;
+        let planned = match self.electorate.waits_until().filter(|at| *at > now) {
+            Some(at) => at,
+            None => self.routine.propose.unwrap_or(soon).min(soon),
+        };
         self.routine.propose = self.may_propose().then_some(planned);
     }
 
@@ -81,7 +85,8 @@ impl Membership {
         let mut mail = Vec::new();
         self.agreement.forget_all_but(self.detector.live());
         let candidates: Vec<Member> = self.candidates().into_iter().cloned().collect();
-        match self.agreement.propose(now, candidates, &mut mail) {
+        let base = self.view.as_ref().filter(|_| self.electorate.is_short()).map(|view| view.base);
+        match self.agreement.propose(now, (candidates, base), &mut mail) {
             Ok(()) => self.routine.resend = Some(now + self.timing.resend),
             Err(_) if self.routine.is_out_of_numbers => {}
             Err(_) => {
@@ -123,6 +128,7 @@ impl Membership {
         out.probes
             .extend(self.members().filter(|member| member.id != me).map(|member| (member.clone(), bytes.clone())));
         self.tell_left_out(now, out);
+        out.notes.extend(self.electorate.take_note(now, self.timing.report));
     }
 
     /// Speaks to members of the view who are missed, and forgets those who died long ago.

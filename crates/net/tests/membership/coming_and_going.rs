@@ -6,7 +6,7 @@ use crate::network::{DEADLINE, Network, id, member, millis};
 
 #[test]
 fn the_first_view_waits_for_its_members() {
-    let mut network = Network::new(Config { deadline: DEADLINE, wait_for: 3 }, 1);
+    let mut network = Network::new(Config { deadline: DEADLINE, wait_for: 3, ..Config::default() }, 1);
     network.start(member(0), Vec::new());
     network.start(member(1), vec![member(0)]);
     network.run_for(DEADLINE * 10);
@@ -25,7 +25,7 @@ fn the_first_view_waits_for_its_members() {
 
 #[test]
 fn who_waits_for_introduction_makes_no_view_of_its_own() {
-    let mut network = Network::new(Config { deadline: DEADLINE, wait_for: 1 }, 1);
+    let mut network = Network::new(Config { deadline: DEADLINE, wait_for: 1, ..Config::default() }, 1);
     network.start(member(5), vec![member(0)]);
     network.run_for(DEADLINE * 3);
     assert!(network.views.is_empty());

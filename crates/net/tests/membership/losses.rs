@@ -62,7 +62,7 @@ fn any_deadline_will_do() {
         [(millis(500), millis(3)), (millis(2_000), millis(10)), (Duration::from_secs(180), millis(300))]
     {
         for seed in 0..10 {
-            let mut network = Network::new(Config { deadline, wait_for: 6 }, seed);
+            let mut network = Network::new(Config { deadline, wait_for: 6, ..Config::default() }, seed);
             network.latency = latency;
             (0..6).for_each(|join_index| {
                 network.start(member(join_index), if join_index == 0 { vec![] } else { vec![member(0)] });

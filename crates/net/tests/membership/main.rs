@@ -8,5 +8,6 @@ mod hostile;
 mod links;
 mod losses;
 mod network;
+mod quorum;
 mod returns;
 mod whatever_happens;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_engine::job::Quorum;
 use nettorrent_engine::rng::Rng;
 use nettorrent_net::membership::{Config, Input, MAX_PACKET_LEN, Malformed, Member, Membership, Note, Outbox};
 use nettorrent_swarm::view::{PeerId, View};
@@ -94,9 +95,15 @@ impl Network {
         }
     }
 
-    /// A network of this many peers that have agreed on their first view.
+    /// A network of this many peers that have agreed on their first view. Whoever is left of them goes on.
     pub(crate) fn settled(n_peers: u32, deadline: Duration, seed: u64) -> Self {
-        let mut network = Self::new(Config { deadline, wait_for: n_peers as usize }, seed);
+        Self::settled_with(Config { deadline, wait_for: n_peers as usize, quorum: Quorum::Any }, seed)
+    }
+
+    /// The same, of as many as the first view waits for.
+    pub(crate) fn settled_with(config: Config, seed: u64) -> Self {
+        let (n_peers, deadline) = (config.wait_for as u32, config.deadline);
+        let mut network = Self::new(config, seed);
         network.start(member(0), Vec::new());
         for join_index in 1..n_peers {
             network.start(member(join_index), vec![member(0)]);

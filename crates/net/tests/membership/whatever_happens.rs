@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nettorrent_engine::job::Quorum;
 use nettorrent_net::membership::Config;
 
 use crate::network::{DEADLINE, Network, Node, State, id, member, millis};
@@ -65,7 +66,8 @@ fn all_who_live_agree_whatever_happens() {
     let mut slowest = Duration::ZERO;
     for seed in 0..300 {
         let n_peers = 2 + seed as u32 % 6;
-        let mut network = Network::new(Config { deadline: DEADLINE, wait_for: n_peers as usize }, seed);
+        let quorum = [Quorum::Any, Quorum::Majority][seed as usize / 2 % 2];
+        let mut network = Network::new(Config { deadline: DEADLINE, wait_for: n_peers as usize, quorum }, seed);
         network.latency = [millis(1), millis(20), millis(80)][seed as usize % 3];
         for join_index in 0..n_peers {
             network.start(member(join_index), if join_index == 0 { vec![] } else { vec![member(0)] });

@@ -80,7 +80,7 @@ fn setup() -> Arc<Setup> {
 fn node_settings(endpoint: &Endpoint, wait_for: usize) -> NodeSettings {
     NodeSettings {
         package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-        membership: Config { wait_for, deadline: Duration::from_secs(1) },
+        membership: Config { wait_for, deadline: Duration::from_secs(1), ..Config::default() },
         address: endpoint.local_address().clone(),
         threads: 1,
         machine: Machine::Here,

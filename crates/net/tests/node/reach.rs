@@ -42,7 +42,7 @@ fn a_newcomer_that_a_member_cannot_reach_waits_and_the_others_train() {
                     false
                 }
                 Told::Note(Note::LeftOut { member, other }) => at == 2 && (member.id, other.id) == (newcomer, lacking),
-                Told::Note(_) => false,
+                Told::Note(_) | Told::GivenUp => false,
             })
             .await;
         assert!(n_rounds > 0, "the others have trained meanwhile");
@@ -67,4 +67,23 @@ fn a_member_whose_computation_stands_still_does_not_stop_the_others() {
             swarm.until_trained(&[0, 1, 2]).await;
         });
     }
+}
+
+#[test]
+fn who_was_cut_off_and_trained_alone_takes_over_what_the_others_trained() {
+    Swarm::run(DEADLINE, "ring-all-reduce", async |mut swarm| {
+        for _ in 0..3 {
+            swarm.start(3).await;
+        }
+        swarm.until_trained(&[0, 1, 2]).await;
+        swarm.cut(0, 2);
+        swarm.cut(1, 2);
+        // The others get nothing done, so that it has trained more when they meet again.
+        swarm.gates[0].shut();
+        swarm.until_trained(&[2]).await;
+        swarm.mend();
+        swarm.gates[0].open();
+        swarm.until(|at, told| at == 2 && matches!(told, Told::GivenUp)).await;
+        swarm.until(|at, told| at == 2 && matches!(told, Told::Round)).await;
+    });
 }

@@ -33,6 +33,8 @@ pub(crate) enum Told {
     View(Vec<PeerId>),
     /// A round is done.
     Round,
+    /// What was trained without a quorum is given up.
+    GivenUp,
     /// Something for people.
     Note(Note),
 }
@@ -90,7 +92,7 @@ impl Swarm {
         let peer = setup.peer(me.id, State::fresh(setup.training()));
         let settings = NodeSettings {
             package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-            membership: Config { wait_for, deadline: self.deadline },
+            membership: Config { wait_for, deadline: self.deadline, ..Config::default() },
             address,
             threads: 1,
             speed: None,
@@ -106,6 +108,7 @@ impl Swarm {
                     Report::Record { record, .. } => match &record.event {
                         Event::View { members, .. } => Told::View(members.clone()),
                         Event::Round { .. } => Told::Round,
+                        Event::GivenUp { .. } => Told::GivenUp,
                         _ => return,
                     },
                     Report::Note(note) => Told::Note(note.clone()),

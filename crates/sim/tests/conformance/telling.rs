@@ -43,6 +43,7 @@ impl Observer for Listener {
             | Event::Replica { .. }
             | Event::Ended { .. }
             | Event::LeftOut { .. }
+            | Event::GivenUp { .. }
             | Event::RolledBack { .. }
             | Event::Finished { .. } => {}
         }

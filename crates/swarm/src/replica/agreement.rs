@@ -1,7 +1,7 @@
 //! A new view: its members agree on whose parameters go on, and those who are behind take them over.
 //!
-//! Everyone tells the first member how far it is. The first member answers with the donor: who is most advanced, of equals the
-//! first. The donor sends its state to those whose past is another. A view that changes in the middle begins this anew.
+//! Everyone tells the first member how far it is. The first member answers with the donor: of those who trained with the
+//! latest quorum who is most advanced, of equals the first. The donor sends its state to those whose past is another. A view that changes in the middle begins this anew.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,15 @@ use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
 use crate::strategy::AnyStrategy;
-use crate::view::View;
+use crate::view::{View, Weight};
 use crate::wire::{Frame, Kind, decoded, encoded};
 
 /// How far a peer says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Claim {
+    /// What speaks for its state. This comes before all that it has trained: a peer that was cut off and trained alone is not
+    /// to override the others.
+    weight: Weight,
     /// Epochs done. This comes first: of two who trained as many samples, one may not have ended the epoch yet; and who has
     /// finished takes part in nothing any more.
     epoch: u64,
@@ -43,7 +46,7 @@ impl Claim {
         let is_told = strategy.keeps_turn() || core.is_asynchronous();
         let shares = if is_told { fingerprint(&encoded(&(ledger, strategy.account()))) } else { 0 };
         let clock = if core.is_asynchronous() { Clock::of(core) } else { Clock::default() };
-        Self { epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
+        Self { weight: core.weight, epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
     }
 
     /// Whether two peers have the same past, and hold the same.
@@ -68,7 +71,7 @@ pub(super) struct Verdict {
 impl Verdict {
     /// That of members who say so of themselves.
     fn new(claims: &BTreeMap<usize, Claim>) -> Self {
-        let most_advanced = |claim: &Claim| (claim.epoch, claim.standing.n_samples, claim.standing.round);
+        let most_advanced = |claim: &Claim| (claim.weight, claim.epoch, claim.standing.n_samples, claim.standing.round);
         let mut donor = 0;
         for (&rank, claim) in claims {
             if most_advanced(claim) > most_advanced(&claims[&donor]) {
@@ -207,5 +210,46 @@ impl Agreement {
         let donor = incoming.donor;
         *self = Self::Waiting;
         Ok(Some((donor, snapshot)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::{Claim, Clock, Standing, Verdict};
+    use crate::view::{PeerId, View};
+
+    /// What a member says that last agreed in a view of so many, which goes back to the quorum of that number.
+    fn claim((number, base, n_peers): (u32, u32, u64), n_samples: u64) -> Claim {
+        let view = View::new(number, (0..n_peers).map(PeerId).collect()).based_on(base);
+        let standing = Standing { n_samples, round: 1, history: n_samples };
+        Claim { weight: view.weight(), epoch: 0, standing, ledger: 0, clock: Clock::default(), speed: 0.0 }
+    }
+
+    fn donor(claims: &[Claim]) -> u32 {
+        Verdict::new(&claims.iter().copied().enumerate().collect::<BTreeMap<_, _>>()).donor
+    }
+
+    #[test]
+    fn who_trained_alone_does_not_override_the_quorum() {
+        let (alone, quorum) = (claim((9, 5, 1), 1000), claim((7, 7, 3), 10));
+        assert_eq!(donor(&[alone, quorum, quorum, quorum]), 1);
+        assert_eq!(donor(&[quorum, quorum, alone]), 0);
+        // Nor does a peer that was in no view with the others, though it went on from an advanced checkpoint.
+        assert_eq!(donor(&[claim((0, 0, 1), 5000), quorum]), 1);
+    }
+
+    #[test]
+    fn who_slept_does_not_override_who_went_on_alone_meanwhile() {
+        let (slept, went_on) = (claim((5, 5, 2), 10), claim((9, 5, 1), 1000));
+        assert_eq!(donor(&[slept, went_on]), 1);
+    }
+
+    #[test]
+    fn of_those_without_a_quorum_the_larger_part_goes_on_and_of_equals_who_is_further() {
+        assert_eq!(donor(&[claim((9, 5, 1), 1000), claim((8, 5, 2), 10)]), 1);
+        assert_eq!(donor(&[claim((9, 5, 2), 10), claim((8, 5, 2), 1000)]), 1);
+        assert_eq!(donor(&[claim((5, 5, 4), 10), claim((5, 5, 4), 11)]), 1);
     }
 }

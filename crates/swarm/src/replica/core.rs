@@ -17,7 +17,7 @@ use crate::place::{Place, State};
 use crate::record::{Event, Record};
 use crate::strategy::{Counted, Mixing, Past, Payload, Turn};
 use crate::train_plan::TrainPlan;
-use crate::view::{PeerId, View};
+use crate::view::{PeerId, View, Weight};
 use crate::wire::{Frame, Kind};
 use crate::work::take_spare;
 
@@ -48,6 +48,9 @@ pub(crate) struct Core {
     pub phase_began: Duration,
     pub view: View,
     pub rank: usize,
+    /// What speaks for this peer's state, and how many samples were in it, since members last agreed.
+    pub weight: Weight,
+    pub n_samples_agreed: u64,
     pub values: Arc<Vec<f32>>,
     pub optimizer: Optimizer,
     pub place: Place,
@@ -106,6 +109,8 @@ impl Core {
             phase_began: Duration::ZERO,
             view: View::new(0, vec![me]),
             rank: 0,
+            weight: Weight::default(),
+            n_samples_agreed: 0,
             values,
             optimizer,
             place,
