@@ -22,6 +22,7 @@ use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::service::JobPackage;
@@ -271,7 +272,7 @@ fn node(
         membership: Config { wait_for: measured.n_peers, deadline: Duration::from_secs(60), ..Config::default() },
         address,
         threads: 1,
-        speed: None,
+        machine: Machine::Here,
         host: String::new(),
         measures_waits: true,
     };

@@ -213,8 +213,8 @@ impl RunLog {
                     "{n_samples} samples that were trained without most of the members are given up: \
                      the state of {donor} goes on"
                 );
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }))?;
-                return Ok(true);
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
+                return true;
             }
             // All peers tell the same.
             RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {

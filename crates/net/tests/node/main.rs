@@ -1,7 +1,6 @@
 //! A node with its peer and its thread that computes, alone and with others.
 
-// Everything here is a test or serves one, and clippy recognises only the former.
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
 mod cuts;
 mod reach;

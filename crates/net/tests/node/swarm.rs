@@ -9,6 +9,7 @@ use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::in_process::InProcess;
+use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member, Note};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Report};
@@ -95,7 +96,7 @@ impl Swarm {
             membership: Config { wait_for, deadline: self.deadline, ..Config::default() },
             address,
             threads: 1,
-            speed: None,
+            machine: Machine::Here,
             host: String::new(),
             measures_waits: false,
         };
