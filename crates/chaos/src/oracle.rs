@@ -15,14 +15,15 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let fates = &outcome.fates;
     let mut problems: Vec<String> = fates.iter().filter_map(|fate| own_problem(fate, outcome.n_samples)).collect();
     let finished = || fates.iter().filter(|fate| fate.told.ending == Some(Ending::Finished));
-    // Of every slot, whoever holds it holds the same; a replica holds the only one there is.
-    let mut models: BTreeMap<usize, (Host, Vec<u32>)> = BTreeMap::new();
+    // Of every slot, whoever holds it holds the same; a replica holds the only one there is. Only who was parted from the others to the
+    // end may have trained on by itself.
+    let mut models: BTreeMap<(u32, usize), (Host, Vec<u32>)> = BTreeMap::new();
     for fate in finished() {
         let blocks = fate.told.blocks.iter().map(|block| (block.slot, &block.values));
         let whole = fate.told.blocks.is_empty().then_some((0, &fate.told.values));
         for (slot, values) in blocks.chain(whole).filter(|(_, values)| !values.is_empty()) {
             let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-            let (first, model) = models.entry(slot).or_insert_with(|| (fate.host, bits.clone()));
+            let (first, model) = models.entry((fate.told.view, slot)).or_insert_with(|| (fate.host, bits.clone()));
             if *model != bits {
                 problems.push(format!("{first} and {} finished with different models", fate.host));
             }
@@ -32,10 +33,10 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         problems.push("all who finished hold nothing".to_owned());
     }
     problems.extend(hung(plan, fates));
-    let may_finish = fates.iter().any(|fate| !fate.is_dead && fate.told.not_admitted.is_none());
-    let has_left =
-        |fate: &Fate| fate.is_dead || fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();
-    if may_finish && finished().next().is_none() && !fates.iter().all(has_left) {
+    let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host));
+    let has_left = |fate: &&Fate| fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();
+    let mut able = fates.iter().filter(|fate| !fate.is_dead && !is_spoilt(fate.host) && !has_left(fate));
+    if able.next().is_some() && finished().next().is_none() {
         problems.push("nobody finished".to_owned());
     }
     problems

@@ -6,7 +6,7 @@ use std::time::Duration;
 use nettorrent_engine::rng::Rng;
 
 use crate::network::Host;
-use crate::training::Parallelism;
+use crate::training::{DEADLINE, Parallelism};
 
 /// What happens to a world.
 #[derive(Clone, Debug)]
@@ -42,8 +42,6 @@ pub enum Action {
     Join(Host),
 }
 
-/// A silent peer is given up after this.
-pub const DEADLINE: Duration = Duration::from_secs(1);
 /// All are there by then: the first ones wait for each other, for ever if need be.
 const CALM: Duration = Duration::from_millis(300);
 /// Within this all begins to happen.

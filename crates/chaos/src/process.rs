@@ -62,6 +62,8 @@ pub struct Told {
     pub values: Arc<Vec<f32>>,
     /// The blocks that it held.
     pub blocks: Vec<BlockView>,
+    /// The number of its last view.
+    pub view: u32,
     /// What happened to it and when, for people.
     pub log: Vec<String>,
 }
@@ -103,10 +105,10 @@ impl Process {
     pub fn start(host: Host, common: Common, beginning: Beginning, tasks: &LocalSet) -> Self {
         let machine = Arc::new(Worker::new(common.sample_s));
         let told = Rc::new(RefCell::new(Told::default()));
-        let (commands, orders) = mpsc::channel(1);
+        let (commands, orders) = mpsc::channel(16);
         let (is_suspended, gate) = watch::channel(false);
         let network = common.network.clone();
-        let life = live(host, common, beginning, (machine.clone(), orders), told.clone());
+        let life = live(host, common, beginning, (machine.clone(), commands.clone(), orders), told.clone());
         let task = tasks.spawn_local(suspendable(life, gate)).abort_handle();
         Self { host, told, machine, network, is_suspended, commands, task, is_dead: false }
     }
@@ -164,10 +166,10 @@ async fn live(
     host: Host,
     common: Common,
     beginning: Beginning,
-    (machine, orders): (Arc<Worker>, mpsc::Receiver<Command>),
+    means: (Arc<Worker>, mpsc::Sender<Command>, mpsc::Receiver<Command>),
     told: Rc<RefCell<Told>>,
 ) {
-    if let Err(problem) = train(host, common, beginning, (machine, orders), &told).await {
+    if let Err(problem) = train(host, common, beginning, means, &told).await {
         told.borrow_mut().not_admitted = Some(problem);
     }
 }
@@ -176,7 +178,7 @@ async fn train(
     host: Host,
     common: Common,
     beginning: Beginning,
-    (machine, orders): (Arc<Worker>, mpsc::Receiver<Command>),
+    (machine, commands, orders): (Arc<Worker>, mpsc::Sender<Command>, mpsc::Receiver<Command>),
     told: &RefCell<Told>,
 ) -> Result<(), String> {
     let Common { setup, network, deadline, began, .. } = common;
@@ -224,6 +226,11 @@ async fn train(
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,
                 Report::Ending => "the end".to_owned(),
+                // The disk is as fast as can be.
+                Report::Saved(_) => {
+                    let _ = commands.try_send(Command::BlockWritten);
+                    return;
+                }
                 _ => return,
             };
             let (at, epoch, round) = (began.elapsed().as_secs_f64(), place.ledger.epoch, place.standing.round);
@@ -233,6 +240,7 @@ async fn train(
     let mut told = told.borrow_mut();
     told.place = Some(node.peer().place().clone());
     (told.values, told.blocks) = (node.peer().values(), node.peer().blocks());
+    told.view = node.peer().view().number;
     told.log.push(format!("{:8.3} s: {ending:?}", began.elapsed().as_secs_f64()));
     told.ending = Some(ending);
     Ok(())

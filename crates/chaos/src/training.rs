@@ -1,6 +1,7 @@
 //! What the peers of a world train: small tasks, one for replicas and one for pipelines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nettorrent_engine::backend::Opened;
 use nettorrent_engine::job::{Job, build_network};
@@ -10,8 +11,8 @@ use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::{STRATEGIES, find};
 use toml::Table;
 
-use crate::plan::DEADLINE;
-
+/// A silent peer is given up after this.
+pub const DEADLINE: Duration = Duration::from_secs(1);
 /// Epochs of all jobs.
 pub const EPOCHS: u64 = 6;
 

@@ -7,8 +7,9 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::network::{Host, Network};
-use crate::plan::{Action, DEADLINE, Plan};
+use crate::plan::{Action, Plan};
 use crate::process::{Beginning, Common, Fate, Process};
+use crate::training::DEADLINE;
 
 /// How long a sample takes: all epochs take one machine about ten seconds.
 const SAMPLE_S: f64 = 0.014;

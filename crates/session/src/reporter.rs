@@ -128,8 +128,10 @@ impl<'a> Reporter<'a> {
         for sample in self.monitor.into_iter().flat_map(Monitor::news) {
             self.tell_all(PeerEvent::Resources(resources(self.id, &sample)), tell);
         }
-        // Epochs that were kept may be trained again, too, because nobody is left who has their end.
-        if peer.place().n_rollbacks != self.n_rollbacks || peer.place().ledger.epoch < self.epoch_kept {
+        // Epochs that were kept may be trained again, too, because nobody is left who has their end. Only who trains shows that: a peer
+        // that has yet to take its layers over is nowhere.
+        let trains = matches!(report, Report::Record { record, .. } if is_progress(&record.event));
+        if peer.place().n_rollbacks != self.n_rollbacks || trains && peer.place().ledger.epoch < self.epoch_kept {
             self.go_back(peer);
         }
         if let Report::Record { record, waits } = report {

@@ -1,6 +1,6 @@
 //! Whom a membership would have in the next view, who is to propose it, and what is said to those who are left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
@@ -9,13 +9,6 @@ use super::clique::clique;
 use super::member::Member;
 use super::note::Note;
 use super::{Membership, Outbox};
-
-/// Those who live and are not to be in the next view.
-#[derive(Default)]
-pub(super) struct LeftOut {
-    /// Since when, and whether that was told.
-    since: BTreeMap<PeerId, (Duration, bool)>,
-}
 
 impl Membership {
     /// Who should make up the view: all who live, answer, get on with their work, and hear each other.
@@ -54,11 +47,9 @@ impl Membership {
     /// Tells of those who have been left out for long for want of a link: who, and which link.
     pub(super) fn tell_left_out(&mut self, now: Duration, out: &mut Outbox) {
         let blocked = self.blocked();
-        let LeftOut { since } = &mut self.left_out;
-        since.retain(|peer, _| blocked.iter().any(|(member, _)| member.id == *peer));
+        self.left_out.retain(|peer| blocked.iter().any(|(member, _)| member.id == peer));
         for (member, other) in blocked {
-            let (since, is_told) = since.entry(member.id).or_insert((now, false));
-            if now - *since >= self.timing.deadline && !std::mem::replace(is_told, true) {
+            if self.left_out.is_due(member.id, now, self.timing.deadline) {
                 out.notes.push(Note::LeftOut { member, other });
             }
         }

@@ -79,7 +79,8 @@ fn a_swarm_survives_a_member_that_babbles() {
 
 /// Says that a view of this number is held.
 fn status(view: u32) -> Bytes {
-    postcard::to_extend(&view, vec![1, 5]).unwrap().into()
+    let report = (view, false, false, Vec::<u64>::new(), Vec::<u64>::new());
+    postcard::to_extend(&report, vec![1, 5]).unwrap().into()
 }
 
 /// Gossip of one peer to another that a third is dead in its last life.
