@@ -12,5 +12,6 @@ pub mod network;
 pub mod oracle;
 pub mod plan;
 pub mod process;
+pub mod seeds;
 pub mod training;
 pub mod world;

@@ -1,15 +1,10 @@
 //! Runs worlds from seeds and tells which of them broke what must hold.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Parser;
-use nettorrent_chaos::oracle::violations;
-use nettorrent_chaos::plan::Plan;
-use nettorrent_chaos::world;
+use nettorrent_chaos::seeds::{self, Trial};
 
 /// Simulates whole swarms through faults that are drawn from seeds.
 #[derive(Parser)]
@@ -20,65 +15,45 @@ struct Arguments {
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How many run at the same time; 0 for as many as there are cores.
-    #[arg(long, default_value_t = 0)]
-    threads: usize,
+    /// Leave out seeds whose peers hold only parts of the network.
+    #[arg(long)]
+    no_pipelines: bool,
     /// Tell what happened to each process of every world.
     #[arg(long)]
     log: bool,
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let n_threads = match arguments.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        n => n,
-    };
-    let began = Instant::now();
-    let (next, n_failed) = (AtomicU64::new(0), Mutex::new(0_u64));
-    std::thread::scope(|scope| {
-        for _ in 0..n_threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= arguments.seeds {
-                        return;
-                    }
-                    if let Some(report) = try_out(arguments.first + index, arguments.log) {
-                        let mut n_failed = n_failed.lock().expect("nobody panics while printing");
-                        *n_failed += 1;
-                        println!("{report}");
-                    }
-                }
-            });
-        }
-    });
-    let n_failed = *n_failed.lock().expect("all threads have ended");
-    println!("{} seeds in {:.1} s: {n_failed} failed", arguments.seeds, began.elapsed().as_secs_f64());
+    let Arguments { seeds, first, no_pipelines, log } = Arguments::parse();
+    let (began, mut n_run, mut n_failed) = (Instant::now(), 0_u64, 0_u64);
+    let mut actions = std::collections::BTreeMap::new();
+    seeds::run(
+        first..first.saturating_add(seeds),
+        |plan| !no_pipelines || plan.parallelism.stages.is_none(),
+        |trial| {
+            n_run += 1;
+            n_failed += u64::from(!trial.violations.is_empty());
+            trial.plan.actions.iter().for_each(|(_, action)| *actions.entry(action.name()).or_insert(0_u64) += 1);
+            if log || !trial.violations.is_empty() {
+                println!("{}", report(&trial, log));
+            }
+        },
+    );
+    let actions: Vec<String> = actions.iter().map(|(name, n)| format!("{n} {name}")).collect();
+    println!("{n_run} worlds in {:.1} s ({}): {n_failed} failed", began.elapsed().as_secs_f64(), actions.join(", "));
     if n_failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What was wrong with a seed's world, or all about it if that is wanted.
-fn try_out(seed: u64, wants_log: bool) -> Option<String> {
-    let plan = Plan::new(seed);
-    let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| world::run(&plan))) else {
-        return Some(format!("{plan}  a process panicked"));
-    };
-    let problems = violations(&plan, &outcome);
-    if problems.is_empty() && !wants_log {
-        return None;
+/// A world and what was wrong with it, for people.
+fn report(trial: &Trial, with_log: bool) -> String {
+    let mut text = trial.plan.to_string();
+    for violation in &trial.violations {
+        text += &format!("  VIOLATION: {violation}\n");
     }
-    let mut text = format!("{plan}  took {:.3} s\n", outcome.took.as_secs_f64());
-    for problem in &problems {
-        text += &format!("  VIOLATION: {problem}\n");
+    for fate in trial.outcome.iter().filter(|_| with_log).flat_map(|outcome| &outcome.fates) {
+        let refusal = fate.told.not_admitted.as_deref().unwrap_or_default();
+        text += &format!("  process {} {refusal}\n", fate.host);
+        fate.told.log.iter().for_each(|line| text += &format!("    {line}\n"));
     }
-    if wants_log {
-        for fate in &outcome.fates {
-            text += &format!("  process {} {:?}\n", fate.host, fate.told.not_admitted);
-            for line in &fate.told.log {
-                text += &format!("    {line}\n");
-            }
-        }
-    }
-    Some(text)
+    text
 }

@@ -44,6 +44,24 @@ pub enum Action {
 
 /// All are there by then: the first ones wait for each other, for ever if need be.
 const CALM: Duration = Duration::from_millis(300);
+impl Action {
+    /// What happens, in a word; of what lasts, its beginning and its end are told apart.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill(_) => "kill",
+            Self::Leave(_) => "leave",
+            Self::Suspend(_, true) => "suspend",
+            Self::Suspend(_, false) => "resume",
+            Self::Stick(_, true) => "stick",
+            Self::Stick(_, false) => "unstick",
+            Self::Cut(_, _, true) => "cut",
+            Self::Cut(_, _, false) => "mend",
+            Self::Reset(..) => "reset",
+            Self::Join(_) => "join",
+        }
+    }
+}
+
 /// Within this all begins to happen.
 const FAULTY: Duration = Duration::from_secs(8);
 const MAX_FAULTS: usize = 5;

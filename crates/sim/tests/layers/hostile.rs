@@ -67,7 +67,7 @@ fn who_sends_too_much_too_early_is_refused_and_nobody_else() {
     };
     handle(Input::View(View::new(1, members.clone()))).unwrap();
     for &from in &members[1..] {
-        let frame = Frame::in_round(Kind::Layers, 1, 0, 0, vec![0; 6].into());
+        let frame = Frame::in_round(Kind::Layers, 1, 0, 0, vec![0; 7].into());
         handle(Input::Frame { from, frame }).unwrap();
     }
     // Outputs for a batch that has long not begun. Each member holds the slot of its own number.

@@ -1,0 +1,55 @@
+//! Worlds of many seeds, some at the same time.
+
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{available_parallelism, scope};
+
+use crate::oracle::violations;
+use crate::plan::Plan;
+use crate::world::{self, Outcome};
+
+/// A plan that was carried out.
+pub struct Trial {
+    /// The plan.
+    pub plan: Plan,
+    /// What came of it; nothing if a process panicked.
+    pub outcome: Option<Outcome>,
+    /// What must hold and did not.
+    pub violations: Vec<String>,
+}
+
+/// Runs the plans of all seeds that are wanted on as many threads as there are cores, and hands over what came of each as it comes.
+///
+/// # Panics
+/// If whoever is handed the trials does.
+pub fn run(seeds: Range<u64>, is_wanted: impl Fn(&Plan) -> bool + Sync, on_trial: impl FnMut(Trial) + Send) {
+    let n_threads = available_parallelism().map_or(1, NonZero::get);
+    let (next, on_trial) = (AtomicU64::new(seeds.start), Mutex::new(on_trial));
+    scope(|threads| {
+        for _ in 0..n_threads {
+            threads.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let plan = Plan::new(seed);
+                    if is_wanted(&plan) {
+                        let trial = try_out(plan);
+                        on_trial.lock().expect("nobody panics while handling a trial")(trial);
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn try_out(plan: Plan) -> Trial {
+    match catch_unwind(AssertUnwindSafe(|| world::run(&plan))) {
+        Ok(outcome) => Trial { violations: violations(&plan, &outcome), plan, outcome: Some(outcome) },
+        Err(_) => Trial { plan, outcome: None, violations: vec!["a process panicked".to_owned()] },
+    }
+}
