@@ -149,6 +149,26 @@ impl Process {
     }
 }
 
+/// Since when a process has been where it is.
+struct Stalled {
+    at: (u64, u32),
+    since: Instant,
+    is_told: bool,
+}
+
+/// Who has been at the same place for this long stands still.
+const LONG: Duration = Duration::from_secs(10);
+
+impl Stalled {
+    /// Whether it has just been where it is for long.
+    fn is_news(&mut self, at: (u64, u32)) -> bool {
+        if self.at != at {
+            *self = Self { at, since: Instant::now(), is_told: false };
+        }
+        self.since.elapsed() >= LONG && !std::mem::replace(&mut self.is_told, true)
+    }
+}
+
 async fn suspendable(life: impl Future<Output = ()>, mut gate: watch::Receiver<bool>) {
     let mut life = pin!(life);
     loop {
@@ -219,6 +239,7 @@ async fn train(
     let peer = setup.peer(id, State::fresh(setup.training()));
     let mut node = Node::new(bound, setup, peer, settings).map_err(|error| error.to_string())?;
     let introducers = members.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
+    let mut stalled = Stalled { at: (0, 0), since: began, is_told: false };
     let ending = node
         .run(introducers, orders, mpsc::unbounded_channel().1, |report, peer| {
             let place = peer.place();
@@ -226,6 +247,9 @@ async fn train(
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,
                 Report::Ending => "the end".to_owned(),
+                Report::Tick if stalled.is_news((place.ledger.epoch, place.standing.round)) => {
+                    format!("stands still: {:?}", peer.status())
+                }
                 // The disk is as fast as can be.
                 Report::Saved(_) => {
                     let _ = commands.try_send(Command::BlockWritten);

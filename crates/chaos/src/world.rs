@@ -13,8 +13,8 @@ use crate::training::DEADLINE;
 
 /// How long a sample takes: all epochs take one machine about ten seconds.
 const SAMPLE_S: f64 = 0.014;
-/// How long after the last action all must have ended.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// How long after the last action all must have ended. A machine that gets stuck before it has ever computed is given forty deadlines.
+const PATIENCE: Duration = Duration::from_secs(100);
 /// How often it is looked whether all have.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
