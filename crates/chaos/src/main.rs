@@ -1,5 +1,6 @@
 //! Runs worlds from seeds and tells which of them broke what must hold.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -15,30 +16,23 @@ struct Arguments {
     /// The first of them.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Leave out seeds whose peers hold only parts of the network.
-    #[arg(long)]
-    no_pipelines: bool,
     /// Tell what happened to each process of every world.
     #[arg(long)]
     log: bool,
 }
 
 fn main() -> ExitCode {
-    let Arguments { seeds, first, no_pipelines, log } = Arguments::parse();
+    let Arguments { seeds, first, log } = Arguments::parse();
     let (began, mut n_run, mut n_failed) = (Instant::now(), 0_u64, 0_u64);
-    let mut actions = std::collections::BTreeMap::new();
-    seeds::run(
-        first..first.saturating_add(seeds),
-        |plan| !no_pipelines || plan.parallelism.stages.is_none(),
-        |trial| {
-            n_run += 1;
-            n_failed += u64::from(!trial.violations.is_empty());
-            trial.plan.actions.iter().for_each(|(_, action)| *actions.entry(action.name()).or_insert(0_u64) += 1);
-            if log || !trial.violations.is_empty() {
-                println!("{}", report(&trial, log));
-            }
-        },
-    );
+    let mut actions = BTreeMap::new();
+    seeds::run(first..first.saturating_add(seeds), |trial| {
+        n_run += 1;
+        n_failed += u64::from(!trial.violations.is_empty());
+        trial.plan.actions.iter().for_each(|(_, action)| *actions.entry(action.name()).or_insert(0_u64) += 1);
+        if log || !trial.violations.is_empty() {
+            println!("{}", report(&trial, log));
+        }
+    });
     let actions: Vec<String> = actions.iter().map(|(name, n)| format!("{n} {name}")).collect();
     println!("{n_run} worlds in {:.1} s ({}): {n_failed} failed", began.elapsed().as_secs_f64(), actions.join(", "));
     if n_failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -14,18 +14,15 @@ fn a_seed_gives_the_same_world_every_time() {
     }
 }
 
-/// Of replicas: pipelines can still come to a standstill, as with seeds 152 and 488.
+/// Among them are those that failed once: 11 (a joiner whom nobody answers any more), 152 and 488 (blocks of a pipeline that came early),
+/// 219 (a machine that is stuck), 2393 (peers that stand by).
 #[test]
 fn nothing_is_violated_whatever_happens() {
     let mut failed = Vec::new();
-    seeds::run(
-        0..2400,
-        |plan| plan.parallelism.stages.is_none(),
-        |trial| {
-            if !trial.violations.is_empty() {
-                failed.push(format!("{}{:?}", trial.plan, trial.violations));
-            }
-        },
-    );
+    seeds::run(0..2400, |trial| {
+        if !trial.violations.is_empty() {
+            failed.push(format!("{}{:?}", trial.plan, trial.violations));
+        }
+    });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

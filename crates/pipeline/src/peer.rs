@@ -232,6 +232,10 @@ impl PipelinePeer {
         }
         self.agreement = Agreement::Receiving(awaited);
         self.begin_if_complete(out);
+        if !self.agreement.is_reached() {
+            // Blocks may have come before the word that this peer is to hold them.
+            self.release_held(out);
+        }
         Ok(())
     }
 
