@@ -1,5 +1,6 @@
 //! Worlds that were drawn from seeds.
 
+use nettorrent_chaos::oracle::violations;
 use nettorrent_chaos::plan::Plan;
 use nettorrent_chaos::{seeds, world};
 
@@ -15,7 +16,7 @@ fn a_seed_gives_the_same_world_every_time() {
 }
 
 /// Among them are those that failed once: 11 (a joiner whom nobody answers any more), 152 and 488 (blocks of a pipeline that came early),
-/// 219 (a machine that is stuck), 2393 (peers that stand by).
+/// 219 (a machine that is stuck), 2393 (peers that stand by). Later ones are in [`links_that_are_closed_for_silence`].
 #[test]
 fn nothing_is_violated_whatever_happens() {
     let mut failed = Vec::new();
@@ -25,4 +26,14 @@ fn nothing_is_violated_whatever_happens() {
         }
     });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// A link is closed because it was silent for the deadline, and carries again at once: what was on its way is lost all the same.
+#[test]
+fn links_that_are_closed_for_silence() {
+    for seed in [5722, 7398, 8912] {
+        let plan = Plan::new(seed);
+        let violations = violations(&plan, &world::run(&plan));
+        assert!(violations.is_empty(), "{plan}{violations:?}");
+    }
 }

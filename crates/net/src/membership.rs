@@ -263,10 +263,12 @@ impl Membership {
 
     /// Keeps what is known of links up to date, and plans to tell it if that is news.
     fn refresh(&mut self, now: Duration, heard: &[PeerId], out: &mut Outbox) {
-        let is_void = self.view.as_ref().is_some_and(|view| self.void == Some(view.number));
         self.links.follow(self.detector.live());
         heard.iter().for_each(|peer| self.links.hear(now, *peer));
         let silent = self.links.take_silent(now);
+        // Their links are closed, and what was on its way is lost, even if they are heard again at once.
+        silent.iter().for_each(|peer| self.on_unreachable(*peer));
+        let is_void = self.view.as_ref().is_some_and(|view| self.void == Some(view.number));
         let has_changed = self.links.renew_report(self.view.as_ref(), (is_void, self.is_stuck));
         out.silent.extend(silent);
         if has_changed {
