@@ -35,7 +35,9 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     problems.extend(hung(plan, fates));
     let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host));
     let has_left = |fate: &&Fate| fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();
-    let mut able = fates.iter().filter(|fate| !fate.is_dead && !is_spoilt(fate.host) && !has_left(fate));
+    let came_late = |fate: &&Fate| matches!(fate.told.ending, Some(Ending::Failed(_))) && is_untrained(fate);
+    let is_able = |fate: &&Fate| !fate.is_dead && !is_spoilt(fate.host) && !has_left(fate) && !came_late(fate);
+    let mut able = fates.iter().filter(is_able);
     if able.next().is_some() && finished().next().is_none() {
         problems.push("nobody finished".to_owned());
     }
@@ -53,6 +55,10 @@ fn hung(plan: &Plan, fates: &[Fate]) -> Option<String> {
     (!hanging.is_empty()).then(|| format!("{hanging:?} never ended"))
 }
 
+fn is_untrained(fate: &Fate) -> bool {
+    fate.told.place.as_ref().is_none_or(|place| place.step == 0)
+}
+
 fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
     let Fate { host, is_dead, told, .. } = fate;
     if *is_dead {
@@ -61,7 +67,7 @@ fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
     let place = told.place.as_ref()?;
     match &told.ending {
         // Who asks to be let in just when all is over can only be told so.
-        Some(Ending::Failed(_)) if place.step == 0 => None,
+        Some(Ending::Failed(_)) if is_untrained(fate) => None,
         Some(Ending::Failed(problem)) => Some(format!("{host} failed: {problem}")),
         // Who stands by holds nothing, and knows only that the others are done.
         Some(Ending::Finished) if told.holds_nothing() => None,

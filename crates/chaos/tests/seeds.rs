@@ -28,10 +28,19 @@ fn nothing_is_violated_whatever_happens() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+#[test]
+fn joiners_that_come_when_all_is_over() {
+    check(&[27378, 54565]);
+}
+
 /// A link is closed because it was silent for the deadline, and carries again at once: what was on its way is lost all the same.
 #[test]
 fn links_that_are_closed_for_silence() {
-    for seed in [5722, 7398, 8912] {
+    check(&[5722, 7398, 8912]);
+}
+
+fn check(seeds: &[u64]) {
+    for &seed in seeds {
         let plan = Plan::new(seed);
         let violations = violations(&plan, &world::run(&plan));
         assert!(violations.is_empty(), "{plan}{violations:?}");

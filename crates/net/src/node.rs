@@ -265,8 +265,10 @@ impl Node {
 
     /// Whoever asked to be let in may find that all others have ended meanwhile.
     fn check_joining(&mut self, now: Duration) {
-        if self.membership.view().is_some() || self.contacts.has_links() {
+        if self.membership.view().is_some() {
             self.joins_by = None;
+        } else if self.contacts.has_links() {
+            self.joins_by = self.joins_by.map(|_| now + JOIN_DEADLINES * self.settings.membership.deadline);
         }
         if self.joins_by.is_some_and(|by| now > by) {
             let problem =
