@@ -70,7 +70,7 @@ fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
     if *is_dead {
         return None;
     }
-    let place = told.place.as_ref()?;
+    let place = told.place.as_ref().filter(|_| told.ending.is_some())?;
     match &told.ending {
         // Who asks to be let in just when all is over can only be told so.
         Some(Ending::Failed(_)) if is_untrained(fate) => None,

@@ -56,7 +56,7 @@ pub struct Told {
     pub ending: Option<Ending>,
     /// Why it did not get into the swarm.
     pub not_admitted: Option<String>,
-    /// Where training was at the end.
+    /// Where training was when it last told anything.
     pub place: Option<Place>,
     /// What it had learnt; nothing if it held blocks.
     pub values: Arc<Vec<f32>>,
@@ -243,6 +243,7 @@ async fn train(
     let ending = node
         .run(introducers, orders, mpsc::unbounded_channel().1, |report, peer| {
             let place = peer.place();
+            told.borrow_mut().place = Some(place.clone());
             let text = match report {
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,
