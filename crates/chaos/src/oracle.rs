@@ -52,12 +52,6 @@ fn hung(plan: &Plan, fates: &[Fate]) -> Option<String> {
             hanging.remove(at);
         }
     }
-    // A joiner waits for who has the state, even if that one is stuck for ever and nobody else is left.
-    let n_stuck = fates.iter().filter(|fate| fate.hangs).count() - hanging.len();
-    let joins = |host: &Host| fates.iter().any(|fate| fate.host == *host && is_untrained(fate));
-    if n_stuck > 0 && hanging.iter().all(joins) {
-        return None;
-    }
     (!hanging.is_empty()).then(|| format!("{hanging:?} never ended"))
 }
 

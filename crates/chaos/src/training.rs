@@ -6,7 +6,7 @@ use std::time::Duration;
 use nettorrent_engine::backend::Opened;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
-use nettorrent_sim::{MadeUp, Toy};
+use nettorrent_sim::{Toy, made_up};
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::{STRATEGIES, find};
 use toml::Table;
@@ -63,7 +63,7 @@ impl Parallelism {
         let job = self.job(seed, &settings);
         let spec = job.model_spec(&[6], 3).expect("a model of the zoo");
         let network = build_network(&job.model, &spec).expect("a model of the zoo");
-        let set = |n, seed| Box::new(MadeUp::new(&[6], 3, n, seed));
+        let set = |n, seed| Box::new(made_up(&[6], 3, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(120, 1), set(60, 2)).expect("samples of its shape"));
         let opened = Opened { task: learning.clone(), parts: Some(learning) };
         nettorrent_pipeline::setup(&job, &opened, &spec).expect("stages that fit the model").0

@@ -67,6 +67,7 @@ impl Refusals {
                 (Some(turned_away), _) => return turned_away,
                 (None, None) => self.has_news.notified().await,
                 (None, Some(at)) => tokio::select! {
+                    biased;
                     () = self.has_news.notified() => {}
                     () = sleep_until(at) => {}
                 },

@@ -33,7 +33,7 @@ mod simulation;
 mod toy;
 
 pub use handling::Handling;
-pub use made_up::MadeUp;
+pub use made_up::made_up;
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
 pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};

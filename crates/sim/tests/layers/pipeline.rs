@@ -7,7 +7,7 @@ use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
 use nettorrent_engine::model::ModelSpec;
 use nettorrent_pipeline::{PipelineError, PipelineSetup};
-use nettorrent_sim::{MadeUp, Outcome, Scenario, Simulation};
+use nettorrent_sim::{Outcome, Scenario, Simulation, made_up};
 use nettorrent_swarm::{Setup, State};
 
 /// A job with its network and its samples.
@@ -43,7 +43,7 @@ impl Pipeline {
     fn try_of_model(job: Job, spec: &ModelSpec, n_train: usize) -> Result<Self, PipelineError> {
         let network = build_network(&job.model, spec).unwrap();
         let n_classes = network.n_classes();
-        let set = |n, seed| Box::new(MadeUp::new(&spec.input, n_classes, n, seed));
+        let set = |n, seed| Box::new(made_up(&spec.input, n_classes, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(n_train, 1), set(n_train / 2, 2)).unwrap());
         let opened = Opened { task: learning.clone(), parts: Some(learning.clone()) };
         let (setup, pipelines) = nettorrent_pipeline::setup(&job, &opened, spec)?;
