@@ -6,6 +6,7 @@ mod exchange;
 
 use std::ops::Range;
 use std::slice::ChunksMut;
+use std::sync::Arc;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
@@ -136,13 +137,14 @@ pub struct Optimizer {
     n_params: usize,
     /// Steps taken.
     n_steps: u64,
-    memories: Vec<Vec<f32>>,
+    /// Shared until they change: a state that is kept costs nothing before the next step.
+    memories: Vec<Arc<Vec<f32>>>,
 }
 
 impl Optimizer {
     /// The rule for this many trained numbers, remembering nothing yet.
     pub fn new(spec: OptimizerSpec, n_params: usize) -> Self {
-        let memories = spec.memories().iter().map(|_| vec![0.0; n_params]).collect();
+        let memories = spec.memories().iter().map(|_| Arc::new(vec![0.0; n_params])).collect();
         Self { spec, n_params, n_steps: 0, memories }
     }
 
@@ -153,7 +155,7 @@ impl Optimizer {
 
     /// What it remembers, by name, and how many steps it has taken.
     pub fn state(&self) -> (u64, impl Iterator<Item = (&'static str, &[f32])>) {
-        (self.n_steps, self.spec.memories().iter().copied().zip(self.memories.iter().map(Vec::as_slice)))
+        (self.n_steps, self.spec.memories().iter().copied().zip(self.memories.iter().map(|memory| memory.as_slice())))
     }
 
     /// Puts back what another optimizer of the same kind remembered; `false` if it does not fit.
@@ -162,7 +164,7 @@ impl Optimizer {
         let restored: Option<Vec<Vec<f32>>> = self.spec.memories().iter().map(|name| memory(name)).collect();
         match restored {
             Some(memories) if memories.iter().zip(&self.memories).all(|(new, old)| new.len() == old.len()) => {
-                self.memories = memories;
+                self.memories = memories.into_iter().map(Arc::new).collect();
                 self.n_steps = n_steps;
                 true
             }
@@ -243,7 +245,7 @@ impl Optimizer {
         self.n_steps += 1;
         let len = self.n_params.div_ceil(n_parts).max(1);
         // A memory that the rule has no use for is empty, and so are its parts.
-        let mut memories = self.memories.iter_mut().map(|memory| memory.chunks_mut(len));
+        let mut memories = self.memories.iter_mut().map(|memory| Arc::make_mut(memory).chunks_mut(len));
         let (mut firsts, mut seconds) = (memories.next(), memories.next());
         let next =
             |memory: &mut Option<ChunksMut<'a, f32>>| memory.as_mut().and_then(Iterator::next).unwrap_or_default();
@@ -260,14 +262,14 @@ impl Optimizer {
 
 /// How many of the numbers at a place are trained, and what is remembered of those. Behind them lie statistics.
 fn memories_at<'a>(
-    memories: &'a mut [Vec<f32>],
+    memories: &'a mut [Arc<Vec<f32>>],
     n_params: usize,
     place: &Range<usize>,
 ) -> (usize, &'a mut [f32], &'a mut [f32]) {
     let n_trained = n_params.clamp(place.start, place.end) - place.start;
     let trained = place.start..place.start + n_trained;
     // A memory that the rule has no use for is empty.
-    let mut of = memories.iter_mut().map(|memory| memory.get_mut(trained.clone()).unwrap_or_default());
+    let mut of = memories.iter_mut().map(|memory| Arc::make_mut(memory).get_mut(trained.clone()).unwrap_or_default());
     let (first, second) = (of.next().unwrap_or_default(), of.next().unwrap_or_default());
     (n_trained, first, second)
 }

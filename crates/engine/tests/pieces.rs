@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use nettorrent_engine::checkpoint::{PieceWriter, Progress, load_part, save};
 use nettorrent_engine::model::{ModelSpec, Network, Part, PartSpec, zoo};
@@ -45,7 +46,7 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         let (n_params, n_values) = (network.n_params(), network.n_values());
         let values = vector(0, n_values);
         let memories = [vector(1, n_params), vector(2, n_params)];
-        let progress = Progress { step: 99, swarm_memories: vec![vector(3, n_values)], ..Progress::default() };
+        let progress = Progress { step: 99, swarm_memories: vec![vector(3, n_values).into()], ..Progress::default() };
         let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
         let optimizer = remembering(memories.to_vec());
         save(&at_once, &network.layout(), &values, &optimizer, &progress).unwrap();
@@ -56,7 +57,7 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         let mut writer = PieceWriter::create(&in_pieces, &network.layout(), &rule, &progress, 1).unwrap();
         let of_part = |part: &Part| {
             let optimizer = remembering(memories.iter().map(|memory| part.take_params(memory)).collect());
-            (part.take(&values), optimizer, vec![part.take(&progress.swarm_memories[0])])
+            (part.take(&values), optimizer, vec![Arc::new(part.take(&progress.swarm_memories[0]))])
         };
         for part in &parts {
             let (values, optimizer, memories) = of_part(part);

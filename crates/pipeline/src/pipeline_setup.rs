@@ -182,7 +182,7 @@ impl PipelineSetup {
         let share = |name: &str| vectors.get(name).map(|vector| part.take_params(vector));
         assert!(optimizer.restore(n_steps, share), "both optimizers are the job's");
         let values = Arc::new(part.take(&whole.values));
-        let strategy_state = whole.strategy_state.iter().map(|vector| part.take(vector)).collect();
+        let strategy_state = whole.strategy_state.iter().map(|vector| Arc::new(part.take(vector))).collect();
         State::new(values, optimizer, whole.place.clone(), strategy_state)
     }
 }

@@ -33,7 +33,7 @@ fn piece_of(state: &State, piece: usize) -> Option<Bytes> {
         let n_state_vectors = strategy_state.len() as u32;
         return Some(encoded(&Title { place: place.clone(), optimizer_steps, n_state_vectors }));
     };
-    let vectors = std::iter::once(values.as_slice()).chain(strategy_state.iter().map(Vec::as_slice));
+    let vectors = std::iter::once(values.as_slice()).chain(strategy_state.iter().map(|vector| vector.as_slice()));
     for vector in vectors.chain(of_optimizer.map(|(_, vector)| vector)) {
         let n_pieces = vector.len().div_ceil(PIECE_LEN);
         if piece < n_pieces {
@@ -92,7 +92,7 @@ impl IncomingState {
         };
         let mut vectors = vectors.into_iter().map(Incoming::into_numbers);
         let values = Arc::new(vectors.next().unwrap_or_default());
-        let strategy_state = vectors.by_ref().take(title.n_state_vectors as usize).collect();
+        let strategy_state = vectors.by_ref().take(title.n_state_vectors as usize).map(Arc::new).collect();
         optimizer = Optimizer::new(self.setup.training.optimizer.clone(), n_params);
         if !optimizer.restore(title.optimizer_steps, |_| vectors.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));

@@ -210,7 +210,7 @@ impl Disk<'_> {
     }
 }
 
-fn progress(seed: u64, state: &State, swarm_memories: Vec<Vec<f32>>) -> Result<Progress, SessionError> {
+fn progress(seed: u64, state: &State, swarm_memories: Vec<Arc<Vec<f32>>>) -> Result<Progress, SessionError> {
     let State { place, epoch_score, left_out, .. } = state;
     let mut progress = Progress { seed, step: place.step, epoch: place.ledger.epoch, ..Progress::default() };
     progress.set_epoch_score(*epoch_score);

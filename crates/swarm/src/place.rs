@@ -102,8 +102,8 @@ pub struct State {
     pub optimizer: Optimizer,
     /// How far it is.
     pub place: Place,
-    /// The strategy's state: vectors as long as the parameters.
-    pub strategy_state: Vec<Vec<f32>>,
+    /// The strategy's state: vectors as long as the parameters, shared until they change.
+    pub strategy_state: Vec<Arc<Vec<f32>>>,
     /// How samples of the present epoch were classified while training, as far as the one whose state it is knows.
     pub epoch_score: Score,
     /// Training samples that it leaves out because they have no finite loss or gradient, or an enormous one.
@@ -112,7 +112,7 @@ pub struct State {
 
 impl State {
     /// A state in which no sample of the present epoch counts yet.
-    pub fn new(values: Arc<Vec<f32>>, optimizer: Optimizer, place: Place, strategy_state: Vec<Vec<f32>>) -> Self {
+    pub fn new(values: Arc<Vec<f32>>, optimizer: Optimizer, place: Place, strategy_state: Vec<Arc<Vec<f32>>>) -> Self {
         let (epoch_score, left_out) = (Score::default(), Arc::default());
         Self { values, optimizer, place, strategy_state, epoch_score, left_out }
     }

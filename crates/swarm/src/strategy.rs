@@ -35,7 +35,7 @@ pub(crate) use averaging::{CODEC, PAYLOAD};
 pub use cost::{Cost, CostQuestion};
 pub use ctx::Ctx;
 pub use description::{DescribedCost, DescribedOption, Description};
-pub(crate) use final_sync::FinalSync;
+pub(crate) use final_sync::{FinalSync, within};
 pub use interface::{AsyncStrategy, RoundStrategy, Strategy};
 pub use local_steps::LOCAL_STEPS;
 pub(crate) use local_steps::LocalSteps;

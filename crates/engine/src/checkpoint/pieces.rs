@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use nettorrent_files::PartialFolder;
 
@@ -82,7 +83,7 @@ impl PieceWriter {
         part: &Part,
         values: &[f32],
         optimizer: &Optimizer,
-        memories: &[Vec<f32>],
+        memories: &[Arc<Vec<f32>>],
     ) -> Result<(), CheckpointError> {
         self.put_share(&Share::of(part), values, optimizer, memories)
     }
@@ -92,7 +93,7 @@ impl PieceWriter {
         share: &Share,
         values: &[f32],
         optimizer: &Optimizer,
-        memories: &[Vec<f32>],
+        memories: &[Arc<Vec<f32>>],
     ) -> Result<(), CheckpointError> {
         if !share.fits(self.n_params, self.n_values) || values.len() != share.n_values {
             return Err(self.refusal("a part of it belongs to another model"));
@@ -139,7 +140,13 @@ impl PieceWriter {
         Ok(())
     }
 
-    fn write(&mut self, share: &Share, values: &[f32], optimizer: &Optimizer, memories: &[Vec<f32>]) -> io::Result<()> {
+    fn write(
+        &mut self,
+        share: &Share,
+        values: &[f32],
+        optimizer: &Optimizer,
+        memories: &[Arc<Vec<f32>>],
+    ) -> io::Result<()> {
         let (layout, file) = &mut self.model;
         weights::write(file, layout, &self.tensors, share, values)?;
         let State { layout, file, .. } = self.state.as_mut().expect("it was begun before");
@@ -191,6 +198,7 @@ impl Written {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::sync::Arc;
 
     use safetensors::tensor::{Dtype, TensorView};
 
@@ -239,7 +247,7 @@ mod tests {
             let (n_steps, memories) = self.optimizer.state();
             let memories = memories.map(|(_, memory)| take(memory)).collect();
             let optimizer = remembering(self.optimizer.spec(), n_steps, memories);
-            let swarm_memories = self.progress.swarm_memories.iter().map(|memory| take(memory)).collect();
+            let swarm_memories = self.progress.swarm_memories.iter().map(|memory| Arc::new(take(memory))).collect();
             let progress = Progress { swarm_memories, ..self.progress.clone() };
             Self { spans: spans.to_vec(), values: take(&self.values), optimizer, progress }
         }
@@ -260,7 +268,7 @@ mod tests {
         let spec = OptimizerSpec { kind, ..OptimizerSpec::default() };
         let memories = (0..spec.memories().len()).map(|k| vector(k + 1, layout.n_params())).collect();
         let optimizer = remembering(&spec, 1234, memories);
-        let swarm_memories = (0..n_memories).map(|k| vector(k + 4, n)).collect();
+        let swarm_memories = (0..n_memories).map(|k| Arc::new(vector(k + 4, n))).collect();
         let swarm = Some(serde_json::json!({ "z": 1, "a": [2] }));
         let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_memories, ..Progress::default() };
         let spans = vec![Span { mine: 0, whole: 0, len: n }];

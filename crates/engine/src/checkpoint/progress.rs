@@ -1,5 +1,7 @@
 //! Where a run stands.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::Score;
@@ -33,7 +35,7 @@ pub struct Progress {
     pub swarm: Option<serde_json::Value>,
     /// Vectors that the swarm remembers besides; they lie in the file as tensors.
     #[serde(skip)]
-    pub swarm_memories: Vec<Vec<f32>>,
+    pub swarm_memories: Vec<Arc<Vec<f32>>>,
 }
 
 fn is_zero(n: &u32) -> bool {

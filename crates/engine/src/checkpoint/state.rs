@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use safetensors::SafeTensorError;
 use safetensors::tensor::Dtype;
@@ -57,7 +58,12 @@ impl Vectors {
     }
 
     /// Why these are not a share's memories, if they are not.
-    pub(super) fn refuse(&self, share: &Share, optimizer: &Optimizer, of_swarm: &[Vec<f32>]) -> Option<&'static str> {
+    pub(super) fn refuse(
+        &self,
+        share: &Share,
+        optimizer: &Optimizer,
+        of_swarm: &[Arc<Vec<f32>>],
+    ) -> Option<&'static str> {
         let (names, lens): (Vec<&str>, Vec<usize>) =
             optimizer.state().1.map(|(name, memory)| (name, memory.len())).unzip();
         if names != self.optimizer || lens.iter().any(|&len| len != share.n_params) {
@@ -76,7 +82,7 @@ impl Vectors {
         layout: &FileLayout,
         share: &Share,
         optimizer: &Optimizer,
-        of_swarm: &[Vec<f32>],
+        of_swarm: &[Arc<Vec<f32>>],
     ) -> io::Result<()> {
         let places = layout.tensors();
         for (name, memory) in optimizer.state().1 {
@@ -132,7 +138,7 @@ pub(super) fn load_share(
             return Err(damaged(format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape)));
         }
         sums.iter().try_for_each(|sums| check(sums.check(&mut file, &name, place)))?;
-        progress.swarm_memories.push(read_vector(&mut file, place, n_values, share).map_err(unreadable)?);
+        progress.swarm_memories.push(Arc::new(read_vector(&mut file, place, n_values, share).map_err(unreadable)?));
     }
     if !optimizer.restore(optimizer_steps, |name| memories.remove(name)) {
         let problem = "it was written by another optimizer than the job's; bring the job's optimizer back, or start a new \

@@ -4,6 +4,7 @@
 //! means are from zero, where they began, so means that are averaged need the mean of it.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Optimizer, OptimizerKind, OptimizerSpec};
 
@@ -39,7 +40,7 @@ impl Optimizer {
             let (new, others) = rest.split_at(within.len());
             rest = others;
             let least = if *name == "momentum_buffer" || *name == "exp_avg" { f32::MIN } else { 0.0 };
-            memory[within].iter_mut().zip(new).for_each(|(old, new)| *old = new.max(least));
+            Arc::make_mut(memory)[within].iter_mut().zip(new).for_each(|(old, new)| *old = new.max(least));
         }
         if let [n_steps] = rest {
             self.n_steps = n_steps.round().max(0.0) as u64;

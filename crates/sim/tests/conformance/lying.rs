@@ -42,11 +42,11 @@ impl<S: Strategy + ?Sized> Strategy for Liar<S> {
         self.honest.n_state_vectors()
     }
 
-    fn state_vector(&self, k: usize) -> &[f32] {
+    fn state_vector(&self, k: usize) -> Arc<Vec<f32>> {
         self.honest.state_vector(k)
     }
 
-    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+    fn restore(&mut self, vectors: Vec<Arc<Vec<f32>>>) {
         self.honest.restore(vectors);
     }
 

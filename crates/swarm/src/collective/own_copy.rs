@@ -26,7 +26,7 @@ pub(crate) struct OwnCopy {
     pub values: Vec<f32>,
     pub shards: Vec<Shard>,
     /// AdaGrad's sums as they were when the segment began, if it is used.
-    pub sums: Vec<f32>,
+    pub sums: Arc<Vec<f32>>,
     /// What this peer learnt and has not pushed, and what it pushed that is perhaps not in everybody's copy.
     pub accrued: Vec<f32>,
     pushed: VecDeque<Push>,
@@ -84,7 +84,7 @@ impl OwnCopy {
             n_batches: Vec::new(),
             values: Vec::new(),
             shards: Vec::new(),
-            sums: Vec::new(),
+            sums: Arc::default(),
             accrued: Vec::new(),
             pushed: VecDeque::new(),
             before: None,
@@ -105,7 +105,7 @@ impl OwnCopy {
         self.pushed.clear();
         self.accrued.resize(n_params, 0.0);
         if self.uses_sums {
-            self.sums.resize(ctx.values().len(), 0.0);
+            Arc::make_mut(&mut self.sums).resize(ctx.values().len(), 0.0);
         }
         if self.values.is_empty() {
             self.values = ctx.values()[..n_params].to_vec();
@@ -207,7 +207,7 @@ impl OwnCopy {
         let (numbers, sums) = answer.numbers.split_at(shard.place.len());
         self.values[shard.place.clone()].copy_from_slice(numbers);
         if !sums.is_empty() {
-            self.sums[shard.place.clone()].copy_from_slice(sums);
+            Arc::make_mut(&mut self.sums)[shard.place.clone()].copy_from_slice(sums);
         }
         (shard.heard, shard.n_safe) = (answer.heard, answer.n_safe);
         (shard.is_fresh, shard.is_fetching) = (true, false);

@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// What training can go on from: the state after the last round, with the strategy's.
-    pub(super) fn state(&self, strategy_state: Vec<Vec<f32>>) -> State {
+    pub(super) fn state(&self, strategy_state: Vec<Arc<Vec<f32>>>) -> State {
         let (values, optimizer) = match &self.round_start {
             Some((values, optimizer)) => (values.clone(), optimizer.clone()),
             None => (self.values.clone(), self.optimizer.clone()),

@@ -40,11 +40,11 @@ impl Learner {
         state
     }
 
-    fn strategy_state(&self) -> Vec<Vec<f32>> {
+    fn strategy_state(&self) -> Vec<Arc<Vec<f32>>> {
         let n_values = self.core.values.len();
         let vector = |k| match self.strategy.state_vector(k) {
-            [] => vec![0.0; n_values],
-            vector => vector.to_vec(),
+            vector if vector.is_empty() => Arc::new(vec![0.0; n_values]),
+            vector => vector,
         };
         (0..self.strategy.n_state_vectors()).map(vector).collect()
     }

@@ -1,5 +1,7 @@
 //! A peer's whole state for those who are behind, in pieces.
 
+use std::sync::Arc;
+
 use nettorrent_engine::kernel::is_finite;
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +35,7 @@ pub(super) struct Snapshot {
     pub account: Vec<u8>,
     pub values: Vec<f32>,
     /// The strategy's state, and the optimizer's.
-    pub strategy: Vec<Vec<f32>>,
+    pub strategy: Vec<Arc<Vec<f32>>>,
     pub optimizer: Vec<Vec<f32>>,
 }
 
@@ -89,7 +91,7 @@ impl Incoming {
         }
         let mut values = std::mem::take(&mut self.numbers);
         let optimizer = vectors(&values.split_off(n_whole), n_params);
-        let strategy = vectors(&values.split_off(n_values), n_values);
+        let strategy = vectors(&values.split_off(n_values), n_values).into_iter().map(Arc::new).collect();
         let whole = |title| {
             let Title { place, optimizer_steps, endings, account } = title;
             Snapshot { place, optimizer_steps, endings, account, values, strategy, optimizer }
@@ -120,7 +122,7 @@ impl Outgoing<'_> {
         }
         let Self { state: State { values, optimizer, place, strategy_state: strategy, .. }, endings, account } = self;
         let (optimizer_steps, of_optimizer) = optimizer.state();
-        let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(Vec::as_slice));
+        let vectors = std::iter::once(values.as_slice()).chain(strategy.iter().map(|vector| vector.as_slice()));
         let vectors: Vec<&[f32]> = vectors.chain(of_optimizer.map(|(_, vector)| vector)).collect();
         if !vectors.iter().all(|vector| is_finite(vector)) {
             // Nobody would take it, and all would wait for another; without this peer they go on.

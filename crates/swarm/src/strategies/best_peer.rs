@@ -401,8 +401,7 @@ impl RoundStrategy for BestPeer {
         if self.options.networks == 1 {
             return ctx.synced();
         }
-        let values = ctx.values().to_vec();
-        self.final_sync.begin(ctx, &values, &[]);
+        self.final_sync.begin(ctx, &[], |_, _| {});
         self.judge_if_together(ctx);
     }
 }

@@ -10,6 +10,8 @@
 //! the contributor and at the owner; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
 //! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
@@ -115,7 +117,7 @@ impl Local {
             return refuse(format!("outer_momentum = {}: must be from 0 to below 1", outer.momentum));
         }
         let exchange = Exchange::new(self.collective());
-        Ok(AnyStrategy::round(Diloco { local: self, outer, exchange, momentum: Vec::new(), trained_in: None }))
+        Ok(AnyStrategy::round(Diloco { local: self, outer, exchange, momentum: Arc::default(), trained_in: None }))
     }
 
     fn codec(self) -> Codec {
@@ -139,7 +141,7 @@ struct Diloco {
     outer: Outer,
     exchange: Exchange,
     /// The outer step's memory; empty means zeros.
-    momentum: Vec<f32>,
+    momentum: Arc<Vec<f32>>,
     /// The round whose turn is over here: its difference is handed in, and again if the view changes.
     trained_in: Option<u32>,
 }
@@ -176,8 +178,9 @@ impl Diloco {
         let held = ctx.held_at_start(bucket);
         let (start, start_statistics) = held.split_at(n_trained);
         if momentum > 0.0 && n_trained > 0 {
-            self.momentum.resize(ctx.values().len(), 0.0);
-            let memory = &mut self.momentum[range.start..range.start + n_trained];
+            let memory = Arc::make_mut(&mut self.momentum);
+            memory.resize(ctx.values().len(), 0.0);
+            let memory = &mut memory[range.start..range.start + n_trained];
             for (step, memory) in trained.iter_mut().zip(memory) {
                 *memory = momentum * *memory + *step;
                 *step += momentum * *memory;
@@ -203,11 +206,11 @@ impl Strategy for Diloco {
         usize::from(self.outer.momentum > 0.0)
     }
 
-    fn state_vector(&self, _: usize) -> &[f32] {
-        &self.momentum
+    fn state_vector(&self, _: usize) -> Arc<Vec<f32>> {
+        self.momentum.clone()
     }
 
-    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+    fn restore(&mut self, vectors: Vec<Arc<Vec<f32>>>) {
         self.momentum = vectors.into_iter().next().unwrap_or_default();
     }
 

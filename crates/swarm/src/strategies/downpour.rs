@@ -27,7 +27,7 @@ use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
     AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, FinalSync, MOST_STALENESS, Malformed, Message, Mixing,
     OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, add, default_options,
-    read_options,
+    read_options, within,
 };
 
 /// How the list knows it.
@@ -254,11 +254,11 @@ impl Strategy for Downpour {
         usize::from(self.uses_sums())
     }
 
-    fn state_vector(&self, _: usize) -> &[f32] {
-        &self.copy.sums
+    fn state_vector(&self, _: usize) -> Arc<Vec<f32>> {
+        self.copy.sums.clone()
     }
 
-    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+    fn restore(&mut self, vectors: Vec<Arc<Vec<f32>>>) {
         self.copy.sums = vectors.into_iter().next().unwrap_or_default();
     }
 
@@ -351,9 +351,11 @@ impl AsyncStrategy for Downpour {
         if !ctx.is_last_epoch() {
             return ctx.synced();
         }
-        let mut common = ctx.values().to_vec();
-        common[..self.copy.values.len()].copy_from_slice(&self.copy.values);
-        self.final_sync.begin(ctx, &common, &self.copy.accrued);
+        let copy = &self.copy.values;
+        self.final_sync.begin(ctx, &self.copy.accrued, |range, values| {
+            let copy = within(copy, range);
+            values[..copy.len()].copy_from_slice(copy);
+        });
         self.copy_if_together(ctx);
     }
 }

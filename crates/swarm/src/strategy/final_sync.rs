@@ -1,5 +1,7 @@
 //! Peers whose replicas differ come together: all end with the same bits.
 
+use std::ops::Range;
+
 use super::ctx::Ctx;
 use super::turn::Message;
 use crate::codec::Codec;
@@ -24,15 +26,18 @@ impl FinalSync {
         self.is_on
     }
 
-    /// Begins it with the parameters that all peers should hold alike, and what this one has not said.
-    pub(crate) fn begin(&mut self, ctx: &mut Ctx<'_>, common: &[f32], unsaid: &[f32]) {
+    /// Begins it with what this peer has not said, and with the parameters that all peers should hold alike: `make_common` makes
+    /// them of this peer's own, range by range, so that nobody holds them whole.
+    pub(crate) fn begin(&mut self, ctx: &mut Ctx<'_>, unsaid: &[f32], make_common: impl Fn(&Range<usize>, &mut [f32])) {
         self.is_on = true;
         self.ring.begin(ctx);
         let share = 1.0 / ctx.n_peers() as f32;
         for (bucket, range) in ctx.buckets().to_vec().into_iter().enumerate() {
-            let unsaid = range.clone().map(|k| unsaid.get(k).copied().unwrap_or(0.0));
-            let numbers =
-                common[range.clone()].iter().zip(unsaid).map(|(value, unsaid)| value * share + unsaid).collect();
+            let mut numbers = ctx.buffer(range.len());
+            numbers.copy_from_slice(&ctx.values()[range.clone()]);
+            make_common(&range, &mut numbers);
+            let unsaid = within(unsaid, &range).iter().copied().chain(std::iter::repeat(0.0));
+            numbers.iter_mut().zip(unsaid).for_each(|(number, unsaid)| *number = *number * share + unsaid);
             self.ring.put(ctx, bucket, numbers);
         }
         self.finish_if_complete(ctx);
@@ -61,4 +66,9 @@ impl FinalSync {
             ctx.replace_values(self.ring.take_result());
         }
     }
+}
+
+/// What a vector, which may end before the range does, has there.
+pub(crate) fn within<'a>(vector: &'a [f32], range: &Range<usize>) -> &'a [f32] {
+    &vector[range.start.min(vector.len())..range.end.min(vector.len())]
 }

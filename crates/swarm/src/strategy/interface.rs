@@ -52,13 +52,13 @@ pub trait Strategy: Send {
     }
 
     /// One of them as it is after the last round that ended; empty means zeros.
-    fn state_vector(&self, k: usize) -> &[f32] {
+    fn state_vector(&self, k: usize) -> Arc<Vec<f32>> {
         let _ = k;
-        &[]
+        Arc::default()
     }
 
     /// Takes over the state of another peer or of a checkpoint: as many vectors as it has.
-    fn restore(&mut self, vectors: Vec<Vec<f32>>) {
+    fn restore(&mut self, vectors: Vec<Arc<Vec<f32>>>) {
         let _ = vectors;
     }
 

@@ -20,7 +20,7 @@ use nettorrent_engine::kernel::vectorised;
 
 use super::async_ctx::AsyncCtx;
 use super::cost::{Cost, CostQuestion};
-use super::final_sync::FinalSync;
+use super::final_sync::{FinalSync, within};
 use super::interface::{AsyncStrategy, Strategy};
 use super::optimizer_state::OptimizerState;
 use super::options::OptionDoc;
@@ -347,9 +347,8 @@ impl<S: Stream> AsyncStrategy for Streamer<S> {
         if !ctx.is_last_epoch() {
             return ctx.synced();
         }
-        let mut common = ctx.values().to_vec();
-        subtract(&mut common, self.stream.unsaid());
-        self.final_sync.begin(ctx, &common, self.stream.unsaid());
+        let unsaid = self.stream.unsaid();
+        self.final_sync.begin(ctx, unsaid, |range, values| subtract(values, within(unsaid, range)));
         self.forget_if_together(ctx);
     }
 }
