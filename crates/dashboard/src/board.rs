@@ -140,6 +140,7 @@ fn happened(history: &History) -> Markup {
     lines.extend(history.rollbacks.iter().map(|(at_s, rollback)| (*at_s, rollback.to_string())));
     lines.extend(history.dropped.iter().map(|(at_s, dropped)| (*at_s, dropped.to_string())));
     lines.extend(history.left_out.iter().map(|(at_s, left_out)| (*at_s, left_out.to_string())));
+    lines.extend(history.states_received.iter().map(|(at_s, received)| (*at_s, received.to_string())));
     lines.extend(history.notes.iter().map(|(at_s, note)| (*at_s, format!("{}: {}", note.peer, note.text))));
     let kept = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let checkpoints = history.checkpoints.iter();

@@ -59,6 +59,8 @@ pub enum Event {
     Dropped(Dropped),
     /// Training samples are left out from here on.
     LeftOut(LeftOut),
+    /// A peer that was behind has got another's whole state.
+    StateReceived(StateReceived),
     /// Training had diverged and goes on from an earlier state.
     Rollback(Rollback),
     /// A checkpoint is whole on the disk.
@@ -246,6 +248,19 @@ pub struct Dropped {
     pub n_trained: usize,
     /// How many nobody has.
     pub n_dropped: usize,
+}
+
+/// A peer that was behind, for example because it has just joined, has got another's whole state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateReceived {
+    /// Who.
+    pub peer: PeerId,
+    /// How much of it came over links.
+    pub n_bytes: u64,
+    /// How long that took.
+    pub seconds: f64,
+    /// From whom it came.
+    pub donors: Vec<PeerId>,
 }
 
 /// Training samples are left out from here on, because they spoil the batches that they are in.

@@ -9,7 +9,7 @@ use nettorrent_swarm::PeerId;
 
 use crate::event::{
     Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note, PeerAddress,
-    Progress, Replicas, Rollback, Start, Stop, ViewChange,
+    Progress, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
 };
 use crate::log::HistoryError;
 use crate::peer_work::{Resources, Times};
@@ -38,6 +38,8 @@ pub struct History {
     pub dropped: Vec<(f64, Dropped)>,
     /// Training samples that were left out.
     pub left_out: Vec<(f64, LeftOut)>,
+    /// States that peers which were behind have got from others, and when.
+    pub states_received: Vec<(f64, StateReceived)>,
     /// How often training diverged and went back.
     pub rollbacks: Vec<(f64, Rollback)>,
     /// Checkpoints that were written.
@@ -103,6 +105,7 @@ impl History {
             Event::View(view) => self.views.push((at_s, view)),
             Event::Dropped(dropped) => self.dropped.push((at_s, dropped)),
             Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
+            Event::StateReceived(received) => self.states_received.push((at_s, received)),
             Event::Rollback(rollback) => {
                 self.forget_after(rollback.epoch, rollback.step);
                 self.rollbacks.push((at_s, rollback));

@@ -25,7 +25,7 @@ mod words;
 
 pub use event::{
     BadSample, Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note,
-    PeerAddress, Progress, Reason, Replicas, Rollback, Start, Stop, ViewChange,
+    PeerAddress, Progress, Reason, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};

@@ -76,6 +76,7 @@ impl TensorBoard {
             | Event::Note(_)
             | Event::Dropped(_)
             | Event::LeftOut(_)
+            | Event::StateReceived(_)
             | Event::View(_)
             | Event::Checkpoint(_)
             | Event::CheckpointFailed(_)

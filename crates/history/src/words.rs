@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, LogFailed, Rollback};
+use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, LogFailed, Rollback, StateReceived};
 
 /// So many samples are named in a line; the events have them all.
 const MOST_NAMED: usize = 5;
@@ -32,6 +32,16 @@ impl fmt::Display for LeftOut {
             0 => Ok(()),
             n_more => write!(f, "; and {n_more} more"),
         }
+    }
+}
+
+impl fmt::Display for StateReceived {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, n_bytes, seconds, donors } = self;
+        let indices: Vec<String> = donors.iter().map(|donor| donor.join_index().to_string()).collect();
+        let plural = if donors.len() == 1 { "" } else { "s" };
+        let (megabytes, indices) = (*n_bytes as f64 / 1e6, indices.join(", "));
+        write!(f, "{peer} has received the state: {megabytes:.1} MB in {seconds:.1} s from peer{plural} {indices}")
     }
 }
 

@@ -344,6 +344,8 @@ fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
         | Event::Replica { .. }
         | Event::Ended { .. }
         | Event::GivenUp { .. }
+        | Event::StateReceived { .. }
+        | Event::Differs { .. }
         | Event::LeftOut { .. }
         | Event::RolledBack { .. }
         | Event::Finished { .. } => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_history::{
-    BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Note, Replicas, Rollback, Times, ViewChange,
+    BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Note, Replicas, Rollback, StateReceived, Times, ViewChange,
 };
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
@@ -212,6 +212,18 @@ impl RunLog {
                 let text = format!(
                     "{n_samples} samples that were trained without most of the members are given up: \
                      the state of {donor} goes on"
+                );
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
+                return true;
+            }
+            RecordEvent::StateReceived { n_bytes, seconds, donors } => {
+                let (peer, n_bytes, seconds, donors) = (record.peer, *n_bytes, *seconds, donors.clone());
+                self.events.write_at(at, Event::StateReceived(StateReceived { peer, n_bytes, seconds, donors }));
+            }
+            RecordEvent::Differs { peer, from } => {
+                let text = format!(
+                    "{peer} has other parameters than {from}, though both say that they trained the same: \
+                     its memory or its program may be at fault"
                 );
                 self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
                 return true;

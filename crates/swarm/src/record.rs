@@ -43,6 +43,22 @@ pub enum Event {
         /// Whose state goes on.
         donor: PeerId,
     },
+    /// This peer was behind, and has got all of another's state.
+    StateReceived {
+        /// How much of it came over links.
+        n_bytes: u64,
+        /// How long that took.
+        seconds: f64,
+        /// From whom it came.
+        donors: Vec<PeerId>,
+    },
+    /// A peer says that it has the same past as another, and has other parameters.
+    Differs {
+        /// Who.
+        peer: PeerId,
+        /// The other.
+        from: PeerId,
+    },
     /// A batch is trained, whether or not its round will count.
     Batch {
         /// The epoch it belongs to, counted from 0.

@@ -12,17 +12,19 @@
 mod agreement;
 mod asynchronous;
 pub(crate) mod core;
+mod donor;
 mod epoch_evaluation;
 mod evaluations;
+mod fetch;
 mod learner;
 mod pace;
 mod partial_score;
 mod recovery;
 mod rounds;
-mod snapshot;
 mod span;
 mod steps;
 mod training;
+mod transfer;
 mod turn;
 
 use std::sync::Arc;
@@ -30,10 +32,11 @@ use std::time::Duration;
 
 use agreement::{Agreement, Verdict};
 use core::Core;
+use donor::Donor;
+use fetch::{Fetch, Partial};
 use learner::Learner;
 use pace::{DIVERGED, Pace};
 use recovery::{Reaction, Recovery};
-use snapshot::{Incoming, Outgoing};
 use training::{Applied, InView, Training, Want};
 
 use crate::effects::{Input, Outbox, Phase, Status};
@@ -52,6 +55,10 @@ use crate::wire::{Frame, Kind};
 pub struct Replica {
     training: Training,
     agreement: Agreement,
+    /// This peer's state, as long as others fetch it.
+    donor: Option<Donor>,
+    /// What has come of another's state before the view changed.
+    partial: Partial,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: HeldFrames,
     /// A view that came while the parameters are lent.
@@ -151,6 +158,8 @@ impl Replica {
         Self {
             training,
             agreement: Agreement::default(),
+            donor: None,
+            partial: Partial::default(),
             held: HeldFrames::default(),
             next_view: None,
             is_stopping: false,
@@ -194,7 +203,7 @@ impl Replica {
                 Some(verdict) => self.on_verdict(&verdict, out),
                 None => Ok(()),
             },
-            // The donor may be quicker than the first member, who says that this peer needs its state.
+            // Who is behind may be quicker than the first member, who says that this peer is a donor.
             Kind::Snapshot if matches!(self.agreement, Agreement::Waiting) => self.hold(from, frame),
             Kind::Snapshot => self.on_snapshot(rank, &frame, out),
             Kind::Strategy | Kind::Tested | Kind::Pace if !self.agreement.is_reached() => self.hold(from, frame),
@@ -239,6 +248,10 @@ impl Replica {
 
     fn on_view(&mut self, view: View, out: &mut Outbox) -> Result<(), Malformed> {
         let Some(claim) = self.training.on_view(view)? else { return Ok(()) };
+        self.donor = None;
+        if let Agreement::Behind(_) = &self.agreement {
+            self.partial = self.agreement.take_partial();
+        }
         if let Some(verdict) = self.agreement.begin(claim, &self.training.learner.core, out) {
             self.on_verdict(&verdict, out)?;
         }
@@ -251,36 +264,49 @@ impl Replica {
         if verdict.is_rollback {
             self.training.abandon();
         }
+        self.donor = None;
         let Training { learner, rounds, .. } = &mut self.training;
         learner.core.speeds.clone_from(&verdict.speeds);
         let donor = verdict.donor as usize;
         if verdict.is_behind(learner.core.rank) {
-            self.agreement = Agreement::Behind(Incoming::new(donor));
+            let partial = std::mem::take(&mut self.partial);
+            let fetch = Fetch::new(verdict.transfer(), &verdict.donors(), partial, &learner.core);
+            self.agreement = Agreement::Behind(fetch);
             self.release_held(out);
             return Ok(());
         }
-        let endings = rounds.last_ending.count_others(&mut learner.core, &verdict.clocks)?;
-        if donor == learner.core.rank {
+        self.partial = Partial::default();
+        let endings = rounds.last_endings.count_others(&mut learner.core, &verdict.clocks)?;
+        if !verdict.behind.is_empty() && verdict.donors().contains(&(learner.core.rank as u32)) {
             let (state, account) = (learner.state(), learner.strategy.account());
-            Outgoing { state: &state, endings, account }.send(&verdict.behind, &learner.core, out);
+            let giver = Donor::new(verdict.transfer(), state, endings, account, &verdict.behind);
+            if donor == learner.core.rank {
+                giver.begin(&learner.core, out);
+            }
+            self.donor = Some(giver);
         }
         learner.core.past = Past::Own;
         self.go_on(donor, false, out);
         Ok(())
     }
 
-    /// A piece of the state that this peer is to take over.
+    /// A question about this peer's state, or a part of one that this peer is to take over.
     fn on_snapshot(&mut self, rank: usize, frame: &Frame, out: &mut Outbox) -> Result<(), Malformed> {
         let Training { learner, rounds, .. } = &mut self.training;
+        if let Some(donor) = &mut self.donor {
+            donor.on_frame((rank, frame), &learner.core, out)?;
+            self.donor.take_if(|donor| donor.is_done());
+            return Ok(());
+        }
         let n_state_vectors_at = |epoch| learner.n_state_vectors_at(epoch);
-        let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_state_vectors_at)?;
+        let taken = self.agreement.on_snapshot((rank, frame), &learner.core, n_state_vectors_at, out)?;
         let Some((donor, snapshot)) = taken else { return Ok(()) };
         let core = &learner.core;
         if core.weight.is_alone() {
             let n_samples = core.place.standing.n_samples.saturating_sub(core.n_samples_agreed);
             out.records.push(core.record(Event::GivenUp { n_samples, donor: core.view.members[donor] }));
         }
-        rounds.last_ending.replace(learner.take_over(snapshot)?);
+        rounds.last_endings.replace(learner.take_over(snapshot)?);
         self.training.begin_anew();
         self.go_on(donor, true, out);
         Ok(())
@@ -333,8 +359,10 @@ impl Replica {
     fn go_back(&mut self, why: &str, state: State, out: &mut Outbox) {
         let core = self.core();
         let others: Vec<u32> = (1..core.view.len() as u32).collect();
-        Verdict::rollback(others.clone(), core).tell(core, out);
-        Outgoing { state: &state, endings: Vec::new(), account: Vec::new() }.send(&others, core, out);
+        let verdict = Verdict::rollback(others, state.place.n_rollbacks, core);
+        verdict.tell(core, out);
+        let donor = Donor::new(verdict.transfer(), state.clone(), Vec::new(), Vec::new(), &verdict.behind);
+        donor.begin(core, out);
         out.records.push(core.record(Event::RolledBack {
             why: why.to_owned(),
             from_step: core.place.step,
@@ -342,6 +370,7 @@ impl Replica {
             step: state.place.step,
             lr_factor: state.place.lr_factor(),
         }));
+        self.donor = Some(donor).filter(|donor| !donor.is_done());
         self.training.abandon();
         self.training.go_back_to(state);
         self.go_on(0, true, out);

@@ -123,6 +123,7 @@ impl ProgressView {
             Event::Note(note) => self.show_note(note),
             Event::Dropped(dropped) => self.say(&dropped.to_string()),
             Event::LeftOut(left_out) => self.say(&left_out.to_string()),
+            Event::StateReceived(received) => self.say(&received.to_string()),
             Event::Rollback(rollback) => self.say(&rollback.to_string()),
             Event::CheckpointFailed(failed) => self.say(&failed.to_string()),
             Event::LogFailed(failed) => self.say(&failed.to_string()),

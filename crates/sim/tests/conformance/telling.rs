@@ -44,6 +44,8 @@ impl Observer for Listener {
             | Event::Ended { .. }
             | Event::LeftOut { .. }
             | Event::GivenUp { .. }
+            | Event::StateReceived { .. }
+            | Event::Differs { .. }
             | Event::RolledBack { .. }
             | Event::Finished { .. } => {}
         }

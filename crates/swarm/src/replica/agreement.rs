@@ -1,7 +1,8 @@
 //! A new view: its members agree on whose parameters go on, and those who are behind take them over.
 //!
 //! Everyone tells the first member how far it is. The first member answers with the donor: of those who trained with the
-//! latest quorum who is most advanced, of equals the first. The donor sends its state to those whose past is another. A view that changes in the middle begins this anew.
+//! latest quorum who is most advanced, of equals the first. Those whose past is another fetch its state, from it and from others who
+//! have the same. A view that changes in the middle begins this anew.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::asynchronous::Clock;
 use super::core::Core;
+use super::fetch::{Fetch, Partial, Snapshot};
 use super::pace::compared;
-use super::snapshot::{Incoming, Snapshot};
+use super::transfer::Transfer;
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
@@ -59,6 +61,8 @@ impl Claim {
 #[derive(Serialize, Deserialize)]
 pub(super) struct Verdict {
     pub donor: u32,
+    /// Others who have the same state.
+    pub co_donors: Vec<u32>,
     pub behind: Vec<u32>,
     /// Where peers train asynchronously: by rank, how many batches everybody has trained who is in the donor's segment.
     pub clocks: Vec<Option<u32>>,
@@ -66,11 +70,13 @@ pub(super) struct Verdict {
     pub speeds: Vec<u16>,
     /// Whether this is no new view: training has diverged, and all take the first member's state over.
     pub is_rollback: bool,
+    /// How often the swarm has gone back in that; 0 in a new view.
+    n_rollbacks: u32,
 }
 
 impl Verdict {
-    /// That of members who say so of themselves.
-    fn new(claims: &BTreeMap<usize, Claim>) -> Self {
+    /// That of members who say so of themselves; and whether those who have the same past have the same parameters.
+    fn new(claims: &BTreeMap<usize, Claim>, replicas_are_equal: bool) -> Self {
         let most_advanced = |claim: &Claim| (claim.weight, claim.epoch, claim.standing.n_samples, claim.standing.round);
         let mut donor = 0;
         for (&rank, claim) in claims {
@@ -83,14 +89,28 @@ impl Verdict {
         let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
         let clocks = claims.values().map(clock).collect();
         let speeds: Vec<f32> = claims.values().map(|claim| claim.speed).collect();
+        let equal = claims.iter().filter(|(rank, claim)| **rank != donor && claim.is_equal(&goes_on));
+        let most = if replicas_are_equal { MOST_CO_DONORS } else { 0 };
+        let co_donors = equal.map(|(&rank, _)| rank as u32).take(most).collect();
         let (donor, behind, speeds) = (donor as u32, behind.collect(), compared(&speeds));
-        Self { donor, behind, clocks, speeds, is_rollback: false }
+        Self { donor, co_donors, behind, clocks, speeds, is_rollback: false, n_rollbacks: 0 }
     }
 
-    /// That these others are to take this first member's state over, though the view is the same.
-    pub(super) fn rollback(others: Vec<u32>, core: &Core) -> Self {
+    /// That these others are to take this first member's state over, though the view is the same: the swarm goes back for the
+    /// `n_rollbacks`th time.
+    pub(super) fn rollback(others: Vec<u32>, n_rollbacks: u32, core: &Core) -> Self {
         let (clocks, speeds) = (vec![None; core.view.len()], core.speeds.clone());
-        Self { donor: 0, behind: others, clocks, speeds, is_rollback: true }
+        Self { donor: 0, co_donors: Vec::new(), behind: others, clocks, speeds, is_rollback: true, n_rollbacks }
+    }
+
+    /// The transfer of the state that goes on.
+    pub(super) fn transfer(&self) -> Transfer {
+        Transfer(self.n_rollbacks)
+    }
+
+    /// All who have the state that goes on and give it to others; the main donor first.
+    pub(super) fn donors(&self) -> Vec<u32> {
+        std::iter::once(self.donor).chain(self.co_donors.iter().copied()).collect()
     }
 
     /// Whether this rank is to take the donor's state over.
@@ -99,8 +119,12 @@ impl Verdict {
     }
 
     fn check(&self, n_peers: usize) -> Result<(), Malformed> {
-        if self.donor as usize >= n_peers || self.behind.iter().any(|&rank| rank as usize >= n_peers) {
+        let donors = self.donors();
+        if donors.iter().chain(&self.behind).any(|&rank| rank as usize >= n_peers) {
             return Err(Malformed::new("it names a member that the view does not have"));
+        }
+        if donors.iter().any(|donor| self.behind.contains(donor)) || donors.len() > 1 + MOST_CO_DONORS {
+            return Err(Malformed::new("it names donors who cannot be any"));
         }
         if self.clocks.len() != n_peers || ![0, n_peers].contains(&self.speeds.len()) {
             return Err(Malformed::new("it does not say of every member how far and how fast it is"));
@@ -123,10 +147,13 @@ pub(super) enum Agreement {
     /// This peer is the first member and gathers how far the others are.
     Gathering(BTreeMap<usize, Claim>),
     /// This peer is behind and takes over another's state.
-    Behind(Incoming),
+    Behind(Fetch),
     /// All is agreed.
     Reached,
 }
+
+/// More donors than these would hold a copy of their state for little: links are full by then.
+const MOST_CO_DONORS: usize = 3;
 
 const CLAIM: u64 = 0;
 const VERDICT: u64 = 1;
@@ -141,7 +168,7 @@ impl Agreement {
         match self {
             Self::Waiting => vec![0],
             Self::Gathering(claims) => (0..view.len()).filter(|rank| !claims.contains_key(rank)).collect(),
-            Self::Behind(incoming) => vec![incoming.donor],
+            Self::Behind(fetch) => fetch.waits_for(),
             Self::Reached => Vec::new(),
         }
     }
@@ -191,23 +218,33 @@ impl Agreement {
         if claims.len() < core.view.len() {
             return None;
         }
-        let verdict = Verdict::new(claims);
+        let verdict = Verdict::new(claims, core.replicas_are_equal());
         verdict.tell(core, out);
         Some(verdict)
     }
 
-    /// A piece of the state that this peer is to take over; when it was the last one, from whom it came and the whole.
+    /// What has come of a state that this peer was fetching: it may be good for the next one.
+    pub(super) fn take_partial(&mut self) -> Partial {
+        match std::mem::take(self) {
+            Self::Behind(fetch) => fetch.into_partial(),
+            agreement => {
+                *self = agreement;
+                Partial::default()
+            }
+        }
+    }
+
+    /// A part of the state that this peer is to take over; when it was the last one, from whom it came and the whole.
     pub(super) fn on_snapshot(
         &mut self,
         (rank, frame): (usize, &Frame),
         core: &Core,
         n_state_vectors_at: impl Fn(u64) -> usize,
+        out: &mut Outbox,
     ) -> Result<Option<(usize, Snapshot)>, Malformed> {
-        let Self::Behind(incoming) = self else {
-            return Err(Malformed::new("it sends its state to one who is not behind"));
-        };
-        let Some(snapshot) = incoming.take((rank, frame), core, n_state_vectors_at)? else { return Ok(None) };
-        let donor = incoming.donor;
+        let Self::Behind(fetch) = self else { return Ok(None) };
+        let Some(snapshot) = fetch.on_frame((rank, frame), core, n_state_vectors_at, out)? else { return Ok(None) };
+        let donor = fetch.donor();
         *self = Self::Waiting;
         Ok(Some((donor, snapshot)))
     }
@@ -228,7 +265,7 @@ mod tests {
     }
 
     fn donor(claims: &[Claim]) -> u32 {
-        Verdict::new(&claims.iter().copied().enumerate().collect::<BTreeMap<_, _>>()).donor
+        Verdict::new(&claims.iter().copied().enumerate().collect::<BTreeMap<_, _>>(), true).donor
     }
 
     #[test]

@@ -60,27 +60,32 @@ impl Ending {
     }
 }
 
-/// How the last segment ended, where peers train asynchronously: who comes from it asks for that.
+/// How the last segments ended, where peers train asynchronously: who comes from one of them asks for that. A peer that takes over
+/// another's state may see more than one view before it has all of it.
 #[derive(Default)]
-pub(super) struct LastEnding {
-    ending: Option<Ending>,
+pub(super) struct LastEndings {
+    /// The last one first.
+    endings: Vec<Ending>,
 }
 
-impl LastEnding {
+/// So many are remembered.
+const MOST_ENDINGS: usize = 16;
+
+impl LastEndings {
     /// Another's state goes on, after segments that ended so; the last one first.
     pub(super) fn replace(&mut self, endings: Vec<Ending>) {
-        self.ending = endings.into_iter().next();
+        self.endings = endings;
+        self.endings.truncate(MOST_ENDINGS);
     }
 
     /// The view has changed in the middle of a segment: what its members have trained in it counts, whether it is in the
-    /// parameters that go on or not. Returns how the segment ended, and how the one before did.
+    /// parameters that go on or not. Returns how the segment ended, and how those before did.
     pub(super) fn count_others(&mut self, core: &mut Core, clocks: &[Option<u32>]) -> Result<Vec<Ending>, Malformed> {
-        let mut endings: Vec<Ending> = self.ending.take().into_iter().collect();
         if core.is_asynchronous() {
-            endings.splice(0..0, break_off(core, clocks)?);
+            self.endings.splice(0..0, break_off(core, clocks)?);
+            self.endings.truncate(MOST_ENDINGS);
         }
-        self.ending = endings.first().cloned();
-        Ok(endings)
+        Ok(self.endings.clone())
     }
 
     /// All batches of all peers are in everybody's parameters: all stand at the same place again.
@@ -90,7 +95,7 @@ impl LastEnding {
         }
         let Clock { segment, .. } = Clock::of(core);
         let counted = core.segment().map(|last| last.done.clone()).unwrap_or_default();
-        self.ending = Some(Ending { segment, heard: counted.clone(), counted });
+        self.endings = vec![Ending { segment, heard: counted.clone(), counted }];
         let n_rounds = core.segment_rounds().len() as u64;
         let Place { standing, step, .. } = &mut core.place;
         standing.round = core.segment_start.round + n_rounds as u32;

@@ -15,7 +15,7 @@ use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
-use crate::strategy::{Counted, Mixing, Past, Payload, Turn};
+use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, Turn};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View, Weight};
 use crate::wire::{Frame, Kind};
@@ -152,6 +152,16 @@ impl Core {
     /// How many numbers peers exchange.
     pub(super) fn n_exchanged(&self) -> usize {
         self.buckets.iter().map(Range::len).sum()
+    }
+
+    /// Whether peers with the same past have the same parameters, round after round.
+    pub(super) fn replicas_are_equal(&self) -> bool {
+        self.turn.mixing == Mixing::Full && !self.is_asynchronous()
+    }
+
+    /// Whether they then have the same optimizer, too: each may keep what it remembers of its own steps.
+    pub(super) fn optimizers_are_equal(&self) -> bool {
+        self.turn.payload == Payload::Gradients || self.turn.optimizer_state != OptimizerState::Keep
     }
 
     /// How many epochs the run has, unless a strategy ended it before.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::asynchronous::{Clock, Ending};
 use super::core::Core;
-use super::snapshot::Snapshot;
+use super::fetch::Snapshot;
 use crate::malformed::Malformed;
 use crate::place::State;
 use crate::replica_setup::ReplicaSetup;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::sampling::ledger::Ledger;
 use nettorrent_engine::model::Score;
 
-use super::asynchronous::LastEnding;
+use super::asynchronous::LastEndings;
 use super::core::Core;
 use super::evaluations::Evaluations;
 use super::learner::Learner;
@@ -23,7 +23,7 @@ pub(super) struct Rounds {
     pub turn: Option<TurnState>,
     pub pace: Pace,
     pub evaluations: Evaluations,
-    pub last_ending: LastEnding,
+    pub last_endings: LastEndings,
     /// What a peer that is alone waits for before it trains on.
     pub held: Option<Held>,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
@@ -203,7 +203,7 @@ impl Rounds {
                 return AfterRound::GoesOn;
             }
             if core.is_asynchronous() {
-                self.last_ending.close_segment(core);
+                self.last_endings.close_segment(core);
             }
             let next = core.next_ledger();
             if next.epoch == core.place.ledger.epoch {

@@ -154,7 +154,7 @@ impl Training {
     /// Goes back to a state of before.
     pub(super) fn go_back_to(&mut self, state: State) {
         self.learner.go_back_to(state);
-        self.rounds.last_ending.replace(Vec::new());
+        self.rounds.last_endings.replace(Vec::new());
         self.begin_anew();
     }
 
