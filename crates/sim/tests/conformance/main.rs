@@ -19,5 +19,6 @@ mod recovery;
 mod same_bytes;
 mod telling;
 mod thousand;
+mod transfer;
 mod uplink;
 mod warmup;

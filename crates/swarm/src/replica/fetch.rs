@@ -223,13 +223,14 @@ impl Fetch {
         out.records.push(core.record(Event::Differs { peer, from: donor }));
     }
 
-    /// Asks for more, as much as may be on its way. When all is asked for, who has nothing left to send is asked for what comes
-    /// slowly from others.
+    /// Asks for more, as much as may be on its way. When all is asked for, who has nothing left to send is asked for a chunk that
+    /// comes slowly from another.
     fn ask(&mut self, core: &Core, out: &mut Outbox) {
         for at in 0..self.donors.len() {
             while self.donors[at].1 < WINDOW {
                 let rank = self.donors[at].0;
-                let Some(index) = self.next_chunk(rank) else { break };
+                let is_idle = self.donors[at].1 == 0;
+                let Some(index) = self.next_chunk(rank, is_idle) else { break };
                 self.asked.entry(index).or_default().push(rank);
                 self.donors[at].1 += 1;
                 self.transfer.say(&Message::AskChunk(index as u32), rank, core, out);
@@ -238,7 +239,7 @@ impl Fetch {
     }
 
     /// What to ask this donor for.
-    fn next_chunk(&mut self, rank: usize) -> Option<usize> {
+    fn next_chunk(&mut self, rank: usize, is_idle: bool) -> Option<usize> {
         let end = if rank == self.donor() { self.chunks.n() } else { self.n_common };
         while self.next < self.digests.len().min(end) {
             let index = self.next;
@@ -250,7 +251,7 @@ impl Fetch {
         let is_last = self.digests.len() == self.chunks.n();
         let is_late = |index: usize, ranks: &[usize]| ranks.len() == 1 && ranks[0] != rank && !self.is_here(index);
         let late = self.asked.range(..end).find(|(index, ranks)| is_late(**index, ranks));
-        late.filter(|_| is_last && self.next >= self.chunks.n().min(end)).map(|(index, _)| *index)
+        late.filter(|_| is_idle && is_last && self.next >= self.chunks.n().min(end)).map(|(index, _)| *index)
     }
 
     /// All has come.

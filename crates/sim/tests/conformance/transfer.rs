@@ -1,0 +1,79 @@
+//! A newcomer gets the state from all who have it, and what it has got is not sent twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nettorrent_engine::job::Job;
+use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_sim::{Fault, Join, Outcome, Scenario, Simulation, Toy, ToySize, What, When};
+use nettorrent_swarm::record::Event;
+use nettorrent_swarm::{PeerId, Setup};
+
+use crate::case;
+
+/// Parameters of seven chunks, and a momentum as long.
+fn setup(strategy: &str) -> Arc<Setup> {
+    let size = ToySize { n_features: 40_000, n_classes: 10, n_train: 48, n_test: 8 };
+    let case = case::defaults().into_iter().find(|case| case.name().trim() == strategy).unwrap();
+    let optimizer = OptimizerSpec { lr: 0.01, momentum: 0.9, ..OptimizerSpec::default() };
+    case.setup_for(Toy::with_size(size, 1), Job { epochs: 2, batch: 4, optimizer, ..case::job() })
+}
+
+const STATE_BYTES: u64 = 4 * (400_010 + 40_000 + 400_010);
+
+fn run(strategy: &str, n_peers: usize, faults: Vec<Fault>) -> Outcome {
+    let joins = vec![Join { at: Duration::from_millis(300) }];
+    let link = "100mbit/2ms".parse().unwrap();
+    let scenario = Scenario { link, faults, joins, limit: Duration::from_secs(600), ..Scenario::lan() };
+    Simulation::new(setup(strategy), n_peers, scenario).unwrap().run().unwrap()
+}
+
+/// What the newcomer received, and from whom.
+fn received(outcome: &Outcome) -> Vec<(u64, Vec<PeerId>)> {
+    let newest = outcome.live().map(|peer| peer.id).max().unwrap();
+    let of = |event: &Event| match event {
+        Event::StateReceived { n_bytes, donors, .. } => Some((*n_bytes, donors.clone())),
+        _ => None,
+    };
+    outcome.records.iter().filter(|record| record.peer == newest).filter_map(|record| of(&record.event)).collect()
+}
+
+#[test]
+fn a_newcomer_fetches_the_state_from_all_who_have_it() {
+    for (strategy, n_peers, n_donors) in
+        [("ring-all-reduce", 2, 2), ("ring-all-reduce", 3, 3), ("ring-all-reduce", 6, 4)]
+    {
+        let outcome = run(strategy, n_peers, Vec::new());
+        let received = received(&outcome);
+        let [(n_bytes, donors)] = &received[..] else { panic!("{received:?}") };
+        assert_eq!(donors.len(), n_donors, "{strategy} with {n_peers} peers");
+        // At the end what comes slowly is asked for twice.
+        assert!((STATE_BYTES..STATE_BYTES * 3 / 2).contains(n_bytes), "{n_bytes} of {STATE_BYTES} bytes");
+        let first = outcome.live().next().unwrap();
+        assert!(outcome.live().all(|peer| peer.is_finished && peer.values == first.values));
+    }
+}
+
+#[test]
+fn who_keeps_an_optimizer_of_its_own_gives_only_parameters() {
+    // The newcomer gets one peer's optimizer with everybody's parameters, and nobody is said to differ.
+    for strategy in ["diloco", "local-sgd"] {
+        let outcome = run(strategy, 3, Vec::new());
+        assert_eq!(received(&outcome).len(), 1, "{strategy}");
+        assert!(!outcome.records.iter().any(|record| matches!(record.event, Event::Differs { .. })), "{strategy}");
+    }
+}
+
+#[test]
+fn what_has_come_is_not_sent_again_when_a_donor_is_lost() {
+    let mut n_resumed = 0;
+    for at in [400, 500, 600, 700, 800, 900, 1000] {
+        let lost = Fault { peer: 0, when: When::At(Duration::from_millis(at)), what: What::Leave };
+        let outcome = run("ring-all-reduce", 2, vec![lost]);
+        let received = received(&outcome);
+        let n_bytes = received.last().unwrap().0;
+        n_resumed += usize::from(received.len() == 1 && n_bytes < STATE_BYTES);
+        assert!(outcome.live().all(|peer| peer.is_finished));
+    }
+    assert!(n_resumed > 0);
+}
