@@ -109,6 +109,11 @@ impl Contacts {
         self.contacts.get(&peer).is_some_and(|contact| !contact.links.is_empty())
     }
 
+    /// With whom there is a link.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = PeerId> {
+        self.contacts.iter().filter(|(_, contact)| !contact.links.is_empty()).map(|(peer, _)| *peer)
+    }
+
     /// Whether there is a link with anybody.
     pub(crate) fn has_links(&self) -> bool {
         self.contacts.values().any(|contact| !contact.links.is_empty())

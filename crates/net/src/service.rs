@@ -7,11 +7,14 @@ use nettorrent_swarm::{PeerId, Phase};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::address::Address;
+use crate::charter::{Amendment, Charter};
+use crate::keys::PublicKey;
+use crate::register::{Admission, NotAdmitted};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Question {
-    /// What is being trained here, and who is there? Asked by who wants to take part.
+    /// May I take part, and in what? Asked by who holds the ticket; it is about the key that was shown.
     Join,
     /// How is it going?
     Status,
@@ -20,6 +23,10 @@ pub enum Question {
         /// How many.
         n_bytes: u32,
     },
+    /// Who belongs to the swarm?
+    Members,
+    /// What the swarm's owner has decided: put it in force.
+    Amend(Box<Amendment>),
 }
 
 /// The most that one probe is answered with: it fits into a frame.
@@ -29,11 +36,46 @@ pub(crate) const MOST_PROBE_BYTES: usize = 2 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// What is needed to take part.
-    Join(Invitation),
+    Join(Box<Invitation>),
+    /// The ticket does not let one in.
+    NotAdmitted(NotAdmitted),
     /// How it is going.
     Status(PeerStatus),
     /// The bytes; none if others have just asked for some.
     Probe(Vec<u8>),
+    /// Who belongs to the swarm.
+    Members(Box<MemberList>),
+    /// What has come of what the owner has decided.
+    Amended {
+        /// Whether it is in force. If not, it is not the owner's, or a later one is.
+        is_in_force: bool,
+    },
+}
+
+/// Who belongs to a swarm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberList {
+    /// What is in force.
+    pub(crate) charter: Charter,
+    /// The keys of all who belong to it, those among them who cannot be reached at the moment.
+    pub(crate) keys: Vec<PublicKey>,
+    /// Who is there.
+    pub members: Vec<ListedMember>,
+}
+
+/// A member as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedMember {
+    /// Its name.
+    pub peer: PeerId,
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it is.
+    pub address: Address,
+    /// When it was let in, in seconds since 1970.
+    pub since: u64,
+    /// When its certificate expires unless it is renewed, in seconds since 1970.
+    pub expires: u64,
 }
 
 /// What is needed to take part: the job travels, the data do not.
@@ -41,8 +83,8 @@ pub enum Answer {
 pub struct Invitation {
     /// What is trained.
     pub package: JobPackage,
-    /// The join index that is free.
-    pub join_index: u32,
+    /// What makes the receiver a member: a certificate with its seat.
+    pub admission: Admission,
     /// Who is there, and where.
     pub members: Vec<(PeerId, Address)>,
 }

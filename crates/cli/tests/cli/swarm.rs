@@ -310,7 +310,7 @@ pub(crate) fn mix(addresses: &str, secret: &str) -> String {
     use nettorrent_net::ticket::Ticket;
     let (addresses, secret): (Ticket, Ticket) =
         (addresses.parse().expect("a ticket"), secret.parse().expect("a ticket"));
-    Ticket { secret: secret.secret, addresses: addresses.addresses }.to_string()
+    Ticket { addresses: addresses.addresses, ..secret }.to_string()
 }
 
 #[test]
