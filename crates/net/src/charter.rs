@@ -9,13 +9,18 @@
 //! A charter with a higher number replaces one with a lower. With it comes another seal and another admission secret, so what was
 //! signed or given away before counts only for those whom the new charter keeps.
 
+use data_encoding::BASE32_NOPAD;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::keys::{PrivateKey, PublicKey, Signature, sha256};
 use crate::ticket::Secret;
 
 /// The most keys that a charter keeps, and the most that it removes.
 pub(crate) const MAX_KEYS: usize = 4096;
+
+/// How the text of an owner's key begins; the number is its version.
+const OWNER_PREFIX: &str = "nt-owner1";
 
 const CHARTER: &str = "charter";
 const REMOVAL: &str = "removal";
@@ -159,8 +164,19 @@ impl OwnerKey {
         Self(PrivateKey::from_seed(seed))
     }
 
-    pub(crate) fn seed(&self) -> &[u8; 32] {
-        self.0.seed()
+    /// It as a line of text, for a file that nobody else may read.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let seed = self.0.seed();
+        let content = Zeroizing::new([&seed[..], &checksum(seed)].concat());
+        Zeroizing::new(format!("{OWNER_PREFIX}{}", BASE32_NOPAD.encode(&content).to_ascii_lowercase()))
+    }
+
+    /// What [`to_text`](Self::to_text) has written; none if it is something else, or damaged.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let letters = Zeroizing::new(text.trim().strip_prefix(OWNER_PREFIX)?.to_ascii_uppercase());
+        let content = Zeroizing::new(BASE32_NOPAD.decode(letters.as_bytes()).ok()?);
+        let (seed, found) = content.split_first_chunk::<32>()?;
+        (found == checksum(seed)).then(|| Self::from_seed(seed))
     }
 
     /// Its public half, by which the swarm is known.
@@ -201,6 +217,13 @@ impl OwnerKey {
         let signature = self.0.sign(CHARTER, &statement);
         Amendment { charter: Charter { head: CharterHead { statement, signature }, rest }, seal, admission }
     }
+}
+
+/// Tells a damaged key from a whole one, and nothing about the key.
+fn checksum(seed: &[u8; 32]) -> [u8; 4] {
+    let mut checksum = [0; 4];
+    checksum.copy_from_slice(&sha256(&[b"owner key".as_slice(), seed].concat())[..4]);
+    checksum
 }
 
 #[cfg(test)]
@@ -251,6 +274,15 @@ mod tests {
         assert!(is_removed(&owner().public(), &key(6), &word));
         assert!(!is_removed(&owner().public(), &key(5), &word) && !is_removed(&key(7), &key(6), &word));
         assert_ne!((&first.seal, &first.admission), (&second.seal, &second.admission));
+    }
+
+    #[test]
+    fn an_owners_key_comes_back_from_its_text_unless_that_is_damaged() {
+        let text = owner().to_text();
+        assert_eq!(OwnerKey::from_text(&format!("{}\n", *text)).unwrap().public(), owner().public());
+        assert!(OwnerKey::from_text(&text[..text.len() - 1]).is_none());
+        assert!(OwnerKey::from_text(&text.replacen('a', "b", 1)).is_none());
+        assert!(OwnerKey::from_text("nt-owner1").is_none() && OwnerKey::from_text("").is_none());
     }
 
     #[test]

@@ -30,9 +30,10 @@ impl Founder {
         Self::with(secret, TicketLimits::default(), Clock::System)
     }
 
-    /// A swarm for which this clock counts.
-    pub fn with_clock(limits: TicketLimits, clock: Clock) -> Self {
-        Self::with(&Secret::random(), limits, clock)
+    /// The same swarm, for whose members this clock counts.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// A swarm that is all in this process, where nobody else can be. Its keys are the same every time and so are its members' names,

@@ -84,6 +84,7 @@ pub mod refusal;
 pub mod register;
 pub mod report;
 pub mod role;
+pub mod roll;
 pub mod sealed_file;
 pub mod service;
 pub mod shaper;

@@ -290,3 +290,178 @@ impl Register {
         certificate.expires() < self.clock.now()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::{Admission, Adoption, NotAdmitted, Register};
+    use crate::certificate::{Certificate, LIFETIME, Pass};
+    use crate::charter::{Amendment, OwnerKey, TicketLimits};
+    use crate::clock::Clock;
+    use crate::keys::{PrivateKey, PublicKey};
+    use crate::refusal::Refusal;
+    use crate::ticket::Secret;
+    use nettorrent_swarm::view::PeerId;
+
+    fn owner() -> OwnerKey {
+        OwnerKey::from_seed(&[1; 32])
+    }
+
+    fn key(n: u8) -> PublicKey {
+        PrivateKey::from_seed(&[n; 32]).public()
+    }
+
+    fn founded(limits: TicketLimits) -> Amendment {
+        owner().found(Secret::from_bytes([2; 32]), Secret::from_bytes([3; 32]), limits)
+    }
+
+    /// A swarm's founder with the key 10, and its clock.
+    fn founder(limits: TicketLimits) -> (Register, Arc<AtomicU64>) {
+        let now = Arc::new(AtomicU64::new(1_000_000));
+        let clock = Clock::Set(now.clone());
+        (Register::found(&founded(limits), &owner().public(), (key(10), 0), clock).unwrap(), now)
+    }
+
+    fn admit(register: &mut Register, n: u8) -> Result<Admission, NotAdmitted> {
+        register.admit(&key(n), std::iter::empty())
+    }
+
+    fn join(register: &mut Register, n: u8) -> Register {
+        let admission = admit(register, n).unwrap();
+        Register::admitted(&admission, &owner().public(), &key(n), register.clock.clone()).unwrap()
+    }
+
+    #[test]
+    fn newcomers_get_seats_behind_all_that_are_taken_or_promised_and_one_each() {
+        let (mut register, _) = founder(TicketLimits::default());
+        let mut seat = |n, taken: &[u32]| {
+            let taken = taken.iter().map(|seat| PeerId::new(*seat, 7));
+            register.admit(&key(n), taken).unwrap().certificate.seat()
+        };
+        assert_eq!(seat(11, &[]), 1);
+        assert_eq!(seat(12, &[7]), 8);
+        assert_eq!(seat(13, &[]), 9);
+        assert_eq!(seat(11, &[]), 1, "who asks again");
+    }
+
+    #[test]
+    fn who_was_let_in_is_recognised_and_nobody_else() {
+        let (mut register, now) = founder(TicketLimits::default());
+        let newcomer = join(&mut register, 11);
+        let pass = newcomer.pass();
+        assert_eq!(register.recognise(&pass), Ok(()));
+        assert_eq!(newcomer.recognise(&register.pass()), Ok(()));
+        // With another seal, whoever made it.
+        let certificate = Certificate::issue(&PrivateKey::from_seed(&[9; 32]), (key(11), 1), 0, 1_000_000);
+        assert_eq!(register.recognise(&Pass { certificate, ..pass.clone() }), Err(Refusal::NoMember));
+        let other = OwnerKey::from_seed(&[8; 32]).found(Secret::random(), Secret::random(), TicketLimits::default());
+        let other =
+            Register::found(&other, &OwnerKey::from_seed(&[8; 32]).public(), (key(11), 1), Clock::System).unwrap();
+        assert_eq!(register.recognise(&other.pass()), Err(Refusal::NoMember));
+        now.fetch_add(LIFETIME + 1, Ordering::Relaxed);
+        assert_eq!(register.recognise(&pass), Err(Refusal::Expired));
+    }
+
+    #[test]
+    fn a_name_belongs_to_the_key_that_was_met_under_it() {
+        let (mut register, _) = founder(TicketLimits::default());
+        let pass = join(&mut register, 11).pass();
+        register.meet(&pass);
+        // Another key in the same place, as if its 40 bits were the same.
+        let impostor = join(&mut register, 12).pass();
+        register.members.insert(impostor.certificate.peer(), pass);
+        let claimed = impostor.certificate.peer();
+        assert_eq!(register.recognise(&impostor), Err(Refusal::WrongKey { claimed }));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_when_half_of_its_time_is_over_and_keeps_its_seat() {
+        let (mut register, now) = founder(TicketLimits::default());
+        let mut newcomer = join(&mut register, 11);
+        let first = newcomer.pass();
+        register.meet(&first);
+        assert!(!newcomer.renew());
+        now.fetch_add(LIFETIME / 2 + 1, Ordering::Relaxed);
+        assert!(newcomer.renew() && !newcomer.renew());
+        let renewed = newcomer.pass();
+        assert_eq!(renewed.certificate.peer(), first.certificate.peer());
+        assert_eq!(renewed.certificate.since(), first.certificate.since());
+        assert!(register.on_renewed(first.certificate.peer(), &renewed));
+        now.fetch_add(LIFETIME / 2, Ordering::Relaxed);
+        assert_eq!(register.objection(first.certificate.peer()), None);
+        assert!(!register.on_renewed(register.own().peer(), &renewed), "another's");
+        now.fetch_add(LIFETIME, Ordering::Relaxed);
+        assert_eq!(register.objection(first.certificate.peer()), Some(Refusal::Expired));
+    }
+
+    #[test]
+    fn a_ticket_is_good_so_often_and_so_long_whoever_lets_in() {
+        let limits = TicketLimits { uses: Some(2), ends: Some(1_000_100) };
+        let (mut one, now) = founder(limits);
+        let mut other = join(&mut one, 11);
+        let third = admit(&mut other, 12).unwrap();
+        assert_eq!(admit(&mut other, 13), Err(NotAdmitted::UsedUp { uses: 2 }));
+        // What the other has done is heard later, and counts.
+        one.on_admitted(vec![third.certificate.clone()]);
+        assert_eq!(admit(&mut one, 13), Err(NotAdmitted::UsedUp { uses: 2 }));
+        assert_eq!(admit(&mut one, 12).unwrap().certificate, third.certificate);
+        now.fetch_add(101, Ordering::Relaxed);
+        assert_eq!(admit(&mut one, 12), Err(NotAdmitted::Ended));
+    }
+
+    #[test]
+    fn only_certificates_of_the_seal_count_as_uses() {
+        let (mut register, _) = founder(TicketLimits { uses: Some(1), ends: None });
+        let forged = Certificate::issue(&PrivateKey::from_seed(&[9; 32]), (key(11), 1), 0, 1_000_000);
+        register.on_admitted(vec![forged]);
+        assert!(admit(&mut register, 12).is_ok());
+    }
+
+    #[test]
+    fn who_is_removed_is_out_with_all_that_it_could_sign_and_the_others_stay() {
+        let (mut one, _) = founder(TicketLimits::default());
+        let (mut other, mut removed) = (join(&mut one, 11), join(&mut one, 12));
+        for pass in [other.pass(), removed.pass()] {
+            one.meet(&pass);
+        }
+        let amendment = owner().amend(one.charter(), one.keys(), &[key(12)], TicketLimits::default());
+        let (before, sybil) = (other.pass(), join(&mut removed, 13).pass());
+        assert_eq!(one.recognise(&sybil), Ok(()), "as long as nobody is removed, every member may let others in");
+        assert_eq!(one.adopt(&amendment), Adoption::Adopted);
+        assert_eq!(one.adopt(&amendment), Adoption::Known);
+        let word = match one.recognise(&removed.pass()) {
+            Err(Refusal::Removed(word)) => word,
+            other => panic!("{other:?}"),
+        };
+        assert!(removed.is_removed(&word) && !other.is_removed(&word));
+        assert_eq!(one.recognise(&sybil), Err(Refusal::Outdated));
+        assert_eq!(removed.adopt(&amendment), Adoption::Removed);
+        // Who has not heard of it yet is kept, and recognises who has.
+        assert_eq!(one.recognise(&before), Ok(()));
+        assert_eq!(other.recognise(&one.pass()), Ok(()));
+        assert_eq!(other.adopt(&amendment), Adoption::Adopted);
+        assert_eq!(one.recognise(&other.pass()), Ok(()));
+        assert_eq!(admit(&mut one, 12), Err(NotAdmitted::Removed));
+        assert!(other.pass().certificate.seat() == before.certificate.seat());
+    }
+
+    #[test]
+    fn what_the_owner_has_not_signed_changes_nothing() {
+        let (mut register, _) = founder(TicketLimits::default());
+        let stranger = OwnerKey::from_seed(&[8; 32]);
+        let forged = stranger.amend(register.charter(), register.keys(), &[key(10)], TicketLimits::default());
+        assert_eq!(register.adopt(&forged), Adoption::Unsound);
+        assert_eq!(register.charter().number(), 1);
+    }
+
+    #[test]
+    fn an_admission_for_another_key_or_by_another_owner_is_refused() {
+        let (mut register, _) = founder(TicketLimits::default());
+        let admission = admit(&mut register, 11).unwrap();
+        let admitted = |owner: PublicKey, own| Register::admitted(&admission, &owner, &own, Clock::System).is_some();
+        assert!(admitted(owner().public(), key(11)));
+        assert!(!admitted(owner().public(), key(12)) && !admitted(key(8), key(11)));
+    }
+}

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use nettorrent_history::Line;
 use nettorrent_net::address::Address;
-use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::discovery;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
 use nettorrent_net::founder::Founder;
@@ -83,9 +82,10 @@ impl Session {
         options: Options,
     ) -> Result<(Self, Ticket), SessionError> {
         training.check(options.wait_for)?;
-        let founder = Founder::new(TicketLimits::default());
+        let founder = Founder::new(options.ticket);
         let bound = options.bind(founder.member(0)?, &training).await?;
         let ticket = founder.ticket(options.addresses(&bound.0));
+        run.write_owner_key(founder.owner())?;
         let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
         let seats = vec![Seat::new(bound, address)];
         Ok((Self::new(training, start, run, options, Topology::OneOfMany, seats)?, ticket))

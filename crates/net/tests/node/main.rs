@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
 mod cuts;
+mod keys;
 mod reach;
 mod swarm;
 mod toy;
