@@ -13,7 +13,7 @@ const CERTIFICATE: &str = "certificate";
 
 /// A member's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     content: Content,
     signature: Signature,
 }
@@ -39,27 +39,27 @@ impl Certificate {
     }
 
     /// Whose it is.
-    pub fn key(&self) -> &PublicKey {
+    pub(crate) fn key(&self) -> &PublicKey {
         &self.content.key
     }
 
     /// The seat that was given to it.
-    pub fn seat(&self) -> u32 {
+    pub(crate) fn seat(&self) -> u32 {
         self.content.seat
     }
 
     /// The name of whose it is.
-    pub fn peer(&self) -> PeerId {
+    pub(crate) fn peer(&self) -> PeerId {
         self.content.key.in_seat(self.content.seat)
     }
 
     /// When its holder was let in, in seconds since 1970.
-    pub fn since(&self) -> u64 {
+    pub(crate) fn since(&self) -> u64 {
         self.content.since
     }
 
     /// Until when it is good, in seconds since 1970.
-    pub fn expires(&self) -> u64 {
+    pub(crate) fn expires(&self) -> u64 {
         self.content.expires
     }
 }

@@ -36,7 +36,7 @@ pub struct TicketLimits {
 
 /// A charter's beginning, which is enough to check certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CharterHead {
+pub(crate) struct CharterHead {
     statement: Statement,
     signature: Signature,
 }
@@ -73,7 +73,7 @@ impl CharterHead {
 
 /// What the owner of a swarm has decided. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charter {
+pub(crate) struct Charter {
     pub(crate) head: CharterHead,
     rest: Rest,
 }

@@ -8,7 +8,7 @@ use nettorrent_swarm::view::PeerId;
 
 use crate::certificate::Pass;
 use crate::clock::Clock;
-use crate::key_tls::{TlsKeys, TlsKeysError};
+use crate::key_tls::TlsKeys;
 use crate::keys::{PrivateKey, PublicKey, Signature};
 use crate::refusal::Refusal;
 use crate::register::{Admission, NO_JOIN_INDEX, NotAdmitted, Register};
@@ -45,8 +45,8 @@ struct Visit {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// TLS cannot use it.
-    #[error(transparent)]
-    Tls(#[from] TlsKeysError),
+    #[error("TLS could not be set up with this peer's key: {0}")]
+    Tls(#[from] rustls::Error),
     /// The keys of a swarm do not fit together.
     #[error(transparent)]
     Unsound(#[from] NotAdmitted),
@@ -87,7 +87,7 @@ impl Identity {
     }
 
     /// Its public key.
-    pub fn key(&self) -> PublicKey {
+    pub(crate) fn key(&self) -> PublicKey {
         self.key.public()
     }
 

@@ -37,13 +37,8 @@ pub(crate) struct TlsKeys {
     pub(crate) server: Arc<ServerConfig>,
 }
 
-/// TLS cannot use a key.
-#[derive(Debug, thiserror::Error)]
-#[error("TLS could not be set up with this peer's key: {0}")]
-pub struct TlsKeysError(#[from] Error);
-
 impl TlsKeys {
-    pub(crate) fn new(key: &PrivateKey) -> Result<Self, TlsKeysError> {
+    pub(crate) fn new(key: &PrivateKey) -> Result<Self, Error> {
         let provider = Arc::new(CryptoProvider { cipher_suites: preferred_suites(), ..provider::default_provider() });
         let der = key.to_der().ok_or_else(|| Error::General("the key cannot be written".into()))?;
         let private = provider.key_provider.load_private_key(der)?;

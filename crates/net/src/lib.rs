@@ -54,7 +54,6 @@
 pub mod address;
 pub mod addresses;
 pub mod ask;
-pub mod certificate;
 pub mod charter;
 pub mod clock;
 pub mod close_reason;
@@ -98,6 +97,7 @@ pub mod transport;
 pub mod turned_away;
 pub mod wire;
 
+mod certificate;
 mod compute;
 mod contacts;
 mod dial_race;

@@ -248,10 +248,16 @@ impl Register {
     pub(crate) fn on_admitted(&mut self, certificates: Vec<Certificate>) {
         let seal = self.seal.public();
         for certificate in certificates {
-            let is_new = !self.admitted.contains_key(certificate.key()) && self.admitted.len() < MAX_KEYS;
-            if is_new && certificate.seat() < NO_JOIN_INDEX && certificate.is_under(&seal) {
-                self.admitted.insert(*certificate.key(), certificate);
+            if self.admitted.contains_key(certificate.key()) {
+                continue;
             }
+            // If one is not of the present seal none is, as who has sent them may not have heard of it yet. To look at all of
+            // them would take long.
+            let is_sound = certificate.seat() < NO_JOIN_INDEX && certificate.is_under(&seal);
+            if !is_sound || self.admitted.len() >= MAX_KEYS {
+                return;
+            }
+            self.admitted.insert(*certificate.key(), certificate);
         }
     }
 
@@ -267,11 +273,10 @@ impl Register {
 
     /// Puts a later charter in force.
     pub(crate) fn adopt(&mut self, amendment: &Amendment) -> Adoption {
-        let owner = *self.charter().owner();
-        let Some(seal) = amendment.unlock(&owner) else { return Adoption::Unsound };
         if amendment.charter.head.rank() <= self.charter().head.rank() {
             return Adoption::Known;
         }
+        let Some(seal) = amendment.unlock(self.charter().owner()) else { return Adoption::Unsound };
         if amendment.charter.removal(self.own.key()).is_some() {
             return Adoption::Removed;
         }

@@ -82,11 +82,6 @@ impl Roll {
         &self.list.members
     }
 
-    /// How long the ticket is good.
-    pub fn ticket_limits(&self) -> TicketLimits {
-        self.list.charter.limits()
-    }
-
     /// The member of this number, or whose key's fingerprint begins so.
     pub fn find(&self, which: &str) -> Result<&ListedMember, RollError> {
         let number: Option<u32> = which.parse().ok();
