@@ -11,7 +11,7 @@ use crate::inbox::{Event, Inbox, LinkEvent, inbox};
 use crate::link::Link;
 use crate::refusal::HandshakeError;
 use crate::role::Role;
-use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
+use crate::service::{Answer, Question, Unreadable};
 use crate::ticket::{SwarmId, Ticket};
 use crate::transport::Transport;
 use crate::wire::Wire;
@@ -112,10 +112,10 @@ impl Visit {
     /// Asks, and waits for the answer.
     pub async fn ask(&mut self, question: &Question) -> Result<Answer, AskError> {
         let address = self.address.clone();
-        self.link.send(to_frame(question));
+        self.link.say(question);
         match timeout(PATIENCE, self.inbox.next()).await {
             Ok(Some(LinkEvent { event: Event::Frame(frame), .. })) => {
-                from_frame(&frame).map_err(|source| AskError::Unreadable { address, source })
+                self.link.read(&frame).map_err(|source| AskError::Unreadable { address, source })
             }
             Ok(_) | Err(_) => Err(AskError::Silent { address }),
         }

@@ -69,6 +69,16 @@ impl Contacts {
         });
     }
 
+    /// The link over which a peer is spoken to, if there is one.
+    pub(crate) fn link(&self, peer: PeerId) -> Option<&Link> {
+        self.contacts.get(&peer)?.links.first()
+    }
+
+    /// One of the links with a peer.
+    pub(crate) fn find(&self, peer: PeerId, link: LinkId) -> Option<&Link> {
+        self.contacts.get(&peer)?.links.iter().find(|candidate| candidate.id() == link)
+    }
+
     /// A call has come through, or not.
     pub(crate) fn on_dialled(&mut self, dialled: Dialled, inbox: &InboxSender) -> Result<(), DialError> {
         let contact = self.contacts.entry(dialled.peer).or_default();

@@ -7,8 +7,9 @@
 //! both   accepted, or refused and why
 //! ```
 //!
-//! Over TLS the key in the hello has to be the one that TLS has proven, so nobody can stand in between. Nobody waits for the other
-//! before its hello, so all this takes two and a half round trips after the connection stands.
+//! Without TLS the hellos also make a key for what must not be heard by others (`cover.rs`). Over TLS the key in the hello has to be
+//! the one that TLS has proven, so nobody can stand in between. Nobody waits for the other before its hello, so all this takes
+//! two and a half round trips after the connection stands.
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::address::Address;
 use crate::connection::Connection;
+use crate::cover::{Cover, Exchange};
 use crate::frames::{FrameReader, write_frame};
 use crate::hello::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, VERSION, looks_like_tls};
 use crate::identity::{Identity, has_signed};
@@ -43,7 +45,7 @@ pub enum Encryption {
     #[default]
     On,
     /// Nothing: for a network that one trusts, where every bit of the processor counts. Who is no member and holds no ticket is
-    /// still kept out, but whoever can see packets on their way sees the swarm's secrets, and can change what peers say.
+    /// still kept out and learns no secret, but whoever can change packets on their way can change what peers say.
     Off,
 }
 
@@ -111,12 +113,13 @@ async fn shake_hands(
         }
     };
     match result {
-        Ok(hello) => {
+        Ok((hello, cover)) => {
             reader.set_max_body_len(MAX_BODY_LEN);
             let sharing = terms.folder.clone().zip(hello.token);
             Ok(Connection {
                 sharing: sharing.map(|(folder, token)| Sharing::new(folder, hello.peer, token)),
                 hello,
+                cover,
                 role,
                 address,
                 reader,
@@ -149,9 +152,10 @@ impl Talk<'_> {
         reader: &mut FrameReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
         judge: impl FnOnce(&Hello) -> Result<(), Refusal>,
-    ) -> Result<Hello, HandshakeError> {
+    ) -> Result<(Hello, Option<Cover>), HandshakeError> {
         reader.set_max_body_len(MAX_HELLO_LEN);
-        let our_frame = self.hello().to_frame();
+        let exchange = if self.proven.is_none() { Exchange::new() } else { None };
+        let our_frame = self.hello(exchange.as_ref()).to_frame();
         say(writer, our_frame.clone()).await?;
         let their_frame = reader.next().await?;
         let theirs = match Hello::from_frame(&their_frame) {
@@ -168,7 +172,19 @@ impl Talk<'_> {
         if self.proven.is_some_and(|proven| proven != theirs.key) {
             return refuse(writer, Refusal::WrongKey { claimed: theirs.peer }).await;
         }
-        self.exchange_proofs(reader, writer, &theirs, [our_frame.body, their_frame.body]).await?;
+        let hellos = match self.role {
+            Role::Dialler => [our_frame.body, their_frame.body],
+            Role::Listener => [their_frame.body, our_frame.body],
+        };
+        self.exchange_proofs(reader, writer, &theirs, &hellos).await?;
+        let cover = match exchange {
+            None => None,
+            Some(exchange) => {
+                let said = transcript(Role::Dialler, &hellos);
+                let cover = theirs.exchange.and_then(|theirs| exchange.agree(&theirs, &said, self.role));
+                Some(cover.ok_or(HandshakeError::NotNetTorrent)?)
+            }
+        };
         if let Err(refusal) = self.check(&theirs).and_then(|()| judge(&theirs)) {
             return refuse(writer, refusal).await;
         }
@@ -181,7 +197,7 @@ impl Talk<'_> {
             Err(error) => Err(error),
             Ok(Answer::Accepted) => {
                 theirs.pass.iter().for_each(|pass| self.terms.identity.meet(pass));
-                Ok(theirs)
+                Ok((theirs, cover))
             }
             Ok(Answer::Proof { .. } | Answer::Refused(_)) => Err(HandshakeError::NotNetTorrent),
         }
@@ -192,7 +208,7 @@ impl Talk<'_> {
         own.zip(theirs.pass.as_ref()).is_some_and(|(own, theirs)| theirs.head.rank() > own.head.rank())
     }
 
-    fn hello(&self) -> Hello {
+    fn hello(&self, exchange: Option<&Exchange>) -> Hello {
         let identity = &self.terms.identity;
         Hello {
             swarm: identity.swarm(),
@@ -202,6 +218,7 @@ impl Talk<'_> {
             purpose: self.terms.purpose,
             seen: self.address.clone(),
             nonce: random_bytes(),
+            exchange: exchange.map(|exchange| exchange.public),
             token: self.terms.folder.as_ref().map(|folder| folder.token()),
         }
     }
@@ -211,20 +228,20 @@ impl Talk<'_> {
         reader: &mut FrameReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
         theirs: &Hello,
-        [our_hello, their_hello]: [Bytes; 2],
+        hellos: &[Bytes; 2],
     ) -> Result<(), HandshakeError> {
         let identity = &self.terms.identity;
-        let (other_role, hellos) = match self.role {
-            Role::Dialler => (Role::Listener, [our_hello, their_hello]),
-            Role::Listener => (Role::Dialler, [their_hello, our_hello]),
+        let other_role = match self.role {
+            Role::Dialler => Role::Listener,
+            Role::Listener => Role::Dialler,
         };
-        let said = transcript(self.role, &hellos);
+        let said = transcript(self.role, hellos);
         let ticket = identity.register().is_none().then(|| identity.authenticate(&said));
         say(writer, Answer::Proof { signature: identity.sign(&said), ticket }.to_frame()).await?;
         let Answer::Proof { signature, ticket } = answer(reader).await? else {
             return Err(HandshakeError::NotNetTorrent);
         };
-        let heard = transcript(other_role, &hellos);
+        let heard = transcript(other_role, hellos);
         if !has_signed(&theirs.key, &heard, &signature) {
             return refuse(writer, Refusal::WrongKey { claimed: theirs.peer }).await;
         }

@@ -41,6 +41,8 @@ pub struct Hello {
     pub seen: Address,
     /// Fresh randomness, so that no proof can be used twice.
     pub(crate) nonce: [u8; 32],
+    /// Its part of a cover for secrets, where the link is not encrypted.
+    pub(crate) exchange: Option<[u8; 32]>,
     /// The name of its token in a directory that others may share.
     pub(crate) token: Option<Name>,
 }
@@ -163,6 +165,7 @@ mod tests {
             purpose: Purpose::Peer { generation: u32::MAX, job: [255; 32] },
             seen: "[2001:db8::1]:65535".parse().unwrap(),
             nonce: [255; 32],
+            exchange: Some([255; 32]),
             token: Some([255; 16]),
         }
     }

@@ -100,6 +100,7 @@ pub mod wire;
 mod certificate;
 mod compute;
 mod contacts;
+mod cover;
 mod dial_race;
 mod key_tls;
 mod link_state;

@@ -1,5 +1,6 @@
 //! A swarm's members, as whoever holds its ticket sees them and as its owner changes them.
 
+use nettorrent_swarm::PeerId;
 use serde::Serialize;
 
 use crate::address::Address;
@@ -144,7 +145,7 @@ impl Roll {
 #[derive(Debug, Serialize)]
 pub struct MemberEntry<'a> {
     /// Its name, as events and `status` have it.
-    peer: nettorrent_swarm::PeerId,
+    peer: PeerId,
     /// Its number, as people see it.
     number: u32,
     /// The fingerprint of its key.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use nettorrent_swarm::printable::printable;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Phase};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::address::Address;
@@ -178,8 +179,14 @@ pub struct Awaited {
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("a question or an answer cannot be read: {0}")]
-pub struct Unreadable(#[from] postcard::Error);
+pub enum Unreadable {
+    /// It is no message.
+    #[error("a question or an answer cannot be read: {0}")]
+    Senseless(#[from] postcard::Error),
+    /// It does not come from the other end as it was sent.
+    #[error("a question or an answer was changed on its way")]
+    Covered,
+}
 
 /// Puts a question or an answer into a frame.
 pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
@@ -188,13 +195,13 @@ pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
 }
 
 /// Reads a question or an answer; its sender is not trusted.
-pub(crate) fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, Unreadable> {
-    Ok(postcard::from_bytes(&frame.body)?)
+pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
+    Ok(postcard::from_bytes(body)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Awaited, PeerStatus, from_frame, to_frame};
+    use super::{Awaited, PeerStatus, from_body, to_frame};
     use nettorrent_swarm::{PeerId, Phase};
 
     fn status(phase: Phase, waits_for: Vec<Awaited>) -> PeerStatus {
@@ -232,7 +239,7 @@ mod tests {
     fn a_machine_cannot_have_a_name_that_moves_the_cursor() {
         let hostile = format!("\u{1b}[2J{}", "x".repeat(10_000));
         let sent = to_frame(&PeerStatus { host: hostile, ..status(Phase::Training, Vec::new()) });
-        let host = from_frame::<PeerStatus>(&sent).expect("a status").host;
+        let host = from_body::<PeerStatus>(&sent.body).expect("a status").host;
         assert!(host.starts_with(r"\u{1b}[2Jxxx") && host.len() < 300, "{host:?}");
     }
 

@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::link::Link;
 use crate::probes::Probes;
 use crate::rate::{Allowance, Rate};
-use crate::service::{Answer, MOST_PROBE_BYTES, Question, from_frame, to_frame};
+use crate::service::{Answer, MOST_PROBE_BYTES, Question};
 
 /// How many there are at a time. Visits are short, so one more sends the oldest away.
 const MAX_VISITORS: usize = 64;
@@ -57,7 +57,7 @@ impl Visitors {
     /// What somebody asks; who says something else, or asks too often, has to go.
     pub(crate) fn question(&mut self, now: Duration, link: LinkId, frame: &Frame) -> Option<Question> {
         let visitor = self.visitors.get_mut(&link)?;
-        let question = from_frame(frame).ok().filter(|_| visitor.questions.admits(now, QUESTIONS));
+        let question = visitor.link.read(frame).ok().filter(|_| visitor.questions.admits(now, QUESTIONS));
         if question.is_none() {
             self.remove(link);
         }
@@ -67,7 +67,7 @@ impl Visitors {
     /// Answers.
     pub(crate) fn answer(&self, link: LinkId, answer: &Answer) {
         if let Some(visitor) = self.visitors.get(&link) {
-            visitor.link.send(to_frame(answer));
+            visitor.link.say(answer);
         }
     }
 

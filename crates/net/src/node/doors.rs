@@ -12,7 +12,7 @@ use crate::membership;
 use crate::refusal::Refusal;
 use crate::register::Adoption;
 use crate::report::Report;
-use crate::service::{Answer, Invitation, ListedMember, MemberList, from_frame, to_frame};
+use crate::service::{Answer, Invitation, ListedMember, MemberList};
 use crate::word::Word;
 
 /// What people are told whose peer was removed.
@@ -41,9 +41,15 @@ impl Node {
     }
 
     /// A member tells something about who belongs to the swarm.
-    pub(super) fn on_word(&mut self, from: PeerId, frame: &Frame, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    pub(super) fn on_word(
+        &mut self,
+        (from, link): (PeerId, LinkId),
+        frame: &Frame,
+        report: &mut impl FnMut(Report<'_>, &dyn Peer),
+    ) {
         let identity = self.endpoint.identity();
-        let (Ok(word), Some(mut register)) = (from_frame::<Word>(frame), identity.register()) else {
+        let word = self.contacts.find(from, link).and_then(|link| link.read(frame).ok());
+        let (Some(word), Some(mut register)) = (word, identity.register()) else {
             return self.contacts.cut(from);
         };
         match word {
@@ -140,8 +146,10 @@ impl Node {
         self.on_members(input, report);
     }
 
-    fn tell(&mut self, peer: PeerId, word: &Word) {
-        self.contacts.send(peer, None, to_frame(word));
+    fn tell(&self, peer: PeerId, word: &Word) {
+        if let Some(link) = self.contacts.link(peer) {
+            link.say(word);
+        }
     }
 
     /// Lets somebody in, and tells the others.

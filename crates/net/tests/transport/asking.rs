@@ -9,7 +9,6 @@ use nettorrent_net::hello::Purpose;
 use nettorrent_net::service::{Answer, Question};
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Secret;
-use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::net::TcpListener;
 
 use crate::pairs::{End, founder, incoming, settings};
@@ -43,7 +42,7 @@ async fn answers(encryption: Encryption) -> Address {
     tokio::spawn(async move {
         let mut end = End::of(incoming(&mut arrivals).await);
         end.frame().await;
-        end.link.send(Frame::new(Kind::Service, postcard::to_allocvec(&Answer::Probe(vec![7])).unwrap().into()));
+        end.link.say(&Answer::Probe(vec![7]));
         end.link.drained_to(0).await;
         drop(endpoint);
     });
