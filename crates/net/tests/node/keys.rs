@@ -1,11 +1,12 @@
 //! Who may take part: tickets let one ask, certificates let one in, and the owner keeps out whom it wants.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nettorrent_engine::job::Job;
+use nettorrent_net::address::Address;
 use nettorrent_net::ask::ask_any;
 use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::clock::Clock;
@@ -25,6 +26,8 @@ use nettorrent_net::ticket::{Secret, Ticket};
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
@@ -43,6 +46,7 @@ enum Told {
 
 /// Nodes that train together over sockets.
 struct Peers {
+    encryption: Encryption,
     members: Vec<Member>,
     nodes: Vec<JoinHandle<Ending>>,
     commands: Vec<mpsc::Sender<Command>>,
@@ -50,9 +54,9 @@ struct Peers {
     told: mpsc::UnboundedReceiver<(usize, Told)>,
 }
 
-fn run(test: impl AsyncFnOnce(Peers)) {
+fn run(encryption: Encryption, test: impl AsyncFnOnce(Peers)) {
     let (teller, told) = mpsc::unbounded_channel();
-    let peers = Peers { members: Vec::new(), nodes: Vec::new(), commands: Vec::new(), teller, told };
+    let peers = Peers { encryption, members: Vec::new(), nodes: Vec::new(), commands: Vec::new(), teller, told };
     let tasks = LocalSet::new();
     let run = tasks.run_until(async { tokio::time::timeout(NEVER, test(peers)).await });
     block_on(Load { n_processes: 1, n_bytes: 4 }, run).unwrap().expect("it comes to an end");
@@ -62,7 +66,8 @@ impl Peers {
     /// Starts a node with this identity, which is introduced to these.
     async fn start(&mut self, identity: Identity, introducers: Vec<Member>) {
         let at = self.members.len();
-        let settings = Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Settings::new(identity, AS_PEER) };
+        let (listen, encryption) = ((Ipv4Addr::LOCALHOST, 0).into(), self.encryption);
+        let settings = Settings { listen, encryption, ..Settings::new(identity, AS_PEER) };
         let bound = Endpoint::bind(settings).await.unwrap();
         let settings = node_settings(&bound.0, 1);
         let me = Member { id: bound.0.identity().peer, generation: 0, address: settings.address.clone() };
@@ -92,9 +97,13 @@ impl Peers {
 
     /// Asks a node to be let in with a ticket.
     async fn ask(&self, at: usize, ticket: &Ticket) -> Result<(Identity, Vec<Member>), NotAdmitted> {
-        let identity = Identity::visitor(ticket).unwrap();
-        let terms = Terms::new(identity.clone(), Purpose::Joiner { job: None });
-        let address = [self.members[at].address.clone()];
+        self.ask_at(self.members[at].address.clone(), ticket).await
+    }
+
+    async fn ask_at(&self, address: Address, ticket: &Ticket) -> Result<(Identity, Vec<Member>), NotAdmitted> {
+        let (identity, encryption) = (Identity::visitor(ticket).unwrap(), self.encryption);
+        let terms = Terms { encryption, ..Terms::new(identity.clone(), Purpose::Joiner { job: None }) };
+        let address = [address];
         match ask_any(&Tcp, &terms, &address, &Question::Join).await.unwrap().0 {
             Answer::Join(invitation) => {
                 let members = invitation.members.iter().cloned();
@@ -135,13 +144,13 @@ impl Peers {
         .await;
     }
 
+    async fn roll(&self, ticket: &Ticket) -> Result<Roll, RollError> {
+        Roll::ask(ticket, self.encryption, false).await
+    }
+
     fn ticket(&self, founder: &Founder) -> Ticket {
         founder.ticket(vec![self.members[0].address.clone()])
     }
-}
-
-async fn roll(ticket: &Ticket) -> Result<Roll, RollError> {
-    Roll::ask(ticket, Encryption::On, false).await
 }
 
 fn numbers(roll: &Roll) -> Vec<u32> {
@@ -150,13 +159,13 @@ fn numbers(roll: &Roll) -> Vec<u32> {
 
 #[test]
 fn a_removed_member_ends_and_cannot_come_back_and_the_others_go_on() {
-    run(async |mut peers| {
+    run(Encryption::On, async |mut peers| {
         let founder = Founder::new(TicketLimits::default());
         peers.start(founder.member(0).unwrap(), Vec::new()).await;
         let ticket = peers.ticket(&founder);
         peers.join(&ticket, &[0]).await;
         peers.join(&ticket, &[0, 1]).await;
-        let listed = roll(&ticket).await.unwrap();
+        let listed = peers.roll(&ticket).await.unwrap();
         assert_eq!(numbers(&listed), [0, 1, 2]);
         let removed = listed.find("1").unwrap();
         assert_eq!(removed.peer, peers.members[1].id);
@@ -165,9 +174,9 @@ fn a_removed_member_ends_and_cannot_come_back_and_the_others_go_on() {
         assert!(matches!(&ending, Ending::Failed(problem) if problem.contains("removed this peer")), "{ending:?}");
         peers.until_members(&[0, 2]).await;
         // Neither the old ticket nor the number helps.
-        let problem = roll(&ticket).await.err().unwrap().to_string();
+        let problem = peers.roll(&ticket).await.err().unwrap().to_string();
         assert!(problem.contains("no longer"), "{problem}");
-        let listed = roll(&new).await.unwrap();
+        let listed = peers.roll(&new).await.unwrap();
         assert_eq!(numbers(&listed), [0, 2]);
         assert!(matches!(listed.find("1"), Err(RollError::NoSuchMember { .. })));
         // Whoever is let in now is recognised by all, so all have the new keys.
@@ -177,14 +186,18 @@ fn a_removed_member_ends_and_cannot_come_back_and_the_others_go_on() {
 
 #[test]
 fn a_ticket_is_replaced_while_the_members_go_on() {
-    run(async |mut peers| {
+    [Encryption::On, Encryption::Off].into_iter().for_each(a_ticket_is_replaced);
+}
+
+fn a_ticket_is_replaced(encryption: Encryption) {
+    run(encryption, async |mut peers| {
         let founder = Founder::new(TicketLimits::default());
         peers.start(founder.member(0).unwrap(), Vec::new()).await;
         let old = peers.ticket(&founder);
         peers.join(&old, &[0]).await;
         // Somebody was let in and is not there yet; it is kept, too.
         let (late, introducers) = peers.ask(1, &old).await.unwrap();
-        let before = roll(&old).await.unwrap();
+        let before = peers.roll(&old).await.unwrap();
         let limits = TicketLimits { uses: Some(1), ends: None };
         let new = before.amend(founder.owner(), &[], limits).await.unwrap();
         let again = before.amend(founder.owner(), &[], limits).await;
@@ -196,7 +209,7 @@ fn a_ticket_is_replaced_while_the_members_go_on() {
             assert_eq!(peers.ask(at, &new).await.err(), Some(NotAdmitted::UsedUp { uses: 1 }), "node {at}");
         }
         let stranger = Founder::new(TicketLimits::default());
-        let listed = roll(&new).await.unwrap();
+        let listed = peers.roll(&new).await.unwrap();
         let forged = listed.amend(stranger.owner(), &[listed.members()[0].key], limits).await;
         assert!(matches!(forged, Err(RollError::OtherOwner)));
         assert_eq!(numbers(&listed), [0, 1, 2, 3]);
@@ -205,7 +218,7 @@ fn a_ticket_is_replaced_while_the_members_go_on() {
 
 #[test]
 fn who_does_not_renew_its_certificate_is_no_member_any_more() {
-    run(async |mut peers| {
+    run(Encryption::On, async |mut peers| {
         let now = Clock::System.now();
         let secret = Secret::random();
         let clocks = [0, 1].map(|_| Arc::new(AtomicU64::new(now)));
@@ -217,7 +230,14 @@ fn who_does_not_renew_its_certificate_is_no_member_any_more() {
         let ticket = peers.ticket(&one);
         for hours in 1..=30_u64 {
             clocks.iter().for_each(|clock| clock.store(now + hours * 3600, Ordering::Relaxed));
-            while roll(&ticket).await.unwrap().members().iter().any(|each| each.expires < now + (hours + 11) * 3600) {
+            while peers
+                .roll(&ticket)
+                .await
+                .unwrap()
+                .members()
+                .iter()
+                .any(|each| each.expires < now + (hours + 11) * 3600)
+            {
                 tokio::task::yield_now().await;
             }
         }
@@ -225,5 +245,43 @@ fn who_does_not_renew_its_certificate_is_no_member_any_more() {
         clocks[0].store(now + 80 * 3600, Ordering::Relaxed);
         let lost = peers.members[1].id;
         peers.until(|at, told| at == 0 && matches!(told, Told::Lost(peer, Why::CutOff) if *peer == lost)).await;
+    });
+}
+
+/// Passes on one connection to an address, and writes down what both sides say.
+async fn listener_in(to: Address) -> (Address, Arc<Mutex<Vec<u8>>>) {
+    let between = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = between.local_addr().unwrap().into();
+    let heard = Arc::<Mutex<Vec<u8>>>::default();
+    let notes = heard.clone();
+    spawn_local(async move {
+        let (from_dialler, to_dialler) = between.accept().await.unwrap().0.into_split();
+        let (from_peer, to_peer) = TcpStream::connect(to.tcp().unwrap()).await.unwrap().into_split();
+        for (mut from, mut to) in [(from_dialler, to_peer), (from_peer, to_dialler)] {
+            let notes = notes.clone();
+            spawn_local(async move {
+                let mut bytes = vec![0; 1 << 16];
+                while let Ok(n_bytes @ 1..) = from.read(&mut bytes).await {
+                    notes.lock().unwrap().extend(&bytes[..n_bytes]);
+                    to.write_all(&bytes[..n_bytes]).await.unwrap();
+                }
+            });
+        }
+    });
+    (address, heard)
+}
+
+#[test]
+fn who_listens_in_on_a_link_without_encryption_hears_no_secret() {
+    run(Encryption::Off, async |mut peers| {
+        let founder = Founder::new(TicketLimits::default());
+        peers.start(founder.member(0).unwrap(), Vec::new()).await;
+        let ticket = peers.ticket(&founder);
+        let (between, heard) = listener_in(peers.members[0].address.clone()).await;
+        peers.ask_at(between, &ticket).await.unwrap();
+        let heard = heard.lock().unwrap();
+        let has = |bytes: &[u8]| heard.windows(bytes.len()).any(|window| window == bytes);
+        // The newcomer was given the secret that it knows from its ticket, among others.
+        assert!(has(b"NetTorr") && !has(&postcard::to_allocvec(&ticket.secret).unwrap()));
     });
 }
