@@ -214,7 +214,7 @@ impl Register {
             self.admitted.retain(|_, certificate| certificate.expires() >= now);
         }
         // Who asks twice is let in once.
-        if !self.admitted.get(key).is_some_and(|certificate| certificate.expires() >= now) {
+        if self.admitted.get(key).is_none_or(|certificate| certificate.expires() < now) {
             let n_uses = self.admitted.len() - usize::from(self.admitted.contains_key(key));
             if let Some(uses) = limits.uses.filter(|uses| n_uses >= *uses as usize) {
                 return Err(NotAdmitted::UsedUp { uses });
