@@ -118,6 +118,11 @@ impl Detector {
         self.excluded.insert(peer);
     }
 
+    /// Whether a peer is never let in again.
+    pub(super) fn is_excluded(&self, peer: PeerId) -> bool {
+        self.excluded.contains(&peer)
+    }
+
     /// Objects to a suspicion.
     pub(super) fn object(&mut self, incarnation: Incarnation) {
         self.apply(vec![foca::Member::new(self.me().clone(), incarnation, State::Suspect)]);
@@ -162,9 +167,6 @@ impl Detector {
         let me = self.me().clone();
         if header.src.id != from {
             return Err(Malformed::Impostor { from, claimed: header.src.id });
-        }
-        if self.excluded.contains(&from) {
-            return Ok(());
         }
         if header.dst.id != me.id {
             return Err(Malformed::Misdirected { from, meant: header.dst.id });
