@@ -9,15 +9,15 @@ use std::time::Duration;
 use nettorrent_net::address::Address;
 use nettorrent_net::ask::ask_any;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::service::{Answer, JobPackage, Question};
-use nettorrent_swarm::{BlockView, PeerId, Place, Setup, State};
+use nettorrent_swarm::{BlockView, Place, Setup, State};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::Instant;
@@ -203,24 +203,28 @@ async fn train(
 ) -> Result<(), String> {
     let Common { setup, network, deadline, began, .. } = common;
     let transport = network.of(host);
-    let identity = Identity::within_process(host as u32).map_err(|error| error.to_string())?;
-    let (join_index, members, wait_for) = match beginning {
+    let (founder, number) = (Founder::within_process(), host as u32);
+    let (identity, members, wait_for) = match beginning {
         Beginning::Together(n) => {
             let others = (0..n).filter(|&other| other != host);
-            let id = |other: Host| PeerId::new(other as u32, other);
-            (host as u32, others.map(|other| (id(other), Address::InProcess(other))).collect(), n as usize)
+            let member = |host: Host| founder.member(host as u32).map_err(|error| error.to_string());
+            let others = others.map(|other| Ok((member(other)?.peer, Address::InProcess(other))));
+            (member(host)?, others.collect::<Result<Vec<_>, String>>()?, n as usize)
         }
         Beginning::Join(addresses) => {
-            let terms =
-                Terms { encryption: Encryption::Off, ..Terms::new(identity.clone(), Purpose::Joiner { job: None }) };
+            let visitor = founder.visitor(number).map_err(|error| error.to_string())?;
+            let purpose = Purpose::Joiner { job: None };
+            let terms = Terms { encryption: Encryption::Off, ..Terms::new(visitor.clone(), purpose) };
             match ask_any(&*transport, &terms, &addresses, &Question::Join).await {
-                Ok((Answer::Join(invitation), _)) => (invitation.join_index, invitation.members, 1),
+                Ok((Answer::Join(invitation), _)) => {
+                    let identity = visitor.admitted(&invitation.admission).map_err(|error| error.to_string())?;
+                    (identity, invitation.members, 1)
+                }
                 Ok(_) => return Err("another answer".into()),
                 Err(error) => return Err(error.to_string()),
             }
         }
     };
-    let identity = identity.with_join_index(join_index);
     let id = identity.peer;
     let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
     let listen = Address::InProcess(host);

@@ -6,6 +6,7 @@ pub(crate) mod dashboard;
 pub(crate) mod data;
 pub(crate) mod eval;
 pub(crate) mod join;
+pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod peer;
 pub(crate) mod plan;

@@ -11,6 +11,7 @@ mod resume_point;
 mod size;
 mod swarm;
 mod ticket;
+mod ticket_limits;
 mod watching;
 
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Command {
     Join(commands::join::JoinArguments),
     /// Show who trains in a swarm, how far each is, and whom it waits for.
     Status(commands::status::StatusArguments),
+    /// List who belongs to a swarm; as its owner, remove members and replace its ticket.
+    Members(commands::members::MembersArguments),
     /// Simulate a swarm of any size.
     Simulate(commands::simulate::SimulateArguments),
     /// Compare strategies, numbers of peers and links: from a question to a report.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Start(arguments) => commands::start::start(&arguments),
         Command::Join(arguments) => commands::join::join(&arguments),
         Command::Status(arguments) => commands::status::status(&arguments),
+        Command::Members(arguments) => commands::members::members(&arguments),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
         Command::Study(arguments) => commands::study::study(&arguments),
         Command::Advise(arguments) => commands::advise::advise(&arguments),

@@ -8,6 +8,6 @@ mod partial_folder;
 mod sync;
 mod write_error;
 
-pub use file::write_file;
+pub use file::{write_file, write_private_file};
 pub use partial_folder::PartialFolder;
 pub use write_error::WriteError;

@@ -19,14 +19,14 @@ use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::service::JobPackage;
-use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_net::ticket::Secret;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
@@ -183,7 +183,9 @@ fn main() {
 
 /// Starts the peers and introduces them to each other; how long an exchange takes, as the first of them says.
 fn measure(measured: &Arguments) -> f64 {
-    let secret = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
+    let secret = Secret::random();
+    let secret: String =
+        postcard::to_allocvec(&secret).expect("plain bytes").iter().map(|byte| format!("{byte:02x}")).collect();
     let mut peers: Vec<_> = (0..measured.n_peers)
         .map(|join_index| {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
@@ -218,8 +220,10 @@ fn be_peer(measured: &Arguments, join_index: u32) {
         std::io::stdin().read_line(&mut line).expect("orders");
         line.trim().to_owned()
     };
-    let ticket: Ticket = line().parse().expect("a ticket");
-    let identity = Identity::new(&ticket.secret, join_index).expect("an identity");
+    let secret = line();
+    let byte = |at: usize| u8::from_str_radix(&secret[2 * at..2 * at + 2], 16).expect("a secret in hexadecimal");
+    let secret = Secret::from_bytes(std::array::from_fn(byte));
+    let identity = Founder::from_secret(&secret).member(join_index).expect("an identity");
     let id = identity.peer;
     let encryption = if measured.plain { Encryption::Off } else { Encryption::On };
     let run = async {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::inbox::{Event, Inbox, inbox};
 use nettorrent_net::link::Link;
 use nettorrent_net::ticket::Secret;
@@ -146,7 +146,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 fn settings(join_index: u32, encryption: Encryption) -> Settings {
-    let identity = Identity::new(&Secret::from_bytes([1; 32]), join_index).unwrap();
+    let identity = Founder::from_secret(&Secret::from_bytes([1; 32])).member(join_index).unwrap();
     let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
     Settings { listen: (Ipv4Addr::LOCALHOST, 0).into(), encryption, ..Settings::new(identity, purpose) }
 }

@@ -11,8 +11,8 @@ use crate::inbox::{Event, Inbox, LinkEvent, inbox};
 use crate::link::Link;
 use crate::refusal::HandshakeError;
 use crate::role::Role;
-use crate::service::{Answer, Question, Unreadable, from_frame, to_frame};
-use crate::ticket::Ticket;
+use crate::service::{Answer, Question, Unreadable};
+use crate::ticket::{SwarmId, Ticket};
 use crate::transport::Transport;
 use crate::wire::Wire;
 
@@ -62,8 +62,8 @@ pub enum AskError {
         lines(.0)
     )]
     Nobody(Vec<AskError>),
-    /// Whoever is at these addresses holds another secret.
-    #[error("the ticket is not of the swarm that is there; get the ticket that it has printed:\n  {}", lines(.0))]
+    /// Whoever is at these addresses does not know the ticket.
+    #[error("the ticket is not of the swarm that is there, or was replaced; get its present ticket:\n  {}", lines(.0))]
     OtherSwarm(Vec<AskError>),
     /// The ticket names no address.
     #[error(
@@ -76,8 +76,8 @@ pub enum AskError {
 }
 
 impl AskError {
-    fn is_wrong_secret(&self) -> bool {
-        matches!(self, Self::Handshake { source, .. } if source.is_wrong_secret())
+    fn is_wrong_ticket(&self) -> bool {
+        matches!(self, Self::Handshake { source, .. } if source.is_wrong_ticket())
     }
 }
 
@@ -112,10 +112,10 @@ impl Visit {
     /// Asks, and waits for the answer.
     pub async fn ask(&mut self, question: &Question) -> Result<Answer, AskError> {
         let address = self.address.clone();
-        self.link.send(to_frame(question));
+        self.link.say(question);
         match timeout(PATIENCE, self.inbox.next()).await {
             Ok(Some(LinkEvent { event: Event::Frame(frame), .. })) => {
-                from_frame(&frame).map_err(|source| AskError::Unreadable { address, source })
+                self.link.read(&frame).map_err(|source| AskError::Unreadable { address, source })
             }
             Ok(_) | Err(_) => Err(AskError::Silent { address }),
         }
@@ -155,7 +155,7 @@ pub async fn ask_any(
     }
     Err(match &problems[..] {
         [] => AskError::NoAddress,
-        all if all.iter().all(AskError::is_wrong_secret) => AskError::OtherSwarm(problems),
+        all if all.iter().all(AskError::is_wrong_ticket) => AskError::OtherSwarm(problems),
         _ => AskError::Nobody(problems),
     })
 }
@@ -164,7 +164,7 @@ pub async fn ask_any(
 pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<Address>, AskError> {
     let mut addresses = ticket.addresses.clone();
     if discover {
-        let found = discovery::find(ticket.secret.swarm_id(), SEARCH).await?.into_iter().map(Address::Tcp);
+        let found = discovery::find(SwarmId::of_owner(&ticket.owner), SEARCH).await?.into_iter().map(Address::Tcp);
         addresses.extend(found.filter(|address| !ticket.addresses.contains(address)));
     }
     Ok(addresses)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use nettorrent_swarm::view::PeerId;
 
 use crate::address::Address;
+use crate::cover::Cover;
 use crate::frames::FrameReader;
 use crate::hello::Hello;
 use crate::inbox::{InboxSender, LinkId};
@@ -24,6 +25,7 @@ use crate::wire::WireCount;
 /// down whose link it is before the first one arrives; dropping it hangs up.
 pub struct Connection {
     pub(crate) hello: Hello,
+    pub(crate) cover: Option<Cover>,
     pub(crate) role: Role,
     pub(crate) address: Address,
     pub(crate) reader: FrameReader<BoxRead>,
@@ -66,7 +68,7 @@ impl Connection {
     /// Lets frames flow; those that arrive go to the inbox. Must be called within a Tokio runtime.
     pub fn start(self, inbox: InboxSender) -> Link {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Self { hello, role, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
+        let Self { hello, cover, role, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
         let id = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
         let state = Arc::new(LinkState::new(limits, TrafficCount::new(count)));
         let sharing = sharing.map(Arc::new);
@@ -76,7 +78,7 @@ impl Connection {
             task.run(shapers.send.map(Pace::new), shapers.receive).await;
             drop(slot);
         });
-        Link::new(Handle { id, hello, role, state, sharing })
+        Link::new(Handle { id, hello, cover, role, state, sharing })
     }
 }
 

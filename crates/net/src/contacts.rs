@@ -69,6 +69,16 @@ impl Contacts {
         });
     }
 
+    /// The link over which a peer is spoken to, if there is one.
+    pub(crate) fn link(&self, peer: PeerId) -> Option<&Link> {
+        self.contacts.get(&peer)?.links.first()
+    }
+
+    /// One of the links with a peer.
+    pub(crate) fn find(&self, peer: PeerId, link: LinkId) -> Option<&Link> {
+        self.contacts.get(&peer)?.links.iter().find(|candidate| candidate.id() == link)
+    }
+
     /// A call has come through, or not.
     pub(crate) fn on_dialled(&mut self, dialled: Dialled, inbox: &InboxSender) -> Result<(), DialError> {
         let contact = self.contacts.entry(dialled.peer).or_default();
@@ -107,6 +117,11 @@ impl Contacts {
     /// Whether there is a link with a peer.
     pub(crate) fn has_link(&self, peer: PeerId) -> bool {
         self.contacts.get(&peer).is_some_and(|contact| !contact.links.is_empty())
+    }
+
+    /// With whom there is a link.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = PeerId> {
+        self.contacts.iter().filter(|(_, contact)| !contact.links.is_empty()).map(|(peer, _)| *peer)
     }
 
     /// Whether there is a link with anybody.

@@ -122,6 +122,14 @@ impl DialError {
         matches!(self, Self::Handshake { source, .. } if !matches!(source, HandshakeError::Deadline(_)))
     }
 
+    /// Why the other side did not want the link, if it said so.
+    pub(crate) fn refusal_by_them(&self) -> Option<Refusal> {
+        match self {
+            Self::Handshake { source: HandshakeError::RefusedByThem(refusal), .. } => Some(*refusal),
+            _ => None,
+        }
+    }
+
     /// Whether it shows that the process is no more that was dialled: nobody listens there, or another does.
     pub(crate) fn shows_end(&self) -> bool {
         match self {
@@ -204,13 +212,6 @@ impl Endpoint {
     /// Who we are.
     pub fn identity(&self) -> Identity {
         self.inner.terms().identity.clone()
-    }
-
-    /// From now on we are known under this join index, and want this.
-    pub fn introduce_as(&self, join_index: u32, purpose: Purpose) {
-        let mut terms = self.inner.terms();
-        terms.identity = terms.identity.with_join_index(join_index);
-        terms.purpose = purpose;
     }
 
     /// Where it listens.

@@ -1,29 +1,32 @@
-//! The handshake: both sides prove that they hold the secret, say who they are, and agree to the link or say why not.
-//!
-//! Over TLS, certificates prove both. Without encryption, each side answers the other's challenge instead:
+//! The handshake: both sides say who they are, prove it, and agree to the link or say why not.
 //!
 //! ```text
-//! both   hello (with a nonce)
-//! both   proof: HMAC-SHA256(key from the secret, role, dialler's hello, listener's hello)     without TLS only
+//! both   hello: a key, a nonce; a member's certificate
+//! both   proof: the key's signature of (role, dialler's hello, listener's hello);
+//!               of who is no member also HMAC-SHA256 of the same, with a key from the ticket's secret
 //! both   accepted, or refused and why
 //! ```
 //!
-//! Nobody waits for the other before the first two, so all this takes two round trips after the connection stands.
+//! Without TLS the hellos also make a key for what must not be heard by others (`cover.rs`). Over TLS the key in the hello has to be
+//! the one that TLS has proven, so nobody can stand in between. Nobody waits for the other before its hello, so all this takes
+//! two and a half round trips after the connection stands.
 
 use std::sync::Arc;
 
-use aws_lc_rs::hmac;
 use bytes::Bytes;
 use nettorrent_swarm::wire::MAX_BODY_LEN;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::address::Address;
 use crate::connection::Connection;
+use crate::cover::{Cover, Exchange};
 use crate::frames::{FrameReader, write_frame};
 use crate::hello::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, VERSION, looks_like_tls};
-use crate::identity::{Identity, fingerprint};
+use crate::identity::{Identity, has_signed};
+use crate::keys::PublicKey;
 use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
+use crate::register::NO_JOIN_INDEX;
 use crate::role::Role;
 use crate::shaper::Shapers;
 use crate::shared_folder::SharedFolder;
@@ -41,8 +44,8 @@ pub enum Encryption {
     /// TLS 1.3.
     #[default]
     On,
-    /// Nothing: for a network that one trusts, where every bit of the processor counts. Who holds no secret is still kept
-    /// out, but whoever can change packets on their way can change what peers say.
+    /// Nothing: for a network that one trusts, where every bit of the processor counts. Who is no member and holds no ticket is
+    /// still kept out and learns no secret, but whoever can change packets on their way can change what peers say.
     Off,
 }
 
@@ -93,9 +96,9 @@ async fn shake_hands(
     let (address, count) = (wire.address.clone(), wire.count.clone());
     let (mut reader, mut writer, result): (FrameReader<BoxRead>, BoxWrite, _) = match terms.encryption {
         Encryption::On => {
-            let secured = secure(wire, role, &terms.identity).await?;
+            let secured = secure(wire, role, &terms.identity.tls).await?;
             let (mut reader, mut writer) = (FrameReader::new(secured.read), secured.write);
-            let talk = Talk { role, terms, address: &address, proven: Some(secured.fingerprint) };
+            let talk = Talk { role, terms, address: &address, proven: Some(secured.key) };
             let result = talk.talk(&mut reader, &mut writer, judge).await;
             (reader, writer, result)
         }
@@ -110,12 +113,13 @@ async fn shake_hands(
         }
     };
     match result {
-        Ok(hello) => {
+        Ok((hello, cover)) => {
             reader.set_max_body_len(MAX_BODY_LEN);
             let sharing = terms.folder.clone().zip(hello.token);
             Ok(Connection {
                 sharing: sharing.map(|(folder, token)| Sharing::new(folder, hello.peer, token)),
                 hello,
+                cover,
                 role,
                 address,
                 reader,
@@ -138,8 +142,8 @@ struct Talk<'a> {
     role: Role,
     terms: &'a Terms,
     address: &'a Address,
-    // The fingerprint of the key that TLS has seen.
-    proven: Option<u64>,
+    // The key that TLS has seen.
+    proven: Option<PublicKey>,
 }
 
 impl Talk<'_> {
@@ -148,9 +152,10 @@ impl Talk<'_> {
         reader: &mut FrameReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
         judge: impl FnOnce(&Hello) -> Result<(), Refusal>,
-    ) -> Result<Hello, HandshakeError> {
+    ) -> Result<(Hello, Option<Cover>), HandshakeError> {
         reader.set_max_body_len(MAX_HELLO_LEN);
-        let our_frame = self.hello().to_frame();
+        let exchange = if self.proven.is_none() { Exchange::new() } else { None };
+        let our_frame = self.hello(exchange.as_ref()).to_frame();
         say(writer, our_frame.clone()).await?;
         let their_frame = reader.next().await?;
         let theirs = match Hello::from_frame(&their_frame) {
@@ -164,26 +169,56 @@ impl Talk<'_> {
         if theirs.swarm != ours {
             return refuse(writer, Refusal::WrongSwarm { ours, theirs: theirs.swarm }).await;
         }
-        if self.proven.is_none() {
-            self.exchange_proofs(reader, writer, our_frame.body, their_frame.body).await?;
+        if self.proven.is_some_and(|proven| proven != theirs.key) {
+            return refuse(writer, Refusal::WrongKey { claimed: theirs.peer }).await;
         }
+        let hellos = match self.role {
+            Role::Dialler => [our_frame.body, their_frame.body],
+            Role::Listener => [their_frame.body, our_frame.body],
+        };
+        self.exchange_proofs(reader, writer, &theirs, &hellos).await?;
+        let cover = match exchange {
+            None => None,
+            Some(exchange) => {
+                let said = transcript(Role::Dialler, &hellos);
+                let cover = theirs.exchange.and_then(|theirs| exchange.agree(&theirs, &said, self.role));
+                Some(cover.ok_or(HandshakeError::NotNetTorrent)?)
+            }
+        };
         if let Err(refusal) = self.check(&theirs).and_then(|()| judge(&theirs)) {
             return refuse(writer, refusal).await;
         }
         say(writer, Answer::Accepted.to_frame()).await?;
-        match answer(reader).await? {
-            Answer::Accepted => Ok(theirs),
-            Answer::Proof(_) | Answer::Refused(_) => Err(HandshakeError::NotNetTorrent),
+        match answer(reader).await {
+            // Who says that our certificate is of earlier keys has to show later ones.
+            Err(HandshakeError::RefusedByThem(Refusal::Outdated)) if !self.shows_later_keys(&theirs) => {
+                Err(HandshakeError::HungUp)
+            }
+            Err(error) => Err(error),
+            Ok(Answer::Accepted) => {
+                theirs.pass.iter().for_each(|pass| self.terms.identity.meet(pass));
+                Ok((theirs, cover))
+            }
+            Ok(Answer::Proof { .. } | Answer::Refused(_)) => Err(HandshakeError::NotNetTorrent),
         }
     }
 
-    fn hello(&self) -> Hello {
+    fn shows_later_keys(&self, theirs: &Hello) -> bool {
+        let own = self.terms.identity.register().map(|register| register.pass());
+        own.zip(theirs.pass.as_ref()).is_some_and(|(own, theirs)| theirs.head.rank() > own.head.rank())
+    }
+
+    fn hello(&self, exchange: Option<&Exchange>) -> Hello {
+        let identity = &self.terms.identity;
         Hello {
-            swarm: self.terms.identity.swarm(),
-            peer: self.terms.identity.peer,
+            swarm: identity.swarm(),
+            key: identity.key(),
+            peer: identity.peer,
+            pass: identity.register().map(|register| register.pass()),
             purpose: self.terms.purpose,
             seen: self.address.clone(),
             nonce: random_bytes(),
+            exchange: exchange.map(|exchange| exchange.public),
             token: self.terms.folder.as_ref().map(|folder| folder.token()),
         }
     }
@@ -192,34 +227,49 @@ impl Talk<'_> {
         &self,
         reader: &mut FrameReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
-        our_hello: Bytes,
-        their_hello: Bytes,
+        theirs: &Hello,
+        hellos: &[Bytes; 2],
     ) -> Result<(), HandshakeError> {
-        let (other_role, hellos) = match self.role {
-            Role::Dialler => (Role::Listener, [our_hello, their_hello]),
-            Role::Listener => (Role::Dialler, [their_hello, our_hello]),
+        let identity = &self.terms.identity;
+        let other_role = match self.role {
+            Role::Dialler => Role::Listener,
+            Role::Listener => Role::Dialler,
         };
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.terms.identity.secret.derive::<32>("plain handshake"));
-        let mut proof = [0; 32];
-        proof.copy_from_slice(hmac::sign(&key, &transcript(self.role, &hellos)).as_ref());
-        say(writer, Answer::Proof(proof).to_frame()).await?;
-        let Answer::Proof(their_proof) = answer(reader).await? else {
+        let said = transcript(self.role, hellos);
+        let ticket = identity.register().is_none().then(|| identity.authenticate(&said));
+        say(writer, Answer::Proof { signature: identity.sign(&said), ticket }.to_frame()).await?;
+        let Answer::Proof { signature, ticket } = answer(reader).await? else {
             return Err(HandshakeError::NotNetTorrent);
         };
-        match hmac::verify(&key, &transcript(other_role, &hellos), &their_proof) {
-            Ok(()) => Ok(()),
-            Err(_) => refuse(writer, Refusal::WrongSecret).await,
+        let heard = transcript(other_role, hellos);
+        if !has_signed(&theirs.key, &heard, &signature) {
+            return refuse(writer, Refusal::WrongKey { claimed: theirs.peer }).await;
         }
+        let knows_ticket = || ticket.is_some_and(|code| identity.is_authentic(&heard, &code));
+        if theirs.pass.is_none() && !knows_ticket() {
+            return refuse(writer, Refusal::WrongTicket).await;
+        }
+        Ok(())
     }
 
     /// What everyone insists on.
     fn check(&self, theirs: &Hello) -> Result<(), Refusal> {
-        let own = self.terms.identity.peer;
-        if fingerprint(theirs.peer) == fingerprint(own) {
+        let identity = &self.terms.identity;
+        if theirs.key == identity.key() {
             return Err(Refusal::Oneself);
         }
-        if self.proven.is_some_and(|proven| proven != fingerprint(theirs.peer)) {
+        let seat = theirs.pass.as_ref().map_or(NO_JOIN_INDEX, |pass| pass.certificate.seat());
+        let is_own = theirs.pass.as_ref().is_none_or(|pass| *pass.certificate.key() == theirs.key);
+        if theirs.peer != theirs.key.in_seat(seat) || !is_own {
             return Err(Refusal::WrongKey { claimed: theirs.peer });
+        }
+        match &theirs.pass {
+            Some(pass) => identity.recognise(pass)?,
+            // Two who are no members have nothing to tell each other.
+            None if identity.register().is_none() || matches!(theirs.purpose, Purpose::Peer { .. }) => {
+                return Err(Refusal::NoMember);
+            }
+            None => {}
         }
         if let Some(expected) = self.terms.expected.filter(|expected| *expected != theirs.peer) {
             return Err(Refusal::WrongPeer { expected, found: theirs.peer });
@@ -266,6 +316,9 @@ async fn refuse<T>(writer: &mut (impl AsyncWrite + Unpin), refusal: Refusal) -> 
 #[cfg(test)]
 mod tests {
     use super::{Encryption, Terms, shake};
+    use crate::charter::TicketLimits;
+    use crate::connection::Connection;
+    use crate::founder::Founder;
     use crate::frames::{FrameReader, write_frame};
     use crate::hello::{Answer, Hello, Purpose};
     use crate::identity::Identity;
@@ -273,44 +326,92 @@ mod tests {
     use crate::role::Role;
     use crate::ticket::Secret;
     use crate::wire::Wire;
-    use nettorrent_swarm::view::PeerId;
     use tokio::io::AsyncWriteExt;
 
-    fn terms() -> Terms {
-        let identity = Identity::new(&Secret::from_bytes([8; 32]), 0).unwrap();
-        Terms { encryption: Encryption::Off, ..Terms::new(identity, Purpose::Observer) }
+    fn plain(identity: Identity, purpose: Purpose) -> Terms {
+        Terms { encryption: Encryption::Off, ..Terms::new(identity, purpose) }
     }
 
+    fn founder() -> Founder {
+        Founder::from_secret(&Secret::from_bytes([8; 32]))
+    }
+
+    const PEER: Purpose = Purpose::Peer { generation: 0, job: [0; 32] };
+
     #[tokio::test]
-    async fn knowing_the_swarms_name_is_not_enough_without_its_secret() {
+    async fn a_members_certificate_is_of_no_use_without_its_key() {
         for role in [Role::Dialler, Role::Listener] {
             let (ours, theirs) = tokio::io::duplex(4096);
-            let terms = terms();
+            let (terms, stolen) = (plain(founder().member(0).unwrap(), PEER), founder().member(1).unwrap());
             let impostor = async {
                 let (read, mut write) = tokio::io::split(theirs);
                 let mut reader = FrameReader::new(read);
                 let hello = Hello::from_frame(&reader.next().await.unwrap()).unwrap();
-                // It knows the name, has a key of its own, and sends back the proof that it gets.
-                let hello = Hello { peer: PeerId::new(1, 99), ..hello };
+                // It shows another's certificate and key, and sends back the proof that it gets.
+                let pass = stolen.register().map(|register| register.pass());
+                let hello = Hello { peer: stolen.peer, key: stolen.key(), pass, ..hello };
                 write_frame(&mut write, hello.to_frame()).await.unwrap();
                 let proof = reader.next().await.unwrap();
-                assert!(matches!(Answer::from_frame(&proof), Some(Answer::Proof(_))));
+                assert!(matches!(Answer::from_frame(&proof), Some(Answer::Proof { .. })));
                 write_frame(&mut write, proof).await.unwrap();
                 let answer = Answer::from_frame(&reader.next().await.unwrap());
                 write.shutdown().await.unwrap();
                 answer
             };
             let (result, told) = tokio::join!(shake(Wire::from(ours), role, &terms, |_| Ok(())), impostor);
-            assert!(matches!(result, Err(HandshakeError::Refused(Refusal::WrongSecret))), "{result:?}");
-            assert_eq!(told, Some(Answer::Refused(Refusal::WrongSecret)));
+            let refusal = Refusal::WrongKey { claimed: stolen.peer };
+            assert!(matches!(result, Err(HandshakeError::Refused(given)) if given == refusal), "{result:?}");
+            assert_eq!(told, Some(Answer::Refused(refusal)));
         }
+    }
+
+    async fn meet(dialler: &Terms, listener: &Terms) -> [Result<Connection, HandshakeError>; 2] {
+        let (one, other) = tokio::io::duplex(4096);
+        let (one, other) = tokio::join!(
+            shake(Wire::from(one), Role::Dialler, dialler, |_| Ok(())),
+            shake(Wire::from(other), Role::Listener, listener, |_| Ok(())),
+        );
+        [one, other]
+    }
+
+    #[tokio::test]
+    async fn a_ticket_lets_one_ask_but_not_take_part() {
+        let member = plain(founder().member(0).unwrap(), PEER);
+        let visitor = |purpose| plain(founder().visitor(0).unwrap(), purpose);
+        for purpose in [Purpose::Observer, Purpose::Joiner { job: None }] {
+            let [one, other] = meet(&visitor(purpose), &member).await;
+            assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+        }
+        let [one, other] = meet(&visitor(PEER), &member).await;
+        assert!(matches!(one, Err(HandshakeError::RefusedByThem(Refusal::NoMember))), "{one:?}");
+        assert!(matches!(other, Err(HandshakeError::Refused(Refusal::NoMember))), "{other:?}");
+        let [one, _] = meet(&visitor(Purpose::Observer), &visitor(Purpose::Observer)).await;
+        assert!(one.is_err(), "two visitors");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_know_the_tickets_secret_may_not_ask() {
+        let mut ticket = founder().ticket(Vec::new());
+        ticket.secret = Secret::random();
+        let guesser = plain(Identity::visitor(&ticket).unwrap(), Purpose::Observer);
+        let [one, other] = meet(&guesser, &plain(founder().member(0).unwrap(), PEER)).await;
+        assert!(matches!(one, Err(HandshakeError::RefusedByThem(Refusal::WrongTicket))), "{one:?}");
+        assert!(matches!(other, Err(HandshakeError::Refused(Refusal::WrongTicket))), "{other:?}");
+    }
+
+    #[tokio::test]
+    async fn a_swarm_with_another_owner_is_none_of_a_tickets_whatever_it_says() {
+        let impostor = plain(Founder::new(TicketLimits::default()).member(0).unwrap(), PEER);
+        let [one, other] = meet(&plain(founder().visitor(0).unwrap(), Purpose::Observer), &impostor).await;
+        assert!(matches!(one, Err(HandshakeError::Refused(Refusal::WrongSwarm { .. }))), "{one:?}");
+        assert!(matches!(other, Err(HandshakeError::Refused(Refusal::WrongSwarm { .. }))), "{other:?}");
     }
 
     #[tokio::test]
     async fn both_can_refuse_by_their_own_judgement() {
         let (one, other) = tokio::io::duplex(4096);
         let no = |_: &Hello| Err(Refusal::TooMany { most: 3 });
-        let (dialler, listener) = (terms(), terms());
+        let [dialler, listener] = [0, 1].map(|seat| plain(founder().member(seat).unwrap(), PEER));
         let (one, other) = tokio::join!(
             shake(Wire::from(one), Role::Dialler, &dialler, |_| Ok(())),
             shake(Wire::from(other), Role::Listener, &listener, no),

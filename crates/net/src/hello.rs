@@ -6,12 +6,14 @@ use nettorrent_swarm::wire::{Frame, Kind};
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
+use crate::certificate::Pass;
+use crate::keys::{PublicKey, Signature};
 use crate::refusal::{JobHash, Refusal};
 use crate::sealed_file::Name;
 use crate::ticket::SwarmId;
 
 /// The protocol that this program speaks; peers of other versions are refused.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The longest that a frame of a handshake may be.
 pub(crate) const MAX_HELLO_LEN: usize = 1 << 10;
@@ -27,14 +29,20 @@ const MAGIC_AT: usize = 24;
 pub struct Hello {
     /// The swarm that it belongs to.
     pub swarm: SwarmId,
-    /// Its name. Joiners and observers have [`NO_JOIN_INDEX`](crate::identity::NO_JOIN_INDEX), and the fingerprint of their key.
+    /// Its key, which is who it is.
+    pub key: PublicKey,
+    /// Its name: a seat and a part of its key. Joiners and observers have [`NO_JOIN_INDEX`](crate::register::NO_JOIN_INDEX) for a seat.
     pub peer: PeerId,
+    /// What shows that it is a member; who has none has to know the ticket.
+    pub(crate) pass: Option<Pass>,
     /// What it wants.
     pub purpose: Purpose,
     /// The address under which it sees the one it speaks to.
     pub seen: Address,
-    /// Fresh randomness, so that no proof of knowing the secret can be used twice.
+    /// Fresh randomness, so that no proof can be used twice.
     pub(crate) nonce: [u8; 32],
+    /// Its part of a cover for secrets, where the link is not encrypted.
+    pub(crate) exchange: Option<[u8; 32]>,
     /// The name of its token in a directory that others may share.
     pub(crate) token: Option<Name>,
 }
@@ -72,8 +80,13 @@ impl Purpose {
 /// What comes after the hellos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// That the secret is known; only where there is no TLS that has proven it already.
-    Proof([u8; 32]),
+    /// That the key in the hello is its sender's, and of who is no member also that it knows the ticket's secret.
+    Proof {
+        /// Of both hellos.
+        signature: Signature,
+        /// HMAC-SHA256 of both hellos.
+        ticket: Option<[u8; 32]>,
+    },
     /// The link is wanted.
     Accepted,
     /// The link is not wanted.
@@ -136,19 +149,23 @@ pub(crate) fn looks_like_tls(first: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, looks_like_hello, looks_like_tls};
+    use crate::founder::Founder;
     use crate::refusal::Refusal;
-    use crate::ticket::SwarmId;
+    use crate::ticket::{Secret, SwarmId};
     use bytes::Bytes;
-    use nettorrent_swarm::view::PeerId;
     use nettorrent_swarm::wire::{Frame, Kind};
 
     fn hello() -> Hello {
+        let identity = Founder::from_secret(&Secret::from_bytes([1; 32])).member(3).unwrap();
         Hello {
             swarm: SwarmId([1; 16]),
-            peer: PeerId::new(3, 4),
+            key: identity.key(),
+            peer: identity.peer,
+            pass: identity.register().map(|register| register.pass()),
             purpose: Purpose::Peer { generation: u32::MAX, job: [255; 32] },
             seen: "[2001:db8::1]:65535".parse().unwrap(),
             nonce: [255; 32],
+            exchange: Some([255; 32]),
             token: Some([255; 16]),
         }
     }
@@ -158,17 +175,17 @@ mod tests {
         for purpose in [hello().purpose, Purpose::Joiner { job: Some([2; 32]) }, Purpose::Observer] {
             let hello = Hello { purpose, ..hello() };
             let frame = hello.to_frame();
-            assert!(frame.body.len() < MAX_HELLO_LEN / 2);
+            assert!(frame.body.len() < MAX_HELLO_LEN * 3 / 4, "{}", frame.body.len());
             assert_eq!(Hello::from_frame(&frame), Ok(hello));
         }
     }
 
     #[test]
     fn hellos_of_other_versions_are_recognised_whatever_follows() {
-        let mut body = b"NetTorr\0\x07\0\0\0".to_vec();
+        let mut body = b"NetTorr\0\x08\0\0\0".to_vec();
         body.extend(b"something that has not been thought of yet");
         let frame = Frame::new(Kind::Hello, Bytes::from(body));
-        assert_eq!(Hello::from_frame(&frame), Err(NoHello::Version(7)));
+        assert_eq!(Hello::from_frame(&frame), Err(NoHello::Version(8)));
     }
 
     #[test]
@@ -184,7 +201,10 @@ mod tests {
 
     #[test]
     fn answers_come_back_as_they_were() {
-        for answer in [Answer::Proof([9; 32]), Answer::Accepted, Answer::Refused(Refusal::TooMany { most: 5 })] {
+        let signature = Founder::from_secret(&Secret::from_bytes([1; 32])).member(3).unwrap().sign(b"something");
+        let proof = Answer::Proof { signature, ticket: Some([9; 32]) };
+        let removed = Answer::Refused(Refusal::Removed(signature));
+        for answer in [proof, Answer::Accepted, removed, Answer::Refused(Refusal::TooMany { most: 5 })] {
             assert_eq!(Answer::from_frame(&answer.to_frame()), Some(answer));
         }
         assert_eq!(Answer::from_frame(&Frame::new(Kind::Hello, Bytes::from_static(b"\xff"))), None);

@@ -1,12 +1,12 @@
 //! The real host: peers over TCP and TLS, membership, snapshots, local experiments.
 //!
 //! ```text
-//! Ticket ── Secret ── Identity ─┐
+//! Founder, Ticket ─── Identity ─┐
 //!                               ├─ Endpoint ── dial, Arrival ── Connection ── start ── Link ── Inbox
 //!                      Purpose ─┘               (handshake)                  (frames)
 //! ```
 //!
-//! Whoever holds a swarm's secret is a member. An [`Endpoint`](endpoint::Endpoint) listens and dials; both ways lead to a
+//! Whoever holds a certificate of the swarm is a member ([`charter`]); whoever holds its ticket may ask for one. An [`Endpoint`](endpoint::Endpoint) listens and dials; both ways lead to a
 //! [`Connection`](connection::Connection), which has passed the [`handshake`]. Its owner notes down whose it is and starts
 //! it: from then on frames go out by the [`Link`](link::Link), which never waits, and come in by an
 //! [`Inbox`](inbox::Inbox) that all links share.
@@ -15,23 +15,25 @@
 //!
 //! ```
 //! use bytes::Bytes;
+//! use nettorrent_net::charter::TicketLimits;
 //! use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+//! use nettorrent_net::founder::Founder;
 //! use nettorrent_net::hello::Purpose;
 //! use nettorrent_net::identity::Identity;
 //! use nettorrent_net::inbox::{Event, inbox};
-//! use nettorrent_net::ticket::{Secret, Ticket};
+//! use nettorrent_net::ticket::Ticket;
 //! use nettorrent_swarm::wire::{Frame, Kind};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! // Somebody starts a swarm, and shows a ticket.
-//! let secret = Secret::random();
+//! let founder = Founder::new(TicketLimits::default());
 //! let purpose = Purpose::Peer { generation: 0, job: [7; 32] };
-//! let (starter, mut arrivals) = Endpoint::bind(Settings::new(Identity::new(&secret, 0)?, purpose)).await?;
-//! let ticket = Ticket { secret, addresses: starter.addresses().to_vec() }.to_string();
+//! let (starter, mut arrivals) = Endpoint::bind(Settings::new(founder.member(0)?, purpose)).await?;
+//! let ticket = founder.ticket(starter.addresses().to_vec()).to_string();
 //!
-//! // Somebody else joins with it.
+//! // Somebody else comes with it.
 //! let ticket: Ticket = ticket.parse()?;
-//! let identity = Identity::joiner(&ticket.secret)?;
+//! let identity = Identity::visitor(&ticket)?;
 //! let (joiner, _) = Endpoint::bind(Settings::new(identity, Purpose::Joiner { job: None })).await?;
 //! let connection = joiner.dial(&ticket.addresses[0], None).await?;
 //! let (sender, _inbox) = inbox(64 << 20);
@@ -52,18 +54,22 @@
 pub mod address;
 pub mod addresses;
 pub mod ask;
+pub mod charter;
+pub mod clock;
 pub mod close_reason;
 pub mod connection;
 pub mod discovery;
 pub mod emulated_speed;
 pub mod endpoint;
 pub mod fingerprint;
+pub mod founder;
 pub mod frames;
 pub mod handshake;
 pub mod hello;
 pub mod identity;
 pub mod in_process;
 pub mod inbox;
+pub mod keys;
 pub mod limits;
 pub mod link;
 pub mod machine;
@@ -74,8 +80,10 @@ pub mod node;
 pub mod observer;
 pub mod outflow;
 pub mod refusal;
+pub mod register;
 pub mod report;
 pub mod role;
+pub mod roll;
 pub mod sealed_file;
 pub mod service;
 pub mod shaper;
@@ -89,9 +97,12 @@ pub mod transport;
 pub mod turned_away;
 pub mod wire;
 
+mod certificate;
 mod compute;
 mod contacts;
+mod cover;
 mod dial_race;
+mod key_tls;
 mod link_state;
 mod link_task;
 mod meters;
@@ -103,6 +114,7 @@ mod telemetry;
 mod timers;
 mod tls;
 mod visitors;
+mod word;
 mod work_watch;
 
 pub use runtime::{Load, block_on};

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use nettorrent_swarm::view::PeerId;
 use nettorrent_swarm::wire::Frame;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use crate::cover::Cover;
 use crate::hello::Hello;
 use crate::inbox::LinkId;
 use crate::link_state::{Closing, LinkState};
 use crate::outflow::Outflow;
 use crate::role::Role;
+use crate::service::{Unreadable, from_body, to_frame};
 use crate::sharing::Sharing;
 use crate::traffic::Traffic;
 
@@ -23,6 +27,7 @@ pub struct Link {
 pub(crate) struct Handle {
     pub(crate) id: LinkId,
     pub(crate) hello: Hello,
+    pub(crate) cover: Option<Cover>,
     pub(crate) role: Role,
     pub(crate) state: Arc<LinkState>,
     pub(crate) sharing: Option<Arc<Sharing>>,
@@ -46,6 +51,24 @@ impl Link {
     /// takes it loses the link. Those who have that much to send wait for [`drained_to`](Self::drained_to) in between.
     pub fn send(&self, frame: Frame) {
         self.handle.state.send(frame);
+    }
+
+    /// Sends a question, an answer or a word between members. Some of these hold secrets, so on a link that is not encrypted they are
+    /// covered.
+    pub fn say(&self, message: &impl Serialize) {
+        let mut frame = to_frame(message);
+        if let Some(cover) = &self.handle.cover {
+            frame = Frame::new(frame.head.kind, cover.close(&frame.body));
+        }
+        self.send(frame);
+    }
+
+    /// Reads what the other end has [said](Self::say); it is not trusted.
+    pub(crate) fn read<T: DeserializeOwned>(&self, frame: &Frame) -> Result<T, Unreadable> {
+        match &self.handle.cover {
+            Some(cover) => from_body(&cover.open(&frame.body).ok_or(Unreadable::Covered)?),
+            None => from_body(&frame.body),
+        }
     }
 
     /// Closes the link, after what is queued has been sent; what arrives from now on is dropped.

@@ -90,6 +90,8 @@ pub enum Input {
     Refused(PeerId),
     /// This peer sent what no honest one sends, and its links were cut.
     CutOff(PeerId),
+    /// This peer is no member any more, and will never be one again.
+    Excluded(PeerId),
     /// Whether this peer's computation stands still.
     Stuck(bool),
     /// Say goodbye. Nothing that is handed in afterwards has any effect.
@@ -188,6 +190,7 @@ impl Membership {
             Input::Unreachable(peer) => self.on_unreachable(peer),
             Input::Refused(peer) => self.on_refused(now, peer, out),
             Input::CutOff(peer) => self.give_up(now, peer, Why::CutOff, out),
+            Input::Excluded(peer) => self.exclude(now, peer, out),
             Input::Stuck(is_stuck) => self.on_stuck(is_stuck, out),
             Input::Leave => self.leave(out),
         }
@@ -299,6 +302,15 @@ impl Membership {
             self.detector.give_up(member);
             self.absorb(now, why, out);
         }
+    }
+
+    /// Gives a member up for good: nobody waits for it, and what others say about it is not heard.
+    fn exclude(&mut self, now: Duration, peer: PeerId, out: &mut Outbox) {
+        self.electorate.miss(peer, self.view.as_ref());
+        self.give_up(now, peer, Why::Removed, out);
+        self.detector.exclude(peer);
+        self.lost.remove(peer);
+        self.introducers.retain(|introducer| introducer.id != peer);
     }
 
     /// Does what the detector wants and reacts to what it has found out; `why` is the reason if somebody is given up.

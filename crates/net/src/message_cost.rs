@@ -13,13 +13,14 @@ use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::time::Instant;
 
 use crate::address::Address;
+use crate::charter::TicketLimits;
 use crate::endpoint::{Arrival, BindError, DialError, Endpoint, Settings};
+use crate::founder::Founder;
 use crate::handshake::Encryption;
 use crate::hello::Purpose;
 use crate::identity::{Identity, IdentityError};
 use crate::inbox::{Event, Inbox, inbox};
 use crate::link::Link;
-use crate::ticket::Secret;
 use crate::{Load, block_on};
 
 /// What a message takes from one peer's memory to another's, the network's own time left out.
@@ -63,8 +64,8 @@ const PAUSE: Duration = Duration::from_micros(300);
 
 /// Measures for about so long.
 pub fn measure_message_cost(encryption: Encryption, measure_for: Duration) -> Result<MessageCost, MessageCostError> {
-    let secret = Secret::random();
-    let (here, there) = (Identity::new(&secret, 0)?, Identity::new(&secret, 1)?);
+    let founder = Founder::new(TicketLimits::default());
+    let (here, there) = (founder.member(0)?, founder.member(1)?);
     let (told, address) = std::sync::mpsc::channel();
     let echo = thread::Builder::new().name("echo".into()).spawn(move || {
         block_on(LOAD, async move {

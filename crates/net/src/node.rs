@@ -3,6 +3,8 @@
 //! All of it runs on one thread but the computing. Whatever happens is one event of [`Node::run`]'s loop; nothing in the loop
 //! waits.
 
+mod doors;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use crate::machine::Machine;
 use crate::membership::{self, Member, Membership, Note};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
-use crate::service::{Answer, Awaited, Invitation, JobPackage, PeerStatus, Question};
+use crate::service::{Answer, Awaited, JobPackage, PeerStatus, Question};
 use crate::telemetry::Telemetry;
 use crate::timers::Timers;
 use crate::visitors::Visitors;
@@ -246,6 +248,7 @@ impl Node {
         if self.timers.take_tick(now) {
             report(Report::Tick, &*self.peer);
             self.check_joining(now);
+            self.check_certificates(report);
             self.tell_of_folder(report);
             if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
                 self.on_input(Input::Uplink(bytes_per_s), report);
@@ -350,7 +353,11 @@ impl Node {
         match arrival {
             Arrival::Refused(turned_away) => report(Report::Refused(turned_away.to_string()), &*self.peer),
             Arrival::Incoming(connection) => match connection.hello().purpose {
-                Purpose::Peer { .. } => self.contacts.add(connection.start(self.inbox_sender.clone())),
+                Purpose::Peer { .. } => {
+                    let peer = connection.peer();
+                    self.contacts.add(connection.start(self.inbox_sender.clone()));
+                    self.greet(peer, report);
+                }
                 Purpose::Joiner { .. } | Purpose::Observer => {
                     self.visitors.add(connection, self.inbox_sender.clone());
                 }
@@ -361,24 +368,28 @@ impl Node {
     fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let peer = dialled.peer;
         if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
+            self.on_refused(problem.refusal_by_them());
             if problem.is_worth_telling() {
                 report(Report::Refused(format!("{peer}: {problem}")), &*self.peer);
             }
             let input = if problem.shows_end() { membership::Input::Refused } else { membership::Input::Unreachable };
             self.on_members(input(peer), report);
+        } else if self.contacts.has_link(peer) {
+            self.greet(peer, report);
         }
     }
 
     fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let LinkEvent { peer, link, event } = event;
         match event {
-            inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame),
+            inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame, report),
             inbox::Event::Frame(frame) => match frame.head.kind {
                 Kind::Membership | Kind::Probe => {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
                 Kind::Telemetry => self.on_telemetry(peer, &frame.body, report),
-                Kind::Hello | Kind::Service => self.contacts.cut(peer),
+                Kind::Service => self.on_word((peer, link), &frame, report),
+                Kind::Hello => self.contacts.cut(peer),
                 Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
                     // What is said for a later view is kept until then, so only those may say it who can be in that view.
                     if frame.head.view <= self.peer.view().number || self.membership.lists(peer) {
@@ -402,18 +413,16 @@ impl Node {
         }
     }
 
-    fn answer(&mut self, link: inbox::LinkId, frame: &Frame) {
+    fn answer(&mut self, link: inbox::LinkId, frame: &Frame, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let Some(question) = self.visitors.question(self.now(), link, frame) else { return };
         let answer = match question {
-            Question::Join => {
-                let members = self.members();
-                let join_index = self.visitors.free_join_index(&members);
-                Answer::Join(Invitation { package: self.settings.package.clone(), join_index, members })
-            }
-            Question::Status => Answer::Status(self.status()),
-            Question::Probe { n_bytes } => Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize)),
+            Question::Join => self.admit(link),
+            Question::Status => Some(Answer::Status(self.status())),
+            Question::Probe { n_bytes } => Some(Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize))),
+            Question::Members => self.list(),
+            Question::Amend(amendment) => Some(self.amend(&amendment, report)),
         };
-        self.visitors.answer(link, &answer);
+        answer.iter().for_each(|answer| self.visitors.answer(link, answer));
     }
 
     fn members(&self) -> Vec<(PeerId, Address)> {

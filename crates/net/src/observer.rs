@@ -57,7 +57,7 @@ pub struct SurveyedLink {
 impl Observer {
     /// Asks whoever of the swarm answers first; with `discover`, on the local network too.
     pub async fn connect(ticket: &Ticket, encryption: Encryption, discover: bool) -> Result<Self, ObserveError> {
-        let terms = Terms { encryption, ..Terms::new(Identity::joiner(&ticket.secret)?, Purpose::Observer) };
+        let terms = Terms { encryption, ..Terms::new(Identity::visitor(ticket)?, Purpose::Observer) };
         let addresses = find_addresses(ticket, discover).await?;
         let (answer, _) = ask_any(&Tcp, &terms, &addresses, &Question::Status).await?;
         let Answer::Status(first) = answer else { return Err(ObserveError::OtherVersion) };

@@ -8,6 +8,7 @@ use nettorrent_swarm::view::PeerId;
 use serde::{Deserialize, Serialize};
 
 use crate::frames::ReadError;
+use crate::keys::Signature;
 use crate::ticket::SwarmId;
 
 /// Which job a peer trains: a hash of its description.
@@ -37,9 +38,21 @@ pub enum Refusal {
         /// The other's swarm.
         theirs: SwarmId,
     },
-    /// The proof that the secret is known was wrong.
-    #[error("the other side does not hold this swarm's secret; was the ticket from another swarm?")]
-    WrongSecret,
+    /// Somebody who is no member does not hold the present ticket's secret.
+    #[error("the ticket is not, or no longer, the one of this swarm: ask its owner for the present one")]
+    WrongTicket,
+    /// Somebody claims to be a member and shows no certificate that the swarm has signed.
+    #[error("a peer has shown no certificate of this swarm: join the swarm with its ticket")]
+    NoMember,
+    /// A certificate's time is over.
+    #[error("a peer's certificate has expired: join the swarm anew, and check the clocks of both machines")]
+    Expired,
+    /// A certificate is of an earlier charter, and the present one does not keep its holder.
+    #[error("the swarm has replaced its keys, and this peer's certificate is of the earlier ones: join the swarm anew")]
+    Outdated,
+    /// The swarm's owner has removed this peer.
+    #[error("the swarm's owner has removed this peer for good")]
+    Removed(Signature),
     /// The jobs differ.
     #[error(
         "this side trains job {} and the other side job {}: \
@@ -105,14 +118,14 @@ pub enum HandshakeError {
     /// The other side did not want the link, and told us why.
     #[error("the other side refused the link: {0}")]
     RefusedByThem(Refusal),
-    /// The certificates do not fit, so the secrets are not the same.
-    #[error("the other side does not hold this swarm's secret; was the ticket from another swarm?")]
-    Stranger,
     /// TLS met plain frames.
     #[error("one side encrypts, the other does not: start both with encryption, or both without")]
     MixedEncryption,
     /// Whatever is there, it is none of us.
-    #[error("what answers there is not NetTorrent: check the address and the port")]
+    #[error(
+        "what answers there is not NetTorrent, or of a version that cannot talk to this one: check the address, the port \
+         and `nettorrent --version` on both sides"
+    )]
     NotNetTorrent,
     /// Nothing came for too long.
     #[error("the other side did not finish the handshake within {0:?}: try again, or check the address and the port")]
@@ -132,12 +145,11 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether one side holds another secret than the other.
-    pub(crate) fn is_wrong_secret(&self) -> bool {
+    /// Whether a ticket does not fit the swarm.
+    pub(crate) fn is_wrong_ticket(&self) -> bool {
         match self {
-            Self::Stranger => true,
             Self::Refused(refusal) | Self::RefusedByThem(refusal) => {
-                matches!(refusal, Refusal::WrongSecret | Refusal::WrongSwarm { .. })
+                matches!(refusal, Refusal::WrongTicket | Refusal::WrongSwarm { .. })
             }
             _ => false,
         }
@@ -176,22 +188,23 @@ impl HandshakeError {
         use rustls::AlertDescription as Alert;
         use rustls::Error;
         match error {
-            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Self::Stranger,
-            Error::AlertReceived(
+            Error::InvalidCertificate(_)
+            | Error::NoCertificatesPresented
+            | Error::InvalidMessage(_)
+            | Error::PeerIncompatible(_)
+            | Error::NoApplicationProtocol
+            | Error::AlertReceived(
                 Alert::UnknownCA
                 | Alert::BadCertificate
                 | Alert::CertificateUnknown
                 | Alert::CertificateRequired
                 | Alert::DecryptError
                 | Alert::AccessDenied
-                | Alert::UnsupportedCertificate,
-            ) => Self::Stranger,
-            Error::InvalidMessage(_)
-            | Error::PeerIncompatible(_)
-            | Error::NoApplicationProtocol
-            | Error::AlertReceived(Alert::NoApplicationProtocol | Alert::ProtocolVersion | Alert::HandshakeFailure) => {
-                Self::NotNetTorrent
-            }
+                | Alert::UnsupportedCertificate
+                | Alert::NoApplicationProtocol
+                | Alert::ProtocolVersion
+                | Alert::HandshakeFailure,
+            ) => Self::NotNetTorrent,
             other => Self::Tls(other.clone()),
         }
     }

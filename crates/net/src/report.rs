@@ -23,6 +23,8 @@ pub enum Report<'a> {
     Note(&'a Note),
     /// Somebody was not let in, or a member was cut off, and why.
     Refused(String),
+    /// What the swarm's owner has decided about its keys and members.
+    Keys(String),
     /// Who shares the directory, or why it is not used any more.
     Folder(&'a News),
     /// Another peer tells about itself, as this one is the first member of its view.

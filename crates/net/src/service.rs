@@ -4,14 +4,18 @@ use bytes::Bytes;
 use nettorrent_swarm::printable::printable;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Phase};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::address::Address;
+use crate::charter::{Amendment, Charter};
+use crate::keys::PublicKey;
+use crate::register::{Admission, NotAdmitted};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Question {
-    /// What is being trained here, and who is there? Asked by who wants to take part.
+    /// May I take part, and in what? Asked by who holds the ticket; it is about the key that was shown.
     Join,
     /// How is it going?
     Status,
@@ -20,6 +24,10 @@ pub enum Question {
         /// How many.
         n_bytes: u32,
     },
+    /// Who belongs to the swarm?
+    Members,
+    /// What the swarm's owner has decided: put it in force.
+    Amend(Box<Amendment>),
 }
 
 /// The most that one probe is answered with: it fits into a frame.
@@ -29,11 +37,46 @@ pub(crate) const MOST_PROBE_BYTES: usize = 2 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// What is needed to take part.
-    Join(Invitation),
+    Join(Box<Invitation>),
+    /// The ticket does not let one in.
+    NotAdmitted(NotAdmitted),
     /// How it is going.
     Status(PeerStatus),
     /// The bytes; none if others have just asked for some.
     Probe(Vec<u8>),
+    /// Who belongs to the swarm.
+    Members(Box<MemberList>),
+    /// What has come of what the owner has decided.
+    Amended {
+        /// Whether it is in force. If not, it is not the owner's, or a later one is.
+        is_in_force: bool,
+    },
+}
+
+/// Who belongs to a swarm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberList {
+    /// What is in force.
+    pub(crate) charter: Charter,
+    /// The keys of all who belong to it, those among them who cannot be reached at the moment.
+    pub(crate) keys: Vec<PublicKey>,
+    /// Who is there.
+    pub members: Vec<ListedMember>,
+}
+
+/// A member as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedMember {
+    /// Its name.
+    pub peer: PeerId,
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it is.
+    pub address: Address,
+    /// When it was let in, in seconds since 1970.
+    pub since: u64,
+    /// When its certificate expires unless it is renewed, in seconds since 1970.
+    pub expires: u64,
 }
 
 /// What is needed to take part: the job travels, the data do not.
@@ -41,8 +84,8 @@ pub enum Answer {
 pub struct Invitation {
     /// What is trained.
     pub package: JobPackage,
-    /// The join index that is free.
-    pub join_index: u32,
+    /// What makes the receiver a member: a certificate with its seat.
+    pub admission: Admission,
     /// Who is there, and where.
     pub members: Vec<(PeerId, Address)>,
 }
@@ -136,8 +179,14 @@ pub struct Awaited {
 
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("a question or an answer cannot be read: {0}")]
-pub struct Unreadable(#[from] postcard::Error);
+pub enum Unreadable {
+    /// It is no message.
+    #[error("a question or an answer cannot be read: {0}")]
+    Senseless(#[from] postcard::Error),
+    /// It does not come from the other end as it was sent.
+    #[error("a question or an answer was changed on its way")]
+    Covered,
+}
 
 /// Puts a question or an answer into a frame.
 pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
@@ -146,13 +195,13 @@ pub(crate) fn to_frame(message: &impl Serialize) -> Frame {
 }
 
 /// Reads a question or an answer; its sender is not trusted.
-pub(crate) fn from_frame<'a, T: Deserialize<'a>>(frame: &'a Frame) -> Result<T, Unreadable> {
-    Ok(postcard::from_bytes(&frame.body)?)
+pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
+    Ok(postcard::from_bytes(body)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Awaited, PeerStatus, from_frame, to_frame};
+    use super::{Awaited, PeerStatus, from_body, to_frame};
     use nettorrent_swarm::{PeerId, Phase};
 
     fn status(phase: Phase, waits_for: Vec<Awaited>) -> PeerStatus {
@@ -190,7 +239,7 @@ mod tests {
     fn a_machine_cannot_have_a_name_that_moves_the_cursor() {
         let hostile = format!("\u{1b}[2J{}", "x".repeat(10_000));
         let sent = to_frame(&PeerStatus { host: hostile, ..status(Phase::Training, Vec::new()) });
-        let host = from_frame::<PeerStatus>(&sent).expect("a status").host;
+        let host = from_body::<PeerStatus>(&sent.body).expect("a status").host;
         assert!(host.starts_with(r"\u{1b}[2Jxxx") && host.len() < 300, "{host:?}");
     }
 

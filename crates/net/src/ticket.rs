@@ -1,32 +1,37 @@
-//! Tickets: one word with a swarm's secret and where its peers are, which is all that a joiner needs.
+//! Tickets: one word with which one may ask a swarm to be let in: its admission secret, its owner's key, and where its peers are.
 
 use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::{constant_time, digest, hkdf, rand};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
 
 use crate::address::Address;
+use crate::keys::PublicKey;
 
 /// How many addresses a ticket holds at most.
 pub(crate) const MAX_ADDRESSES: usize = 16;
 
 // The number is the version: of what follows, and of the kinds of addresses that every program of this version knows.
-const PREFIX: &str = "nt2";
+const PREFIX: &str = "nt3";
 const SECRET_LEN: usize = 32;
+const OWNER_LEN: usize = 32;
+const NUMBER_LEN: usize = 4;
 const CHECKSUM_LEN: usize = 4;
 // The longest address: a key and the name of a relay fit.
 const MAX_ADDRESS_LEN: usize = 127;
 // One byte says how many addresses there are, and one before each how long it is: so those of kinds that come later can be
 // skipped.
-const MAX_PAYLOAD_LEN: usize = SECRET_LEN + 1 + MAX_ADDRESSES * (1 + MAX_ADDRESS_LEN) + CHECKSUM_LEN;
+const MAX_PAYLOAD_LEN: usize =
+    SECRET_LEN + OWNER_LEN + NUMBER_LEN + 1 + MAX_ADDRESSES * (1 + MAX_ADDRESS_LEN) + CHECKSUM_LEN;
 // Base32 writes 5 bits a letter.
 const MAX_TEXT_LEN: usize = PREFIX.len() + (MAX_PAYLOAD_LEN * 8).div_ceil(5);
 
-/// What only a swarm's members know. Whoever holds it is a member.
+/// Bytes that only some may know. They are overwritten when it is dropped.
 #[derive(Clone)]
-pub struct Secret([u8; SECRET_LEN]);
+pub struct Secret(Zeroizing<[u8; SECRET_LEN]>);
 
 impl Secret {
     /// A new secret from the system's randomness.
@@ -34,17 +39,16 @@ impl Secret {
     /// # Panics
     /// If the system has no randomness: nothing can be secret there.
     pub fn random() -> Self {
-        Self(random_bytes())
+        Self(Zeroizing::new(random_bytes()))
     }
 
     /// The secret with these bytes.
     pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
-        Self(bytes)
+        Self(Zeroizing::new(bytes))
     }
 
-    /// The name of the swarm, which may be shown to anybody.
-    pub(crate) fn swarm_id(&self) -> SwarmId {
-        SwarmId(self.derive("swarm id"))
+    pub(crate) fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
     }
 
     /// Bytes for one purpose, from which neither the secret nor the bytes for another purpose can be told.
@@ -55,7 +59,7 @@ impl Secret {
                 self.0
             }
         }
-        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, b"nettorrent/1").extract(&self.0);
+        let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, b"nettorrent/1").extract(&*self.0);
         let mut bytes = [0; N];
         extracted
             .expand(&[purpose.as_bytes()], Length(N))
@@ -68,11 +72,23 @@ impl Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         // In constant time, so that nobody learns from our answers' timing how much of a guess was right.
-        constant_time::verify_slices_are_equal(&self.0, &other.0).is_ok()
+        constant_time::verify_slices_are_equal(&*self.0, &*other.0).is_ok()
     }
 }
 
 impl Eq for Secret {}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        <[u8; SECRET_LEN]>::deserialize(deserializer).map(Self::from_bytes)
+    }
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,11 +103,18 @@ pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A swarm's public name, derived from its secret.
+/// A swarm's public name, derived from its owner's key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SwarmId(pub [u8; 16]);
 
 impl SwarmId {
+    /// The name of the swarm whose owner has this key.
+    pub(crate) fn of_owner(owner: &PublicKey) -> Self {
+        let mut id = [0; 16];
+        id.copy_from_slice(&owner.digest()[..16]);
+        Self(id)
+    }
+
     /// The whole name, where `Display` shows only as much as people compare.
     pub(crate) fn to_hex(self) -> String {
         HEXLOWER.encode(&self.0)
@@ -110,11 +133,15 @@ impl fmt::Debug for SwarmId {
     }
 }
 
-/// A swarm's secret, and addresses of peers who let joiners in.
+/// What one needs to ask a swarm to be let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// What makes its holder a member.
+    /// What shows that its holder may ask.
     pub secret: Secret,
+    /// The key of the swarm's owner, by which its members are recognised.
+    pub owner: PublicKey,
+    /// The number of the charter of which it is: members of earlier ones do not count any more.
+    pub number: u32,
     /// Where to knock, best first; `MAX_ADDRESSES` of them at most.
     pub addresses: Vec<Address>,
 }
@@ -157,7 +184,9 @@ pub enum TicketError {
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut payload = Vec::with_capacity(MAX_PAYLOAD_LEN);
-        payload.extend(self.secret.0);
+        payload.extend(*self.secret.0);
+        payload.extend(self.owner.0);
+        payload.extend(self.number.to_le_bytes());
         let addresses = &self.addresses[..self.addresses.len().min(MAX_ADDRESSES)];
         payload.push(addresses.len() as u8);
         for address in addresses {
@@ -201,14 +230,16 @@ impl FromStr for Ticket {
 fn not_our_prefix(text: &str) -> TicketError {
     let mut letters = text.bytes().map(|letter| letter.to_ascii_lowercase());
     match (letters.next(), letters.next(), letters.next()) {
-        (Some(b'n'), Some(b't'), Some(b'1')) => TicketError::Earlier,
-        (Some(b'n'), Some(b't'), Some(b'3'..=b'9')) => TicketError::Later,
+        (Some(b'n'), Some(b't'), Some(b'1' | b'2')) => TicketError::Earlier,
+        (Some(b'n'), Some(b't'), Some(b'4'..=b'9')) => TicketError::Later,
         _ => TicketError::NotATicket,
     }
 }
 
 fn parse_content(content: &[u8]) -> Option<Ticket> {
     let (secret, rest) = content.split_first_chunk::<SECRET_LEN>()?;
+    let (owner, rest) = rest.split_first_chunk::<OWNER_LEN>()?;
+    let (number, rest) = rest.split_first_chunk::<NUMBER_LEN>()?;
     let (&n_addresses, mut rest) = rest.split_first()?;
     if usize::from(n_addresses) > MAX_ADDRESSES {
         return None;
@@ -222,7 +253,8 @@ fn parse_content(content: &[u8]) -> Option<Ticket> {
         rest = after;
     }
     let is_understood = rest.is_empty() && addresses.is_empty() == (n_addresses == 0);
-    is_understood.then_some(Ticket { secret: Secret(*secret), addresses })
+    let (secret, owner, number) = (Secret::from_bytes(*secret), PublicKey(*owner), u32::from_le_bytes(*number));
+    is_understood.then_some(Ticket { secret, owner, number, addresses })
 }
 
 fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
@@ -236,12 +268,13 @@ fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECKSUM_LEN, MAX_ADDRESSES, MAX_TEXT_LEN, PREFIX, Secret, Ticket, TicketError, checksum};
+    use super::{CHECKSUM_LEN, MAX_ADDRESSES, MAX_TEXT_LEN, PREFIX, Secret, SwarmId, Ticket, TicketError, checksum};
+    use crate::keys::PublicKey;
     use data_encoding::BASE32_NOPAD;
 
     fn ticket(addresses: &[&str]) -> Ticket {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        Ticket { secret: Secret::from_bytes([7; 32]), addresses }
+        Ticket { secret: Secret::from_bytes([7; 32]), owner: PublicKey([8; 32]), number: 9, addresses }
     }
 
     #[test]
@@ -300,17 +333,17 @@ mod tests {
 
     #[test]
     fn other_words_are_named_as_such() {
-        for text in ["", "n", "hello", "ñt1abc", "http://example.org", "nt2"] {
+        for text in ["", "n", "hello", "ñt1abc", "http://example.org", "nt3"] {
             let error = text.parse::<Ticket>().unwrap_err();
             assert!(matches!(error, TicketError::NotATicket | TicketError::Cut { .. }), "{text}: {error:?}");
         }
-        assert_eq!("nt1abcdef".parse::<Ticket>(), Err(TicketError::Earlier));
-        assert_eq!("NT3abcdef".parse::<Ticket>(), Err(TicketError::Later));
+        assert_eq!("nt2abcdef".parse::<Ticket>(), Err(TicketError::Earlier));
+        assert_eq!("NT4abcdef".parse::<Ticket>(), Err(TicketError::Later));
     }
 
-    /// A ticket with these bytes behind its secret.
+    /// A ticket with these bytes for addresses.
     fn parsed(addresses: &[&[u8]]) -> Result<Ticket, TicketError> {
-        let mut content = [[7; 32].as_slice(), &[addresses.len() as u8]].concat();
+        let mut content = [[7; 32].as_slice(), &[8; 32], &[9, 0, 0, 0], &[addresses.len() as u8]].concat();
         for address in addresses {
             content.push(address.len() as u8);
             content.extend(*address);
@@ -328,13 +361,11 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_never_shown_and_the_swarm_id_is_derived() {
+    fn secrets_are_never_shown() {
         let secret = Secret::from_bytes([0x61; 32]);
-        let shown = format!("{secret:?} {:?}", Ticket { secret: secret.clone(), addresses: Vec::new() });
-        assert!(!shown.contains("61") && !shown.contains("97"), "{shown}");
-        assert_eq!(secret.swarm_id(), Secret::from_bytes([0x61; 32]).swarm_id());
-        assert_ne!(secret.swarm_id(), Secret::from_bytes([0x62; 32]).swarm_id());
-        assert_eq!(secret.swarm_id().to_string().len(), 8);
+        let shown = format!("{secret:?} {:?}", Ticket { secret: secret.clone(), ..ticket(&[]) });
+        assert!(!shown.contains("6161") && !shown.contains("97, 97"), "{shown}");
         assert_ne!(Secret::random(), Secret::random());
+        assert_eq!(SwarmId::of_owner(&PublicKey([8; 32])).to_string().len(), 8);
     }
 }

@@ -1,4 +1,4 @@
-//! TLS 1.3 over a wire, with the swarm's authority as the only one. All of it is rustls' work; here its connection is driven.
+//! TLS 1.3 over a wire. All of it is rustls' work; here its connection is driven.
 //!
 //! A link reads and writes at the same time, where there are threads to spare on two of them. So each half waits for its own
 //! side of the wire by itself, and holds the connection only while it opens or seals what lies in memory.
@@ -14,7 +14,8 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::hello::looks_like_hello;
-use crate::identity::{Identity, SERVER_NAME, fingerprint_of_certificate};
+use crate::key_tls::{SERVER_NAME, TlsKeys, proven_key};
+use crate::keys::PublicKey;
 use crate::refusal::HandshakeError;
 use crate::role::Role;
 use crate::transport::{BoxRead, BoxWrite};
@@ -28,22 +29,22 @@ const MIN_IN_LEN: usize = 16 << 10;
 const MAX_IN_LEN: usize = 256 << 10;
 const OUT_LEN: usize = 256 << 10;
 
-/// An encrypted stream to someone who holds the secret.
+/// An encrypted stream to whoever holds a key.
 pub(crate) struct Secured {
     pub(crate) read: BoxRead,
     pub(crate) write: BoxWrite,
-    /// Of the key that the other side has proven to own.
-    pub(crate) fingerprint: u64,
+    /// The key that the other side has proven to hold.
+    pub(crate) key: PublicKey,
 }
 
-/// Sets up TLS; either both sides hold the secret, or both learn that they do not.
-pub(crate) async fn secure(mut wire: Wire, role: Role, identity: &Identity) -> Result<Secured, HandshakeError> {
-    match agree(&mut wire, role, identity).await {
-        Ok((connection, fingerprint)) => {
+/// Sets up TLS. Then each side knows the other's key, and not yet whether it wants anything to do with its holder.
+pub(crate) async fn secure(mut wire: Wire, role: Role, keys: &TlsKeys) -> Result<Secured, HandshakeError> {
+    match agree(&mut wire, role, keys).await {
+        Ok((connection, key)) => {
             let tls = Tls(Arc::new(Mutex::new(connection)));
             let read = TlsRead { source: wire.read, tls: tls.clone(), buffer: vec![0; MIN_IN_LEN], sealed: 0..0 };
             let write = TlsWrite { sink: wire.write, tls, out: Vec::new(), n_written: 0, has_ended: false };
-            Ok(Secured { read: Box::new(read), write: Box::new(write), fingerprint })
+            Ok(Secured { read: Box::new(read), write: Box::new(write), key })
         }
         Err(error) => {
             shut_down_gracefully(&mut wire.read, &mut wire.write).await;
@@ -52,15 +53,14 @@ pub(crate) async fn secure(mut wire: Wire, role: Role, identity: &Identity) -> R
     }
 }
 
-/// Carries what rustls says back and forth until both sides agree, or one does not; also returns the fingerprint of the
-/// other side's key.
-async fn agree(wire: &mut Wire, role: Role, identity: &Identity) -> Result<(Connection, u64), HandshakeError> {
+/// Carries what rustls says back and forth until both sides agree, or one does not; also returns the other side's key.
+async fn agree(wire: &mut Wire, role: Role, keys: &TlsKeys) -> Result<(Connection, PublicKey), HandshakeError> {
     let mut connection = match role {
         Role::Dialler => {
             let name = ServerName::try_from(SERVER_NAME).expect("the name is a valid one");
-            Connection::from(ClientConnection::new(identity.client.clone(), name).map_err(tls)?)
+            Connection::from(ClientConnection::new(keys.client.clone(), name).map_err(tls)?)
         }
-        Role::Listener => Connection::from(ServerConnection::new(identity.server.clone()).map_err(tls)?),
+        Role::Listener => Connection::from(ServerConnection::new(keys.server.clone()).map_err(tls)?),
     };
     connection.set_buffer_limit(Some(OUT_LEN));
     let (mut buffer, mut n_received) = (vec![0; 4 << 10], 0);
@@ -83,9 +83,8 @@ async fn agree(wire: &mut Wire, role: Role, identity: &Identity) -> Result<(Conn
             return Err(HandshakeError::from_stream(error));
         }
     }
-    let certificate = connection.peer_certificates().and_then(<[_]>::first).ok_or(HandshakeError::Stranger)?;
-    let fingerprint = fingerprint_of_certificate(certificate).map_err(tls)?;
-    Ok((connection, fingerprint))
+    let key = proven_key(connection.peer_certificates()).ok_or(HandshakeError::NotNetTorrent)?;
+    Ok((connection, key))
 }
 
 async fn send(connection: &mut Connection, wire: &mut Wire) -> io::Result<()> {
@@ -278,26 +277,26 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for TlsWrite<W> {
 #[cfg(test)]
 mod tests {
     use super::{Secured, secure};
-    use crate::identity::{Identity, fingerprint};
+    use crate::key_tls::TlsKeys;
+    use crate::keys::PrivateKey;
     use crate::role::Role;
-    use crate::ticket::Secret;
     use crate::wire::Wire;
     use std::io;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    fn identity(join_index: u32) -> Identity {
-        Identity::new(&Secret::from_bytes([5; 32]), join_index).unwrap()
+    fn key(seed: u8) -> PrivateKey {
+        PrivateKey::from_seed(&[seed; 32])
     }
 
     /// The dialler's and the listener's end.
     async fn pair(one: DuplexStream, other: DuplexStream) -> (Secured, Secured) {
-        let (dialler, listener) = (identity(1), identity(2));
+        let (dialler, listener) = (TlsKeys::new(&key(1)).unwrap(), TlsKeys::new(&key(2)).unwrap());
         let (one, other) = tokio::join!(
             secure(Wire::from(one), Role::Dialler, &dialler),
             secure(Wire::from(other), Role::Listener, &listener)
         );
         let (one, other) = (one.unwrap(), other.unwrap());
-        assert_eq!((one.fingerprint, other.fingerprint), (fingerprint(listener.peer), fingerprint(dialler.peer)));
+        assert_eq!((one.key, other.key), (key(2).public(), key(1).public()));
         (one, other)
     }
 
@@ -331,7 +330,7 @@ mod tests {
         // From what comes whole to what does not even bring the end of its first record.
         for n_early in [1, 100, 3_000, 10_000, 16_000, 40_000] {
             let (ours, theirs) = tokio::io::duplex(1 << 20);
-            let (own, other) = (identity(1), identity(2));
+            let [own, other] = [1, 2].map(|seed| TlsKeys::new(&key(seed)).unwrap());
             let early: Vec<u8> = (0..n_early).map(|at| (at * 7) as u8).collect();
             let talking = async {
                 let mut theirs = secure(Wire::from(theirs), Role::Dialler, &other).await.unwrap();

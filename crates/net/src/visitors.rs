@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nettorrent_swarm::PeerId;
 use nettorrent_swarm::wire::Frame;
 
-use crate::address::Address;
 use crate::connection::Connection;
 use crate::inbox::{InboxSender, LinkId};
+use crate::keys::PublicKey;
 use crate::limits::Limits;
 use crate::link::Link;
 use crate::probes::Probes;
 use crate::rate::{Allowance, Rate};
-use crate::service::{Answer, MOST_PROBE_BYTES, Question, from_frame, to_frame};
+use crate::service::{Answer, MOST_PROBE_BYTES, Question};
 
 /// How many there are at a time. Visits are short, so one more sends the oldest away.
 const MAX_VISITORS: usize = 64;
@@ -22,13 +21,11 @@ const MAX_QUEUED_BYTES: usize = (1 << 20) + MOST_PROBE_BYTES;
 /// How often one of them may ask.
 const QUESTIONS: Allowance = Allowance { at_once: 32, interval: Duration::from_millis(100) };
 
-/// Their links, and what they were given.
+/// Their links.
 #[derive(Default)]
 pub(crate) struct Visitors {
     visitors: BTreeMap<LinkId, Visitor>,
     probes: Probes,
-    /// The highest join index that somebody was invited to take.
-    last_join_index: u32,
 }
 
 struct Visitor {
@@ -60,7 +57,7 @@ impl Visitors {
     /// What somebody asks; who says something else, or asks too often, has to go.
     pub(crate) fn question(&mut self, now: Duration, link: LinkId, frame: &Frame) -> Option<Question> {
         let visitor = self.visitors.get_mut(&link)?;
-        let question = from_frame(frame).ok().filter(|_| visitor.questions.admits(now, QUESTIONS));
+        let question = visitor.link.read(frame).ok().filter(|_| visitor.questions.admits(now, QUESTIONS));
         if question.is_none() {
             self.remove(link);
         }
@@ -70,38 +67,18 @@ impl Visitors {
     /// Answers.
     pub(crate) fn answer(&self, link: LinkId, answer: &Answer) {
         if let Some(visitor) = self.visitors.get(&link) {
-            visitor.link.send(to_frame(answer));
+            visitor.link.say(answer);
         }
     }
 
-    /// A join index that nobody has taken or was invited to take: who has just been let in is not among the members yet.
-    pub(crate) fn free_join_index(&mut self, members: &[(PeerId, Address)]) -> u32 {
-        let highest = members.iter().map(|(peer, _)| peer.join_index()).max().unwrap_or(0);
-        self.last_join_index = highest.max(self.last_join_index).saturating_add(1);
-        self.last_join_index
+    /// The key that one of them has proven to hold.
+    pub(crate) fn key(&self, link: LinkId) -> Option<PublicKey> {
+        Some(self.visitors.get(&link)?.link.hello().key)
     }
 
     /// As many bytes as somebody may have who asks for so many.
     pub(crate) fn probe(&mut self, now: Duration, link: LinkId, n_bytes: usize) -> Vec<u8> {
         let is_sent = |link| self.visitors.get(&link).is_none_or(|visitor| visitor.link.queued_bytes() == 0);
         vec![0; self.probes.admit(now, link, n_bytes, is_sent)]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Visitors;
-    use nettorrent_swarm::PeerId;
-
-    #[test]
-    fn nobody_is_invited_to_a_seat_that_is_taken_or_promised() {
-        let mut visitors = Visitors::default();
-        let members = |join_indices: &[u32]| -> Vec<_> {
-            join_indices.iter().map(|&join_index| (PeerId::new(join_index, 1), "10.0.0.1:1".parse().unwrap())).collect()
-        };
-        assert_eq!(visitors.free_join_index(&members(&[])), 1);
-        assert_eq!(visitors.free_join_index(&members(&[0])), 2);
-        assert_eq!(visitors.free_join_index(&members(&[0, 7])), 8);
-        assert_eq!(visitors.free_join_index(&members(&[0])), 9);
     }
 }

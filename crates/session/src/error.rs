@@ -14,6 +14,7 @@ use nettorrent_net::ask::AskError;
 use nettorrent_net::discovery::DiscoveryError;
 use nettorrent_net::endpoint::BindError;
 use nettorrent_net::identity::IdentityError;
+use nettorrent_net::register::NotAdmitted;
 use nettorrent_net::shared_folder::OpenError;
 use nettorrent_net::ticket::TicketError;
 use nettorrent_pipeline::PipelineError;
@@ -108,6 +109,9 @@ pub enum SessionError {
     /// Nobody of the swarm can be asked.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// The ticket does not let one in.
+    #[error(transparent)]
+    NotAdmitted(#[from] NotAdmitted),
     /// The peer that was asked speaks another protocol.
     #[error("the peer that was asked did not understand; is it of another version?")]
     OtherVersion,

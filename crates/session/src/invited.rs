@@ -11,7 +11,7 @@ use nettorrent_net::ticket::Ticket;
 use crate::error::SessionError;
 use crate::options::Options;
 
-/// Who is there, as one of them tells who wants to join.
+/// Who was let in, and who is there, as one of the members tells.
 pub struct Invited {
     pub(crate) invitation: Invitation,
     pub(crate) identity: Identity,
@@ -20,14 +20,18 @@ pub struct Invited {
 }
 
 impl Invited {
-    /// Asks the swarm of a ticket for what it trains.
+    /// Asks the swarm of a ticket to be let in, and for what it trains.
     pub async fn ask(ticket: &Ticket, options: &Options) -> Result<Self, SessionError> {
-        let identity = Identity::joiner(&ticket.secret)?;
+        let identity = Identity::visitor(ticket)?;
         let addresses = find_addresses(ticket, options.discover).await?;
         let terms =
             Terms { encryption: options.encryption, ..Terms::new(identity.clone(), Purpose::Joiner { job: None }) };
         match ask_any(&*options.transport, &terms, &addresses, &Question::Join).await? {
-            (Answer::Join(invitation), seen) => Ok(Self { invitation, identity, seen }),
+            (Answer::Join(invitation), seen) => {
+                let identity = identity.admitted(&invitation.admission)?;
+                Ok(Self { invitation: *invitation, identity, seen })
+            }
+            (Answer::NotAdmitted(reason), _) => Err(reason.into()),
             _ => Err(SessionError::OtherVersion),
         }
     }

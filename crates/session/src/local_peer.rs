@@ -7,12 +7,11 @@ use std::thread;
 
 use nettorrent_net::address::Address;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::report::Command;
 use nettorrent_net::shared_folder::SharedFolder;
-use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::PeerId;
 use tokio::sync::{mpsc, oneshot};
@@ -78,8 +77,7 @@ async fn train(
         None => StartState::fresh(training),
     };
     training.check(orders.n_peers)?;
-    let ticket: Ticket = orders.ticket.parse()?;
-    let identity = Identity::new(&ticket.secret, orders.index)?;
+    let identity = Founder::from_secret(&orders.secret).member(orders.index)?;
     let me = identity.peer;
     let job = fingerprint::of_job(&training.package);
     let settings = Settings {

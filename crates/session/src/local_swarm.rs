@@ -10,7 +10,7 @@ use std::time::Duration;
 use nettorrent_history::{Event, PeerAddress};
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
-use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
 use serde::Serialize;
@@ -79,7 +79,7 @@ impl LocalSwarm {
     /// Starts the processes: each is this program with the argument `peer`, and has to call
     /// [`run_local_peer`](crate::local_peer::run_local_peer).
     pub fn start(program: &Path, run: &RunFolder, settings: &LocalSettings) -> Result<Self, SessionError> {
-        let ticket = Ticket { secret: Secret::random(), addresses: Vec::new() }.to_string();
+        let secret = Secret::random();
         let (sender, heard) = channel();
         let mut swarm = Self {
             processes: Vec::new(),
@@ -91,7 +91,7 @@ impl LocalSwarm {
         for index in 0..settings.n_peers {
             let orders = Orders {
                 run: run.path().to_owned(),
-                ticket: ticket.clone(),
+                secret: secret.clone(),
                 index: index as u32,
                 n_peers: settings.n_peers,
                 checkpoint: settings.checkpoint.clone(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nettorrent_net::address::Address;
+use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::fingerprint;
@@ -25,6 +26,8 @@ use crate::training::Training;
 pub struct Options {
     /// Training begins when so many peers are there, this one counted.
     pub wait_for: usize,
+    /// How long the ticket of a swarm that is started is good.
+    pub ticket: TicketLimits,
     /// How peers reach each other.
     pub transport: Arc<dyn Transport>,
     /// Where to listen; by default at all addresses, at any free port.
@@ -51,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             wait_for: 1,
+            ticket: TicketLimits::default(),
             transport: Arc::new(Tcp),
             listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
             address: None,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nettorrent_net::address::Address;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
+use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Orders {
     /// The run's folder, with the job and the model.
     pub run: PathBuf,
-    /// The swarm's secret. It comes this way because others can see a process's arguments.
-    pub ticket: String,
+    /// The secret of which all of the swarm's keys come. It comes this way because others can see a process's arguments.
+    pub secret: Secret,
     /// The index by which it joins.
     pub index: u32,
     /// How many peers there are at the beginning.

@@ -166,7 +166,7 @@ impl<'a> Reporter<'a> {
             Report::Folder(news) => {
                 tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning });
             }
-            Report::Refused(text) => {
+            Report::Refused(text) | Report::Keys(text) => {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false });
             }
         }

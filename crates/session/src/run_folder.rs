@@ -7,8 +7,11 @@ use nettorrent_engine::checkpoint::{self, CheckpointError, Progress};
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
-use nettorrent_files::write_file;
+use nettorrent_files::{write_file, write_private_file};
+use nettorrent_net::charter::OwnerKey;
+use nettorrent_net::keys::PublicKey;
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use crate::date::Date;
 use crate::error::SessionError;
@@ -17,6 +20,9 @@ use crate::event_log::EventLog;
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
 const EVENTS_FILE: &str = "events.jsonl";
+/// Where runs are made unless another place is named.
+const RUNS: &str = "runs";
+const OWNER_FILE: &str = "owner.key";
 const CHECKPOINTS: &str = "checkpoints";
 /// How the names of checkpoints end that are being removed, and of those that are being written.
 const REMOVED: &str = ".removed";
@@ -86,6 +92,30 @@ impl RunFolder {
     /// Replaces the job, so that a run which is stopped again goes on with what it was told last.
     pub fn write_job(&self, job: &Job) -> Result<(), SessionError> {
         Ok(write_file(&self.path.join(JOB_FILE), as_toml(job).as_bytes())?)
+    }
+
+    /// Keeps the key that decides about the swarm of this run. A run that goes on later is another swarm, with another key.
+    pub(crate) fn write_owner_key(&self, owner: &OwnerKey) -> Result<(), SessionError> {
+        let text = Zeroizing::new(format!("{}\n", *owner.to_text()));
+        Ok(write_private_file(&self.path.join(OWNER_FILE), text.as_bytes())?)
+    }
+
+    /// The key that decides about the swarm that was started from this folder.
+    pub fn owner_key(&self) -> Result<OwnerKey, SessionError> {
+        let path = self.path.join(OWNER_FILE);
+        let text = fs::read_to_string(&path).map(Zeroizing::new);
+        let text = text.map_err(SessionError::file(
+            "there is no owner's key to read, which only who started a swarm has,",
+            &path,
+        ))?;
+        let damaged = || SessionError::Run(format!("{} is damaged: no owner's key is in it", path.display()));
+        OwnerKey::from_text(&text).ok_or_else(damaged)
+    }
+
+    /// The key of this swarm's owner, if one of the runs in `runs/` has it.
+    pub fn find_owner_key(owner: &PublicKey) -> Option<OwnerKey> {
+        let runs = fs::read_dir(RUNS).ok()?.flatten();
+        runs.filter_map(|run| Self { path: run.path() }.owner_key().ok()).find(|key| key.public() == *owner)
     }
 
     /// Its network, where it is one of ours.
@@ -280,7 +310,7 @@ fn free_name(model: &str) -> PathBuf {
     let stem = Path::new(model).file_stem().unwrap_or_default().to_string_lossy().replace([':', ','], "-");
     let plain = format!("{stem}-{}", Date::now().stamp());
     let names = (1_u32..).map(|n| if n == 1 { plain.clone() } else { format!("{plain}-{n}") });
-    let mut paths = names.map(|name| Path::new("runs").join(name));
+    let mut paths = names.map(|name| Path::new(RUNS).join(name));
     paths.find(|path| !path.exists()).expect("there are names enough")
 }
 

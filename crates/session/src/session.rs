@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use nettorrent_history::Line;
 use nettorrent_net::address::Address;
+use nettorrent_net::discovery;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
-use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::in_process::InProcess;
 use nettorrent_net::report::Command;
 use nettorrent_net::service::Invitation;
-use nettorrent_net::ticket::{Secret, Ticket};
-use nettorrent_net::{discovery, fingerprint};
+use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, LocalSet};
@@ -83,9 +82,10 @@ impl Session {
         options: Options,
     ) -> Result<(Self, Ticket), SessionError> {
         training.check(options.wait_for)?;
-        let secret = Secret::random();
-        let bound = options.bind(Identity::new(&secret, 0)?, &training).await?;
-        let ticket = Ticket { secret, addresses: options.addresses(&bound.0) };
+        let founder = Founder::new(options.ticket);
+        let bound = options.bind(founder.member(0)?, &training).await?;
+        let ticket = founder.ticket(options.addresses(&bound.0));
+        run.write_owner_key(founder.owner())?;
         let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
         let seats = vec![Seat::new(bound, address)];
         Ok((Self::new(training, start, run, options, Topology::OneOfMany, seats)?, ticket))
@@ -98,11 +98,9 @@ impl Session {
         run: RunFolder,
         options: Options,
     ) -> Result<Self, SessionError> {
-        let Invited { invitation: Invitation { join_index, members, .. }, identity, seen } = invited;
-        let bound = options.bind(identity.with_join_index(join_index), &training).await?;
+        let Invited { invitation: Invitation { members, .. }, identity, seen } = invited;
+        let bound = options.bind(identity, &training).await?;
         let endpoint = &bound.0;
-        let job = fingerprint::of_job(&training.package);
-        endpoint.introduce_as(join_index, Purpose::Peer { generation: 0, job });
         let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
         let seats = vec![Seat::new(bound, address)];
@@ -123,7 +121,7 @@ impl Session {
         let options = Options { wait_for: n_peers, transport, listen, encryption, discover: false, ..options };
         let mut seats = Vec::new();
         for seat in 0..n_peers {
-            let bound = options.bind(Identity::within_process(seat as u32)?, &training).await?;
+            let bound = options.bind(Founder::within_process().member(seat as u32)?, &training).await?;
             let address = bound.0.local_address().clone();
             seats.push(Seat::new(bound, address));
         }

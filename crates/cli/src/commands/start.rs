@@ -10,13 +10,14 @@ use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::checkpoint_writer::save_values;
 use nettorrent_session::run_folder::RunFolder;
-use nettorrent_session::{Session, StartState, Training};
+use nettorrent_session::{Options, Session, StartState, Training};
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
 use crate::resume_point::resume_point;
 use crate::swarm::network::{NetworkArguments, train};
+use crate::ticket_limits::TicketLimitArguments;
 
 /// Arguments of `start`.
 #[derive(Args)]
@@ -36,6 +37,8 @@ pub(crate) struct StartArguments {
     #[arg(long, value_name = "FOLDER")]
     run: Option<PathBuf>,
     #[command(flatten)]
+    ticket: TicketLimitArguments,
+    #[command(flatten)]
     network: NetworkArguments,
     #[command(flatten)]
     measuring: MeasuringArguments,
@@ -45,6 +48,7 @@ pub(crate) struct StartArguments {
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let StartArguments { network, measuring, .. } = arguments;
     let options = network.options(arguments.wait_for as usize, measuring);
+    let options = Options { ticket: arguments.ticket.limits(), ..options };
     // Said before anything is made.
     options.open_folder()?;
     let (run, training, start) = match &arguments.resume {
@@ -63,7 +67,8 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
         } else {
             println!("Others join with:\n\n  nettorrent join {ticket}\n");
             let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
-            println!("The ticket lets in whoever has it.{waiting}");
+            let limits = arguments.ticket.text();
+            println!("The ticket lets in whoever has it{limits}.{waiting}");
             println!("Where others use the machine, put it into a file and say: nettorrent join --ticket-file FILE");
         }
         train(session, json).await

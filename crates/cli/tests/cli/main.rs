@@ -13,6 +13,8 @@ mod joining;
 mod layers;
 mod measuring;
 #[cfg(unix)]
+mod members;
+#[cfg(unix)]
 mod namespaces;
 mod pipes;
 mod plan;

@@ -24,6 +24,8 @@ const MAX_RETURNS: u32 = 1024;
 pub(super) struct Detector {
     foca: Foca<Member, PostcardCodec, SmallRng, NoCustomBroadcast>,
     recorder: Recorder,
+    /// Who is never let in again.
+    excluded: BTreeSet<PeerId>,
 }
 
 /// What the detector wants done and has found out.
@@ -61,6 +63,7 @@ impl Detector {
         Self {
             foca: Foca::new(me, timing.detector(), SmallRng::seed_from_u64(seed), PostcardCodec),
             recorder: Recorder { me: id, live, effects: Effects::default() },
+            excluded: BTreeSet::new(),
         }
     }
 
@@ -110,6 +113,16 @@ impl Detector {
         debug_assert_eq!(result, Ok(()));
     }
 
+    /// Hears nothing about a peer any more. There are no more of them than a charter can remove.
+    pub(super) fn exclude(&mut self, peer: PeerId) {
+        self.excluded.insert(peer);
+    }
+
+    /// Whether a peer is never let in again.
+    pub(super) fn is_excluded(&self, peer: PeerId) -> bool {
+        self.excluded.contains(&peer)
+    }
+
     /// Objects to a suspicion.
     pub(super) fn object(&mut self, incarnation: Incarnation) {
         self.apply(vec![foca::Member::new(self.me().clone(), incarnation, State::Suspect)]);
@@ -149,6 +162,8 @@ impl Detector {
         let head = &bytes[..bytes.len() - rest.len()];
         let mut updates = decode_updates(&header, rest)?;
         updates.retain(|update| update.id().id == from || self.is_plausible(update.id()));
+        // That they are gone may be heard.
+        updates.retain(|update| !self.excluded.contains(&update.id().id) || update.state() == State::Down);
         let me = self.me().clone();
         if header.src.id != from {
             return Err(Malformed::Impostor { from, claimed: header.src.id });

@@ -71,6 +71,8 @@ pub enum Why {
     NoAnswer,
     /// It said goodbye.
     Left,
+    /// The swarm's owner has removed it.
+    Removed,
 }
 
 impl fmt::Display for Note {
@@ -117,6 +119,7 @@ impl fmt::Display for Why {
             Self::Told { by } => write!(f, "{by} says so"),
             Self::NoAnswer => f.write_str("it lives but cannot be reached from here"),
             Self::Left => f.write_str("it left"),
+            Self::Removed => f.write_str("the swarm's owner has removed it for good"),
         }
     }
 }

@@ -19,6 +19,9 @@ impl Membership {
         out: &mut Outbox,
     ) -> Result<(), Malformed> {
         let packet = Packet::parse(from, self.me().id, bytes)?;
+        if self.detector.is_excluded(from) {
+            return Ok(());
+        }
         if self.agreement.hear(from)
             && let Some(member) = self.detector.live().get(&from)
         {

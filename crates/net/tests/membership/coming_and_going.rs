@@ -1,6 +1,6 @@
 //! Who comes is waited for and taken in, and who says goodbye is not missed.
 
-use nettorrent_net::membership::{Config, Note};
+use nettorrent_net::membership::{Config, Input, Note};
 
 use crate::network::{DEADLINE, Network, id, member, millis};
 
@@ -48,5 +48,24 @@ fn a_goodbye_needs_no_deadline() {
         network.converge(DEADLINE / 10, &format!("the last, seed {seed}"));
         network.run_for(DEADLINE * 30);
         assert_eq!(network.views.len(), 3, "nobody looks for those who left, seed {seed}");
+    }
+}
+
+#[test]
+fn who_is_excluded_is_never_taken_in_again_however_long_it_goes_on_asking() {
+    for seed in 0..20 {
+        let mut network = Network::settled(4, DEADLINE, seed);
+        // The others hear of it one after the other, and those who have not heard yet tell that it lives.
+        for peer in [0, 1, 3] {
+            network.hand_in(id(peer), Input::Excluded(id(2)));
+            network.run_for(millis(50));
+        }
+        network.run_for(DEADLINE * 10);
+        for peer in [0, 1, 3] {
+            let membership = &network.nodes[&id(peer)].membership;
+            let view = membership.view().expect("they go on");
+            assert_eq!(*view.members, [0, 1, 3].map(id), "seed {seed}");
+            assert!(membership.members().all(|member| member.id != id(2)), "seed {seed}");
+        }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use foca::{Codec, Header, Message, PostcardCodec};
 use nettorrent_net::address::Address;
+use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
 use nettorrent_net::in_process::InProcess;
@@ -16,7 +18,6 @@ use nettorrent_net::membership::Member;
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending};
 use nettorrent_net::service::Question;
-use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Malformed, Outbox, Peer, PeerId, Phase, Place, Status, View};
 use tokio::sync::mpsc;
@@ -63,7 +64,7 @@ impl Peer for Witness {
 /// A node that waits for a second peer, and those who call on it.
 struct Swarm {
     network: Arc<InProcess>,
-    secret: Secret,
+    founder: Founder,
     endpoint: Endpoint,
     node: Node,
     heard: Arc<Mutex<Vec<&'static str>>>,
@@ -73,8 +74,8 @@ const AS_PEER: Purpose = Purpose::Peer { generation: 0, job: [0; 32] };
 
 impl Swarm {
     async fn new(model: &str) -> Self {
-        let (network, secret) = (Arc::new(InProcess::default()), Secret::random());
-        let identity = Identity::new(&secret, 0).unwrap();
+        let (network, founder) = (Arc::new(InProcess::default()), Founder::new(TicketLimits::default()));
+        let identity = founder.member(0).unwrap();
         let id = identity.peer;
         let (endpoint, arrivals) = Endpoint::bind(endpoint_settings(&network, identity, AS_PEER)).await.unwrap();
         let mut settings: NodeSettings = node_settings(&endpoint, 2);
@@ -82,16 +83,17 @@ impl Swarm {
         let heard = Arc::<Mutex<_>>::default();
         let witness = Witness { view: View::new(0, vec![id]), place: Place::default(), heard: heard.clone() };
         let node = Node::new((endpoint.clone(), arrivals), setup(), Box::new(witness), settings).unwrap();
-        Self { network, secret, endpoint, node, heard }
+        Self { network, founder, endpoint, node, heard }
     }
 
     /// Runs the node until a guest has done with it, and tells how it ended.
     async fn visited_by(self, purpose: Purpose, guest: impl AsyncFnOnce(&Guest)) -> Ending {
-        let Self { network, secret, endpoint, mut node, heard } = self;
+        let Self { network, founder, endpoint, mut node, heard } = self;
         let (commands, orders) = mpsc::channel(1);
         let running = node.run(Vec::new(), orders, mpsc::unbounded_channel().1, |_, _| {});
         let visit = async {
-            let settings = endpoint_settings(&network, Identity::new(&secret, 1).unwrap(), purpose);
+            let identity = if purpose == AS_PEER { founder.member(1) } else { founder.visitor(1) }.unwrap();
+            let settings = endpoint_settings(&network, identity, purpose);
             let (own, _) = Endpoint::bind(settings).await.unwrap();
             let connection = own.dial(endpoint.local_address(), None).await.unwrap();
             let (sender, inbox) = inbox(0);

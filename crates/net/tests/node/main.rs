@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
 mod cuts;
+mod keys;
 mod reach;
 mod swarm;
 mod toy;
@@ -19,15 +20,15 @@ use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::stateless::{Stateless, StatelessWorker};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
+use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::Config;
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::Ending;
 use nettorrent_net::service::JobPackage;
-use nettorrent_net::ticket::Secret;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::{Setup, State};
 
@@ -90,7 +91,7 @@ fn node_settings(endpoint: &Endpoint, wait_for: usize) -> NodeSettings {
 
 #[test]
 fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
-    let identity = Identity::new(&Secret::random(), 0).unwrap();
+    let identity = Founder::new(TicketLimits::default()).member(0).unwrap();
     let id = identity.peer;
     let run = async {
         let purpose = Purpose::Peer { generation: 0, job: [0; 32] };

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_net::address::Address;
+use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::in_process::InProcess;
 use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member, Note};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Report};
 use nettorrent_net::service::JobPackage;
-use nettorrent_net::ticket::Secret;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{PeerId, Setup, State};
@@ -42,7 +42,7 @@ pub(crate) enum Told {
 
 /// Nodes that train together.
 pub(crate) struct Swarm {
-    secret: Secret,
+    founder: Founder,
     network: InProcess,
     cuts: Cuts,
     deadline: Duration,
@@ -59,7 +59,7 @@ impl Swarm {
     pub(crate) fn run(deadline: Duration, strategy: &'static str, test: impl AsyncFnOnce(Swarm)) {
         let (teller, told) = mpsc::unbounded_channel();
         let swarm = Self {
-            secret: Secret::random(),
+            founder: Founder::new(TicketLimits::default()),
             network: InProcess::default(),
             cuts: Cuts::default(),
             deadline,
@@ -79,7 +79,7 @@ impl Swarm {
     pub(crate) async fn start(&mut self, wait_for: usize) {
         let at = self.peers.len();
         let address = Address::InProcess(1 + at as u64);
-        let identity = Identity::new(&self.secret, at as u32).unwrap();
+        let identity = self.founder.member(at as u32).unwrap();
         let me = Member { id: identity.peer, generation: 0, address: address.clone() };
         let transport = CutNetwork { network: self.network.clone(), cuts: self.cuts.clone(), me: address.clone() };
         let purpose = Purpose::Peer { generation: 0, job: [0; 32] };

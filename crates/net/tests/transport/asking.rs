@@ -3,19 +3,18 @@
 use nettorrent_net::address::Address;
 use nettorrent_net::ask::{AskError, ask_any};
 use nettorrent_net::endpoint::{Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::service::{Answer, Question};
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Secret;
-use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::net::TcpListener;
 
-use crate::pairs::{End, incoming, secret, settings};
+use crate::pairs::{End, founder, incoming, settings};
 
 fn visitor(encryption: Encryption) -> Terms {
-    Terms { encryption, ..Terms::new(Identity::joiner(&secret()).unwrap(), Purpose::Observer) }
+    Terms { encryption, ..Terms::new(founder().visitor(0).unwrap(), Purpose::Observer) }
 }
 
 /// Somebody who hangs up on everybody.
@@ -32,7 +31,7 @@ async fn hangs_up() -> Address {
 
 /// A peer of another swarm; it lives as long as the endpoint.
 async fn stranger(encryption: Encryption) -> Endpoint {
-    let identity = Identity::new(&Secret::from_bytes([1; 32]), 3).unwrap();
+    let identity = Founder::from_secret(&Secret::from_bytes([1; 32])).member(3).unwrap();
     Endpoint::bind(Settings { identity, ..settings(3, encryption) }).await.unwrap().0
 }
 
@@ -43,7 +42,7 @@ async fn answers(encryption: Encryption) -> Address {
     tokio::spawn(async move {
         let mut end = End::of(incoming(&mut arrivals).await);
         end.frame().await;
-        end.link.send(Frame::new(Kind::Service, postcard::to_allocvec(&Answer::Probe(vec![7])).unwrap().into()));
+        end.link.say(&Answer::Probe(vec![7]));
         end.link.drained_to(0).await;
         drop(endpoint);
     });

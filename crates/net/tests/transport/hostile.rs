@@ -158,11 +158,11 @@ async fn who_speaks_another_protocol_is_named_as_such() {
 #[tokio::test(start_paused = true)]
 async fn another_version_is_named_and_told_ours_where_it_will_always_find_it() {
     let mut theirs = Head { kind: Kind::Hello, view: 0, round: 0, part: 0, n_bytes: 40 }.to_bytes().to_vec();
-    theirs.extend(b"NetTorr\0\x07\0\0\0");
+    theirs.extend(b"NetTorr\0\x08\0\0\0");
     theirs.extend([0xee; 28]);
     let error = shaken_by(&theirs, Role::Listener, Encryption::Off, false).await;
     let text = error.to_string();
-    let versions = format!("this side speaks version {VERSION} of the protocol and the other side version 7");
+    let versions = format!("this side speaks version {VERSION} of the protocol and the other side version 8");
     assert!(text.contains(&versions), "{text}");
     assert!(text.contains("update the older"), "{text}");
 

@@ -9,9 +9,9 @@ use nettorrent_net::address::Address;
 use nettorrent_net::close_reason::CloseReason;
 use nettorrent_net::connection::Connection;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::Identity;
 use nettorrent_net::in_process::InProcess;
 use nettorrent_net::inbox::{Event, Inbox, LinkEvent, inbox};
 use nettorrent_net::limits::Limits;
@@ -64,8 +64,8 @@ pub(crate) fn over_all<F: Future<Output = ()>>(test: impl Fn(Transport) -> F) {
     }
 }
 
-pub(crate) fn secret() -> Secret {
-    Secret::from_bytes([42; 32])
+pub(crate) fn founder() -> Founder {
+    Founder::from_secret(&Secret::from_bytes([42; 32]))
 }
 
 pub(crate) fn peer_purpose() -> Purpose {
@@ -73,14 +73,14 @@ pub(crate) fn peer_purpose() -> Purpose {
 }
 
 pub(crate) fn terms(join_index: u32, encryption: Encryption) -> Terms {
-    Terms { encryption, ..Terms::new(Identity::new(&secret(), join_index).unwrap(), peer_purpose()) }
+    Terms { encryption, ..Terms::new(founder().member(join_index).unwrap(), peer_purpose()) }
 }
 
 pub(crate) fn settings(join_index: u32, encryption: Encryption) -> Settings {
     Settings {
         listen: (Ipv4Addr::LOCALHOST, 0).into(),
         encryption,
-        ..Settings::new(Identity::new(&secret(), join_index).unwrap(), peer_purpose())
+        ..Settings::new(founder().member(join_index).unwrap(), peer_purpose())
     }
 }
 

@@ -1,16 +1,17 @@
 //! Who does not belong here is turned away, and both sides learn why in words that help.
 
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
+use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
-use nettorrent_net::identity::{Identity, NO_JOIN_INDEX};
+use nettorrent_net::register::NO_JOIN_INDEX;
 use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::view::PeerId;
 use nettorrent_swarm::wire::{Head, Kind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::pairs::{PATIENCE, incoming, refused, secret, settings};
+use crate::pairs::{PATIENCE, founder, incoming, refused, settings};
 
 /// What the one who dials and the one who is dialled are told.
 async fn told(dialler: Settings, listener: Settings) -> [String; 2] {
@@ -22,7 +23,7 @@ async fn told(dialler: Settings, listener: Settings) -> [String; 2] {
 }
 
 fn with_secret(secret: u8, join_index: u32, encryption: Encryption) -> Settings {
-    let identity = Identity::new(&Secret::from_bytes([secret; 32]), join_index).unwrap();
+    let identity = Founder::from_secret(&Secret::from_bytes([secret; 32])).member(join_index).unwrap();
     Settings { identity, ..settings(join_index, encryption) }
 }
 
@@ -95,7 +96,7 @@ async fn another_peer_than_the_one_expected_is_refused() {
 async fn newcomers_and_visitors_come_in_whatever_the_job() {
     for encryption in [Encryption::On, Encryption::Off] {
         for purpose in [Purpose::Joiner { job: None }, Purpose::Joiner { job: Some([1; 32]) }, Purpose::Observer] {
-            let identity = Identity::joiner(&secret()).unwrap();
+            let identity = founder().visitor(0).unwrap();
             let dialler = Settings { identity, purpose, ..settings(0, encryption) };
             let (dialler, _) = Endpoint::bind(dialler).await.unwrap();
             let (listener, mut arrivals) = Endpoint::bind(settings(1, encryption)).await.unwrap();
@@ -109,20 +110,6 @@ async fn newcomers_and_visitors_come_in_whatever_the_job() {
             assert_eq!(&dialled.hello().seen, accepted.address());
         }
     }
-}
-
-#[tokio::test]
-async fn who_gets_a_seat_is_known_under_it_from_then_on() {
-    let joiner = Identity::joiner(&secret()).unwrap();
-    let purpose = Purpose::Joiner { job: None };
-    let (endpoint, _) =
-        Endpoint::bind(Settings { identity: joiner, purpose, ..settings(0, Encryption::On) }).await.unwrap();
-    endpoint.introduce_as(7, Purpose::Peer { generation: 3, job: [1; 32] });
-    let (listener, mut arrivals) = Endpoint::bind(settings(1, Encryption::On)).await.unwrap();
-    let _dialled = endpoint.dial(listener.local_address(), None).await.unwrap();
-    let accepted = incoming(&mut arrivals).await;
-    assert_eq!((accepted.peer(), accepted.peer().join_index()), (endpoint.identity().peer, 7));
-    assert_eq!(accepted.hello().purpose, Purpose::Peer { generation: 3, job: [1; 32] });
 }
 
 #[tokio::test]
@@ -168,12 +155,12 @@ async fn a_refusal_arrives_even_if_the_refused_one_has_said_more_than_anybody_re
     let (listener, mut arrivals) = Endpoint::bind(settings(0, Encryption::Off)).await.unwrap();
     let mut stranger = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
     let mut words = Head { kind: Kind::Hello, view: 0, round: 0, part: 0, n_bytes: 12 }.to_bytes().to_vec();
-    words.extend(b"NetTorr\0\x07\0\0\0");
+    words.extend(b"NetTorr\0\x08\0\0\0");
     words.resize(200_000, 0xff);
     stranger.write_all(&words).await.unwrap();
     let mut told = Vec::new();
     let (_, reason) = refused(&mut arrivals).await;
-    assert!(reason.contains("version 7"), "{reason}");
+    assert!(reason.contains("version 8"), "{reason}");
     // A socket that is closed with unread bytes in it resets the connection instead of ending it.
     stranger.shutdown().await.unwrap();
     stranger.read_to_end(&mut told).await.unwrap();

@@ -1,0 +1,81 @@
+//! The beginning of a swarm: its owner's key, its first charter, and the members who are there from the start.
+
+use std::sync::Arc;
+
+use crate::address::Address;
+use crate::charter::{Amendment, OwnerKey, TicketLimits};
+use crate::clock::Clock;
+use crate::identity::{Identity, IdentityError};
+use crate::keys::PrivateKey;
+use crate::register::{NotAdmitted, Register};
+use crate::ticket::{Secret, Ticket, random_bytes};
+
+/// All keys of a swarm, as whoever starts it has them.
+pub struct Founder {
+    owner: OwnerKey,
+    amendment: Amendment,
+    clock: Clock,
+    /// From which the keys of members come, if they are to be the same every time.
+    keys: Option<Secret>,
+}
+
+impl Founder {
+    /// A new swarm, whose ticket has these limits.
+    pub fn new(limits: TicketLimits) -> Self {
+        Self::with(&Secret::random(), limits, Clock::System)
+    }
+
+    /// The swarm that comes of this secret: for processes that are told the secret and found the swarm together.
+    pub fn from_secret(secret: &Secret) -> Self {
+        Self::with(secret, TicketLimits::default(), Clock::System)
+    }
+
+    /// The same swarm, for whose members this clock counts.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// A swarm that is all in this process, where nobody else can be. Its keys are the same every time and so are its members' names,
+    /// so that a run is the same every time; no time passes for it.
+    pub fn within_process() -> Self {
+        let secret = Secret::from_bytes([0; 32]);
+        let swarm = Self::with(&secret, TicketLimits::default(), Clock::Set(Arc::default()));
+        Self { keys: Some(secret), ..swarm }
+    }
+
+    fn with(secret: &Secret, limits: TicketLimits, clock: Clock) -> Self {
+        let owner = OwnerKey::from_seed(&secret.derive("owner"));
+        let derived = |purpose| Secret::from_bytes(secret.derive(purpose));
+        let amendment = owner.found(derived("seal"), derived("admission"), limits);
+        Self { owner, amendment, clock, keys: None }
+    }
+
+    /// The key that decides about the swarm.
+    pub fn owner(&self) -> &OwnerKey {
+        &self.owner
+    }
+
+    /// One who is there from the start, in this seat.
+    pub fn member(&self, seat: u32) -> Result<Identity, IdentityError> {
+        let (key, owner) = (self.key(seat), self.owner.public());
+        let register = Register::found(&self.amendment, &owner, (key.public(), seat), self.clock.clone());
+        Identity::member(key, register.ok_or(NotAdmitted::Unsound)?)
+    }
+
+    /// One who holds the ticket. Where keys are the same every time, the number tells visitors apart.
+    pub fn visitor(&self, number: u32) -> Result<Identity, IdentityError> {
+        Identity::visitor_with(self.key(number), &self.ticket(Vec::new()), self.clock.clone())
+    }
+
+    /// The ticket with which others ask to be let in, at these addresses.
+    pub fn ticket(&self, addresses: Vec<Address>) -> Ticket {
+        let Amendment { charter, admission, .. } = &self.amendment;
+        Ticket { secret: admission.clone(), owner: self.owner.public(), number: charter.number(), addresses }
+    }
+
+    fn key(&self, number: u32) -> PrivateKey {
+        let derived = self.keys.as_ref().map(|keys| keys.derive(&format!("peer {number}")));
+        PrivateKey::from_seed(&derived.unwrap_or_else(random_bytes))
+    }
+}
