@@ -1,0 +1,185 @@
+"""One long run with a fault every so often: whether it ever stands still, and whether memory stays as it is."""
+
+import random
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from chaos_runs.oracle import Problem, Verdict
+from chaos_runs.plan import Plan, draw_fault
+from chaos_runs.swarm import Job, Swarm
+from machine import as_table, note
+
+# Never fewer members than the least, and as many as this where nothing has just happened.
+LEAST_PEERS, N_PEERS = 3, 5
+# For ever, as far as this goes; each lasts some seconds.
+EPOCHS, SPEED = 1_000_000, 400
+# A process that was there for this share of the time is looked at; its first part is not, as it may still grow into its work.
+LONG_LIVED, WARM_UP = 0.5, 0.25
+# Memory is flat if it would grow by less than this share, or this many bytes, in the time that was measured.
+FLAT_SHARE, FLAT_BYTES = 0.05, 2 << 20
+SAMPLE_S = 2.0
+PAGE = 4096
+
+
+@dataclass
+class Memory:
+    """A process's resident memory over time."""
+    samples: list = field(default_factory=list)
+
+    def look(self, pid, now):
+        try:
+            self.samples.append((now, PAGE * int(Path(f"/proc/{pid}/statm").read_text().split()[1])))
+        except (OSError, IndexError):
+            pass
+
+    def told(self):
+        first, last = self.samples[0][0], self.samples[-1][0]
+        settled = [(at, n) for at, n in self.samples if at >= first + WARM_UP * (last - first)]
+        slope = slope_of(settled)
+        growth = slope * (settled[-1][0] - settled[0][0])
+        return {"seconds": round(last - first, 1), "start_bytes": self.samples[0][1], "settled_bytes": settled[0][1],
+                "end_bytes": self.samples[-1][1], "slope_bytes_per_minute": round(60 * slope),
+                "is_flat": growth <= max(FLAT_SHARE * settled[0][1], FLAT_BYTES)}
+
+
+def slope_of(samples):
+    """Of the line that fits best, by least squares."""
+    n = len(samples)
+    mean_x, mean_y = sum(x for x, _ in samples) / n, sum(y for _, y in samples) / n
+    spread = sum((x - mean_x) ** 2 for x, _ in samples)
+    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+
+
+class Soak(Swarm):
+    """A swarm that goes on while its members come and go. Whoever started it stays: only its address is in the ticket; and so does one
+    other, so that memory can be watched."""
+
+    def __init__(self, a, machine, lab, binary, place):
+        job = Job(a.strategy, None, N_PEERS, EPOCHS, SPEED, a.deadline, a.first)
+        super().__init__(job, machine, lab, binary, place)
+        self.a, self.rng, self.memory = a, random.Random(f"soak {a.first}"), {}
+        # A restart would end all that is watched; joins come when somebody is missing.
+        self.kinds = [kind for kind in machine.kinds if kind not in ("restart", "join")]
+        self.free_hosts = list(range(N_PEERS, n_hosts()))
+
+    def residents(self):
+        return self.current[:2]
+
+    def well(self):
+        """Those whom something may happen to next, so that enough are left."""
+        return super().well() if len(super().well()) > LEAST_PEERS else []
+
+    def inflict(self, fault):
+        if fault.kind in ("kill", "leave"):
+            stay, self.current = self.residents(), self.current[2:]
+            try:
+                return len(self.well_of_all(stay)) > LEAST_PEERS and self.strike(fault)
+            finally:
+                self.current = stay + self.current
+        return self.strike(fault)
+
+    def well_of_all(self, stay):
+        return [peer for peer in [*stay, *self.current] if peer.is_well and peer.view is not None]
+
+    def strike(self, fault):
+        return super().inflict(fault)
+
+    def replace(self):
+        """Has newcomers join until there are as many as there should be."""
+        for peer in [peer for peer in self.current if not peer.is_there]:
+            self.current.remove(peer)
+            self.free_hosts.append(peer.host)
+        while self.ticket and len(self.there()) < N_PEERS and self.free_hosts:
+            self.join(self.free_hosts.pop(0))
+
+    def run(self):
+        self.begin()
+        problems, next_fault, next_look, end = [], None, 0.0, time.monotonic() + self.a.soak
+        try:
+            while time.monotonic() < end and not problems:
+                self.step()
+                now = time.monotonic()
+                hang = self.hang()
+                if hang is not None:
+                    problems.append(Problem("hang", hang))
+                gone = [peer for peer in self.current if not peer.is_there and not peer.is_killed and not peer.is_told_to_leave]
+                problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in gone]
+                if len(self.current) >= N_PEERS and next_fault is None and len(super().well()) == N_PEERS:
+                    next_fault = now + self.a.every
+                if next_fault is not None and now >= next_fault:
+                    next_fault = now + self.a.every
+                    self.inflict(draw_fault(self.rng, self.kinds, is_endless=False))
+                if next_fault is not None:
+                    self.replace()
+                if now >= next_look:
+                    next_look = now + SAMPLE_S
+                    self.look(now)
+            if not problems:
+                problems += self.leave_all()
+        finally:
+            self.end_all()
+        plan = Plan(self.a.first, self.a.strategy, None, N_PEERS, ())
+        problems += Verdict(self.binary, plan, EPOCHS, self.peers).find()
+        return self.told(problems)
+
+    def look(self, now):
+        for peer in self.there():
+            self.memory.setdefault(peer.name, Memory()).look(peer.pid, now)
+
+    def leave_all(self):
+        """All are asked to end, and do."""
+        while self.later:
+            self.step()
+        for peer in self.there():
+            self.do_leave(peer, None, None)
+        while any(peer.is_there for peer in self.current):
+            self.step()
+            hang = self.hang()
+            if hang is not None:
+                return [Problem("hang", hang)]
+        return []
+
+    def told(self, problems):
+        seconds = time.monotonic() - self.began
+        long = {name: memory.told() for name, memory in self.memory.items()
+                if memory.samples and memory.samples[-1][0] - memory.samples[0][0] >= LONG_LIVED * self.a.soak}
+        problems += [Problem("memory", f"{name} grows by {told['slope_bytes_per_minute']} bytes a minute")
+                     for name, told in long.items() if not told["is_flat"]]
+        counts = {}
+        for fault in self.inflicted:
+            counts[fault["kind"]] = counts.get(fault["kind"], 0) + 1
+        return {"seconds": round(seconds, 1), "strategy": self.a.strategy, "deadline": self.a.deadline, "faults": counts,
+                "n_processes": len(self.peers), "longest_stall_s": round(max(self.stalls, default=0), 2),
+                "longest_stall_deadlines": round(max(self.stalls, default=0) / self.a.deadline, 2), "memory": long,
+                "problems": [asdict(problem) for problem in problems]}
+
+
+def n_hosts():
+    # Who leaves may still be there when the next one comes.
+    return 2 * N_PEERS
+
+
+def run(a, machine, binary, place):
+    folder = Path(place) / "soak"
+    folder.mkdir()
+    with machine.lab(n_hosts(), "soak") as lab:
+        told = Soak(a, machine, lab, binary, folder).run()
+    if told["problems"]:
+        note(f"all of it is in {folder}")
+    return told
+
+
+def print_report(told, machine):
+    faults = ", ".join(f"{n} {kind}" for kind, n in sorted(told["faults"].items()))
+    print(f"{told['seconds']:.0f} s of {told['strategy']}; {sum(told['faults'].values())} faults: {faults}; "
+          f"{told['n_processes']} processes in all.")
+    print(f"Longest stall: {told['longest_stall_s']:.1f} s, {told['longest_stall_deadlines']:.1f} deadlines.\n")
+    mib = 1 << 20
+    rows = [[name, f"{kept['seconds']:.0f}", *(f"{kept[at] / mib:.1f}" for at in ("start_bytes", "settled_bytes", "end_bytes")),
+             f"{kept['slope_bytes_per_minute'] / 1024:+.1f}", "flat" if kept["is_flat"] else "GROWS"] for name, kept in told["memory"].items()]
+    print(as_table(["process", "s", "MiB at first", "settled", "at the end", "KiB a minute", "memory"], rows, False))
+    for problem in told["problems"]:
+        print(f"{problem['kind']}: {problem['text']}")
+    for reason in machine.left_out:
+        print(f"Not tried here: {reason}.")
