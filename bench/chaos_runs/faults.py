@@ -47,6 +47,8 @@ class Freezer:
 
     def __init__(self):
         self.lock, self.count = threading.Lock(), 0
+        # With version 2, a whole process has to move: which, and where it came from.
+        self.homes = {}
         self.root, self.is_v1 = (self.V1, True) if (self.V1 / "cgroup.procs").exists() else (
             next((path for path in self.V2 if (path / "cgroup.controllers").exists()), None), False)
 
@@ -75,13 +77,13 @@ class Freezer:
             (group / "freezer.state").write_text("FROZEN")
             return group
         # The process becomes a domain of threads, one of which is in a group of its own.
-        home = (self.root / Path(f"/proc/{pid}/cgroup").read_text().rpartition("::/")[2].strip())
+        home = self.root / Path(f"/proc/{pid}/cgroup").read_text().rpartition("::/")[2].strip()
         (group / "cgroup.procs").write_text(str(pid))
         (group / "thread").mkdir()
         (group / "thread" / "cgroup.type").write_text("threaded")
         (group / "thread" / "cgroup.threads").write_text(str(tid))
         (group / "thread" / "cgroup.freeze").write_text("1")
-        self.homes = {**getattr(self, "homes", {}), group: (pid, home)}
+        self.homes[group] = (pid, home)
         return group
 
     def thaw(self, group):
@@ -113,8 +115,8 @@ def move(source, target):
 
 
 def thread_of(pid, name):
-    """The thread of that name, if the process has one."""
-    for task in Path(f"/proc/{pid}/task").glob("*"):
+    """The first thread of that name, if the process has one."""
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda task: int(task.name)):
         try:
             if (task / "comm").read_text().strip() == name:
                 return int(task.name)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -60,6 +61,20 @@ class Peer:
     def is_well(self):
         """Whether it runs and nothing ails it."""
         return self.is_there and self.ails == 0 and not self.is_spoilt and not self.is_killed and not self.is_told_to_leave
+
+    # What is done to it.
+
+    def kill(self):
+        self.is_killed = True
+        try:
+            # With whatever it started.
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def leave(self):
+        self.is_told_to_leave = True
+        self.process.send_signal(signal.SIGTERM)
 
     # Threads.
 

@@ -3,7 +3,6 @@
 import heapq
 import itertools
 import queue
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,8 +210,7 @@ class Swarm:
         self.at(until, over)
 
     def do_kill(self, victim, _, __):
-        victim.is_killed = True
-        victim.process.kill()
+        victim.kill()
         return victim.name
 
     def do_join(self, *_):
@@ -220,8 +218,7 @@ class Swarm:
         return self.join(self.next_host - 1).name
 
     def do_leave(self, victim, _, __):
-        victim.is_told_to_leave = True
-        victim.process.send_signal(signal.SIGTERM)
+        victim.leave()
         return victim.name
 
     def do_suspend(self, victim, _, until):
@@ -290,11 +287,7 @@ class Swarm:
             self.thaw(frozen)
         for peer in self.peers:
             if peer.process and peer.is_there:
-                peer.is_killed = True
-                peer.process.kill()
-        for peer in self.peers:
-            if peer.process:
-                peer.process.wait()
+                peer.kill()
         while any(peer.process and peer.is_there for peer in self.peers):
             self.hear(*self.queue.get())
 

@@ -1,7 +1,6 @@
 """One run: a swarm to which happens what its plan says."""
 
 import random
-import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,9 @@ class World(Swarm):
     """A swarm that follows a plan until all have ended."""
 
     def __init__(self, plan, options, machine, lab, binary, place):
-        speed = EPOCHS * N_TRAIN / (options.seconds * plan.n_peers)
+        # Every sample goes through all stages of a pipeline, one after the other.
+        at_a_time = 1 if plan.stages else plan.n_peers
+        speed = EPOCHS * N_TRAIN / (options.seconds * at_a_time)
         job = Job(plan.strategy, plan.stages, plan.n_peers, EPOCHS, speed, options.deadline, plan.seed)
         super().__init__(job, machine, lab, binary, place)
         self.plan, self.pending = plan, list(plan.faults)
@@ -90,11 +91,9 @@ class World(Swarm):
         rng = random.Random(f"restart {self.plan.seed}")
         for peer in self.current:
             if peer.is_there and (peer.ails or rng.random() < 0.5):
-                peer.is_killed = True
-                peer.process.kill()
+                peer.kill()
             elif peer.is_there:
-                peer.is_told_to_leave = True
-                peer.process.send_signal(signal.SIGTERM)
+                peer.leave()
         self.restart_by = self.fault
         return "all"
 
