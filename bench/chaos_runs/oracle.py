@@ -73,20 +73,20 @@ class Verdict:
     def check_ending(self, peer):
         if peer.is_killed:
             return
-        last = peer.errors().strip().splitlines()[-1:] or [""]
+        last = last_words(peer.errors())
         is_last = self.last[peer.folder] is peer
         kept = self.final[peer.folder] if is_last else None
         if peer.status == FINISHED:
             self.check_finished(peer, kept)
         elif peer.status == LEFT and peer.is_told_to_leave:
-            if not last[0]:
+            if not last:
                 self.add("unclear", f"{peer.name} left without a word")
         elif peer.status == -signal.SIGTERM and peer.is_told_to_leave and not peer.has_started:
             pass  # It had not begun to listen.
         elif peer.status == FAILED:
-            self.check_failed(peer, kept, last[0])
+            self.check_failed(peer, kept, last)
         else:
-            self.add("false ending", f"{peer.name} ended with status {peer.status}: {last[0]}")
+            self.add("false ending", f"{peer.name} ended with status {peer.status}: {last}")
 
     def check_finished(self, peer, kept):
         if kept is None:
@@ -128,6 +128,14 @@ class Verdict:
         is_excused = any(peer.is_killed or peer.had_full_disk or peer.is_told_to_leave or peer.is_spoilt for peer in self.peers)
         if finished and not any(self.final.values()) and not is_excused:
             self.add("false ending", "all who finished have nothing on the disk")
+
+
+def last_words(errors):
+    """The last line; or the error with which it ends, which may have several."""
+    before, error, rest = errors.strip().rpartition("error: ")
+    if error and (not before or before.endswith("\n")):
+        return error + rest
+    return (errors.strip().splitlines() or [""])[-1]
 
 
 def is_json(line):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos_runs.oracle import Problem, Verdict
 from chaos_runs.plan import Plan, draw_fault
-from chaos_runs.swarm import Job, Swarm
+from chaos_runs.swarm import ENDINGS, Job, Swarm
 from machine import as_table, note
 
 # Never fewer members than the least, and as many as this where nothing has just happened.
@@ -63,27 +63,11 @@ class Soak(Swarm):
         self.kinds = [kind for kind in machine.kinds if kind not in ("restart", "join")]
         self.free_hosts = list(range(N_PEERS, n_hosts()))
 
-    def residents(self):
-        return self.current[:2]
-
-    def well(self):
-        """Those whom something may happen to next, so that enough are left."""
-        return super().well() if len(super().well()) > LEAST_PEERS else []
-
-    def inflict(self, fault):
-        if fault.kind in ("kill", "leave"):
-            stay, self.current = self.residents(), self.current[2:]
-            try:
-                return len(self.well_of_all(stay)) > LEAST_PEERS and self.strike(fault)
-            finally:
-                self.current = stay + self.current
-        return self.strike(fault)
-
-    def well_of_all(self, stay):
-        return [peer for peer in [*stay, *self.current] if peer.is_well and peer.view is not None]
-
-    def strike(self, fault):
-        return super().inflict(fault)
+    def victims(self, fault):
+        """So that enough are left."""
+        well, residents = self.well(), self.current[:2]
+        able = [peer for peer in well if fault.kind not in ENDINGS or peer not in residents]
+        return able if len(well) > LEAST_PEERS else []
 
     def replace(self):
         """Has newcomers join until there are as many as there should be."""
@@ -105,7 +89,7 @@ class Soak(Swarm):
                     problems.append(Problem("hang", hang))
                 gone = [peer for peer in self.current if not peer.is_there and not peer.is_killed and not peer.is_told_to_leave]
                 problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in gone]
-                if len(self.current) >= N_PEERS and next_fault is None and len(super().well()) == N_PEERS:
+                if len(self.current) >= N_PEERS and next_fault is None and len(self.well()) == N_PEERS:
                     next_fault = now + self.a.every
                 if next_fault is not None and now >= next_fault:
                     next_fault = now + self.a.every
@@ -125,7 +109,9 @@ class Soak(Swarm):
 
     def look(self, now):
         for peer in self.there():
-            self.memory.setdefault(peer.name, Memory()).look(peer.pid, now)
+            # Before that, it has nothing in memory yet.
+            if peer.view is not None:
+                self.memory.setdefault(peer.name, Memory()).look(peer.pid, now)
 
     def leave_all(self):
         """All are asked to end, and do."""

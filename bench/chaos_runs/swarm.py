@@ -16,6 +16,8 @@ HANG_DEADLINES = 3
 JOIN_DEADLINES, ASK_S = 3, 20
 # A thread that is stuck is noticed after this, however quick it usually is.
 STUCK_DEADLINES = 2
+# Whom these strike is gone.
+ENDINGS = ("kill", "leave")
 # How often is looked whether something hangs.
 LOOK_S = 0.25
 # The upper bits of a member's number are the order in which they joined.
@@ -177,11 +179,10 @@ class Swarm:
 
     def inflict(self, fault):
         """Has a fault happen; whether it could."""
-        is_last = fault.kind in ("kill", "leave") or fault.lasts is None
-        well = self.well()
-        if len(well) < (2 if is_last else 1):
+        able = self.victims(fault)
+        if not able:
             return False
-        victim = pick(well, fault.victim)
+        victim = pick(able, fault.victim)
         others = [peer for peer in self.there() if peer is not victim]
         other = pick(others, fault.other) if others else None
         now = time.monotonic()
@@ -194,6 +195,12 @@ class Swarm:
                                "lasts_s": until and round(until - now, 3)})
         self.tell(f"{fault.kind} {whom}{' for ever' if fault.lasts is None else ''}")
         return True
+
+    def victims(self, fault):
+        """Whom it may strike: one who is well is always left."""
+        well = self.well()
+        is_final = fault.kind in ENDINGS or fault.lasts is None
+        return well if len(well) > is_final else []
 
     def lasts(self, peer, until, end, spoils=True):
         """A peer is under a fault until it ends; if it never does, one cannot expect anything of the peer."""

@@ -105,7 +105,7 @@ class World(Swarm):
         # Any that has something to go on from; else from the beginning.
         choice = [folder for folder in unfinished if kept[folder]] or unfinished
         if choice:
-            self.calm_from = time.monotonic()
+            self.calm_from = max(self.calm_from, time.monotonic())
             self.by = self.calm_from + self.most_s
             self.begin(choice[int(fault.other * len(choice))])
 
