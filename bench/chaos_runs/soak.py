@@ -1,6 +1,7 @@
 """One long run with a fault every so often: whether it ever stands still, and whether memory stays as it is."""
 
 import random
+import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -87,8 +88,7 @@ class Soak(Swarm):
                 hang = self.hang()
                 if hang is not None:
                     problems.append(Problem("hang", hang))
-                gone = [peer for peer in self.current if not peer.is_there and not peer.is_killed and not peer.is_told_to_leave]
-                problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in gone]
+                problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in self.gone()]
                 if len(self.current) >= N_PEERS and next_fault is None and len(self.well()) == N_PEERS:
                     next_fault = now + self.a.every
                 if next_fault is not None and now >= next_fault:
@@ -106,6 +106,11 @@ class Soak(Swarm):
         plan = Plan(self.a.first, self.a.strategy, None, N_PEERS, ())
         problems += Verdict(self.binary, plan, EPOCHS, self.peers).find()
         return self.told(problems)
+
+    def gone(self):
+        """Who ended though nobody asked it to. A newcomer may be turned away: whoever is to let it in may be suspended just then."""
+        ended = [peer for peer in self.current if not peer.is_there and peer.view is not None]
+        return [peer for peer in ended if not peer.is_killed and not peer.is_told_to_leave]
 
     def look(self, now):
         for peer in self.there():
@@ -151,8 +156,10 @@ def run(a, machine, binary, place):
     folder.mkdir()
     with machine.lab(n_hosts(), "soak") as lab:
         told = Soak(a, machine, lab, binary, folder).run()
-    if told["problems"]:
+    if told["problems"] or a.keep:
         note(f"all of it is in {folder}")
+    else:
+        shutil.rmtree(folder)
     return told
 
 
@@ -163,7 +170,8 @@ def print_report(told, machine):
     print(f"Longest stall: {told['longest_stall_s']:.1f} s, {told['longest_stall_deadlines']:.1f} deadlines.\n")
     mib = 1 << 20
     rows = [[name, f"{kept['seconds']:.0f}", *(f"{kept[at] / mib:.1f}" for at in ("start_bytes", "settled_bytes", "end_bytes")),
-             f"{kept['slope_bytes_per_minute'] / 1024:+.1f}", "flat" if kept["is_flat"] else "GROWS"] for name, kept in told["memory"].items()]
+             f"{kept['slope_bytes_per_minute'] / 1024:+.1f}", "flat" if kept["is_flat"] else "GROWS"]
+            for name, kept in told["memory"].items()]
     print(as_table(["process", "s", "MiB at first", "settled", "at the end", "KiB a minute", "memory"], rows, False))
     for problem in told["problems"]:
         print(f"{problem['kind']}: {problem['text']}")
