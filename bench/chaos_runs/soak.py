@@ -1,6 +1,7 @@
 """One long run with a fault every so often: whether it ever stands still, and whether memory stays as it is."""
 
 import random
+import resource
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
@@ -20,7 +21,7 @@ LONG_LIVED, WARM_UP = 0.5, 0.25
 # Memory is flat if it would grow by less than this share, or this many bytes, in the time that was measured.
 FLAT_SHARE, FLAT_BYTES = 0.05, 2 << 20
 SAMPLE_S = 2.0
-PAGE = 4096
+PAGE = resource.getpagesize()
 
 
 @dataclass
@@ -59,7 +60,8 @@ class Soak(Swarm):
     def __init__(self, a, machine, lab, binary, place):
         job = Job(a.strategy, None, N_PEERS, EPOCHS, SPEED, a.deadline, a.first)
         super().__init__(job, machine, lab, binary, place)
-        self.a, self.rng, self.memory = a, random.Random(f"soak {a.first}"), {}
+        self.a, self.rng, self.memory, self.problems = a, random.Random(f"soak {a.first}"), {}, []
+        self.next_fault, self.next_look = None, 0.0
         # A restart would end all that is watched; joins come when somebody is missing.
         self.kinds = [kind for kind in machine.kinds if kind not in ("restart", "join")]
         self.free_hosts = list(range(N_PEERS, n_hosts()))
@@ -79,33 +81,40 @@ class Soak(Swarm):
             self.join(self.free_hosts.pop(0))
 
     def run(self):
+        """Trains for as long as it is to, and has all leave; what came of it."""
         self.begin()
-        problems, next_fault, next_look, end = [], None, 0.0, time.monotonic() + self.a.soak
+        end = time.monotonic() + self.a.soak
         try:
-            while time.monotonic() < end and not problems:
+            while time.monotonic() < end and not self.problems:
                 self.step()
-                now = time.monotonic()
-                hang = self.hang()
-                if hang is not None:
-                    problems.append(Problem("hang", hang))
-                problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in self.gone()]
-                if len(self.current) >= N_PEERS and next_fault is None and len(self.well()) == N_PEERS:
-                    next_fault = now + self.a.every
-                if next_fault is not None and now >= next_fault:
-                    next_fault = now + self.a.every
-                    self.inflict(draw_fault(self.rng, self.kinds, is_endless=False))
-                if next_fault is not None:
-                    self.replace()
-                if now >= next_look:
-                    next_look = now + SAMPLE_S
-                    self.look(now)
-            if not problems:
-                problems += self.leave_all()
+                self.go_on(time.monotonic())
+            if not self.problems:
+                self.leave_all()
         finally:
             self.end_all()
         plan = Plan(self.a.first, self.a.strategy, None, N_PEERS, ())
-        problems += Verdict(self.binary, plan, EPOCHS, self.peers).find()
-        return self.told(problems)
+        self.problems += Verdict(self.binary, plan, EPOCHS, self.peers).find()
+        return self.told()
+
+    def go_on(self, now):
+        self.note_hang()
+        self.problems += [Problem("false ending", f"{peer.name} ended with status {peer.status}") for peer in self.gone()]
+        if self.next_fault is None:
+            # It begins when all are there.
+            self.next_fault = now + self.a.every if len(self.well()) == N_PEERS else None
+        else:
+            if now >= self.next_fault:
+                self.next_fault = now + self.a.every
+                self.inflict(draw_fault(self.rng, self.kinds, is_endless=False))
+            self.replace()
+        if now >= self.next_look:
+            self.next_look = now + SAMPLE_S
+            self.look(now)
+
+    def note_hang(self):
+        hang = self.hang()
+        if hang is not None:
+            self.problems.append(Problem("hang", hang))
 
     def gone(self):
         """Who ended though nobody asked it to. A newcomer may be turned away: whoever is to let it in may be suspended just then."""
@@ -119,31 +128,28 @@ class Soak(Swarm):
                 self.memory.setdefault(peer.name, Memory()).look(peer.pid, now)
 
     def leave_all(self):
-        """All are asked to end, and do."""
+        """All are asked to end when no fault is left, and do."""
         while self.later:
             self.step()
         for peer in self.there():
             self.do_leave(peer, None, None)
-        while any(peer.is_there for peer in self.current):
+        while any(peer.is_there for peer in self.current) and not self.problems:
             self.step()
-            hang = self.hang()
-            if hang is not None:
-                return [Problem("hang", hang)]
-        return []
+            self.note_hang()
 
-    def told(self, problems):
+    def told(self):
         seconds = time.monotonic() - self.began
         long = {name: memory.told() for name, memory in self.memory.items()
                 if memory.samples and memory.samples[-1][0] - memory.samples[0][0] >= LONG_LIVED * self.a.soak}
-        problems += [Problem("memory", f"{name} grows by {told['slope_bytes_per_minute']} bytes a minute")
-                     for name, told in long.items() if not told["is_flat"]]
+        self.problems += [Problem("memory", f"{name} grows by {told['slope_bytes_per_minute']} bytes a minute")
+                          for name, told in long.items() if not told["is_flat"]]
         counts = {}
         for fault in self.inflicted:
             counts[fault["kind"]] = counts.get(fault["kind"], 0) + 1
         return {"seconds": round(seconds, 1), "strategy": self.a.strategy, "deadline": self.a.deadline, "faults": counts,
                 "n_processes": len(self.peers), "longest_stall_s": round(max(self.stalls, default=0), 2),
                 "longest_stall_deadlines": round(max(self.stalls, default=0) / self.a.deadline, 2), "memory": long,
-                "problems": [asdict(problem) for problem in problems]}
+                "problems": [asdict(problem) for problem in self.problems]}
 
 
 def n_hosts():
