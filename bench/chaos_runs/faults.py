@@ -1,5 +1,6 @@
 """How faults are inflicted on processes of this machine, and what this machine allows."""
 
+import atexit
 import os
 import resource
 import shutil
@@ -49,6 +50,9 @@ class Freezer:
         self.lock, self.count = threading.Lock(), 0
         # With version 2, a whole process has to move: which, and where it came from.
         self.homes = {}
+        # Groups that are to be removed.
+        self.used = []
+        atexit.register(self.sweep)
         self.root, self.is_v1 = (self.V1, True) if (self.V1 / "cgroup.procs").exists() else (
             next((path for path in self.V2 if (path / "cgroup.controllers").exists()), None), False)
 
@@ -94,15 +98,23 @@ class Freezer:
             pid, home = self.homes.pop(group)
             (group / "thread" / "cgroup.freeze").write_text("0")
             move(group / "thread" / "cgroup.threads", group / "cgroup.threads")
-            (group / "thread").rmdir()
+            self.used.append(group / "thread")
             try:
                 (home / "cgroup.procs").write_text(str(pid))
             except OSError:
-                pass
-        try:
-            group.rmdir()
-        except OSError:
-            pass  # A process that ends just now is still in it.
+                pass  # It has ended.
+        self.used.append(group)
+        self.sweep()
+
+    def sweep(self):
+        """Removes the groups that nobody is in any more; a thread that ends just now still is."""
+        with self.lock:
+            for group in list(self.used):
+                try:
+                    group.rmdir()
+                    self.used.remove(group)
+                except OSError:
+                    pass
 
 
 def move(source, target):

@@ -188,7 +188,10 @@ class Swarm:
         now = time.monotonic()
         until = None if fault.lasts is None else now + fault.lasts * self.job.deadline
         self.calm_from = max(self.calm_from, until or now)
-        whom = getattr(self, f"do_{fault.kind.replace('-', '_')}")(victim, other, until)
+        try:
+            whom = getattr(self, f"do_{fault.kind.replace('-', '_')}")(victim, other, until)
+        except OSError:
+            whom = None  # It has ended just now.
         if whom is None:
             return False
         self.inflicted.append({"kind": fault.kind, "whom": whom, "at_s": round(now - self.began, 3),
@@ -212,8 +215,11 @@ class Swarm:
         def over():
             peer.ails -= 1
             self.tell(f"over for {peer.name}")
-            if peer.is_there:
-                end()
+            try:
+                if peer.is_there:
+                    end()
+            except ProcessLookupError:
+                pass  # It has ended just now.
         self.at(until, over)
 
     def do_kill(self, victim, _, __):
