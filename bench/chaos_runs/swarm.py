@@ -63,6 +63,8 @@ class Swarm:
         self.later, self.order = [], itertools.count()
         # Threads that are frozen: the peer's, and what thaws them.
         self.frozen = []
+        # Ways between peers on which nothing gets through.
+        self.cuts = []
         # From when on the swarm is to get on; and when it last did.
         self.calm_from, self.last_progress, self.stalls = self.began, None, []
         self.inflicted, self.story = [], open(self.place / "story.txt", "w")
@@ -287,10 +289,17 @@ class Swarm:
             self.lab.cut(a.host, b.host, True)
         for peer in {peer for way in ways for peer in way}:
             self.lasts(peer, until, lambda: None, spoils=False)
+        self.cuts.append(ways)
         if until is not None:
             # Also when one of them is gone: its host may be another's later.
-            self.at(until, lambda: [self.lab.cut(a.host, b.host, False) for a, b in ways])
+            self.at(until, lambda: self.mend(ways))
         return ", ".join(f"{a.name} to {b.name}" for a, b in ways)
+
+    def mend(self, ways):
+        if ways in self.cuts:
+            self.cuts.remove(ways)
+            for a, b in ways:
+                self.lab.cut(a.host, b.host, False)
 
     # The end.
 

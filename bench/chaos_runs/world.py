@@ -99,6 +99,9 @@ class World(Swarm):
 
     def begin_again(self):
         fault, self.restart_by = self.restart_by, None
+        # Who starts waits for all others, for ever if need be.
+        for ways in list(self.cuts):
+            self.mend(ways)
         folders = sorted({peer.folder for peer in self.current if (peer.folder / "events.jsonl").exists()})
         kept = {folder: checkpoints.survey(folder)[0] for folder in folders}
         unfinished = [folder for folder in folders if all(found.epoch < EPOCHS for found in kept[folder])]
