@@ -158,7 +158,7 @@ def suspend(pid, is_suspended):
 class Machine:
     """What faults can be inflicted here."""
 
-    def __init__(self, network):
+    def __init__(self, network, wanted=None):
         # Set when all runs are to end at once.
         self.is_stopped = threading.Event()
         self.freezer = Freezer()
@@ -166,10 +166,12 @@ class Machine:
         self.network = "namespaces" if network != "loopback" and can_make_namespaces() else "loopback"
         if network == "namespaces" and self.network != network:
             raise SystemExit("network namespaces need root, `ip` and `tc` (iproute2), and a kernel that lets one make them")
-
-    @property
-    def kinds(self):
-        return [*ANYWHERE, *(CUTS if self.network == "namespaces" else []), *(FREEZES if self.can_freeze else [])]
+        able = [*ANYWHERE, *(CUTS if self.network == "namespaces" else []), *(FREEZES if self.can_freeze else [])]
+        for kind in wanted or []:
+            if kind not in able:
+                raise SystemExit(f"`{kind}` is no fault that can happen here; there are {', '.join(able)}")
+        # In one order, whatever order they are named in: a seed is to draw the same from the same ones.
+        self.kinds = [kind for kind in able if not wanted or kind in wanted]
 
     @property
     def left_out(self):
