@@ -89,6 +89,8 @@ class Verdict:
             self.add("false ending", f"{peer.name} ended with status {peer.status}: {last}")
 
     def check_finished(self, peer, kept):
+        if not peer.has_met_others:
+            self.add("false ending", f"{peer.name} finished without ever having met anybody")
         if kept is None:
             # With layers shared out, only one keeps the whole.
             if not self.plan.stages:

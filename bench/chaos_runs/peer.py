@@ -24,7 +24,7 @@ class Peer:
         # What it told.
         self.n_train, self.n_epochs, self.has_started = 0, 0, False
         self.at, self.best, self.view, self.stopped = (0, 0), 0.0, None, None
-        self.not_json = []
+        self.has_met_others, self.not_json = False, []
         # When it last told that it got on, and until when it said that it would wait.
         self.last_progress, self.waits_until = time.monotonic(), 0.0
         self.checkpoints = []
@@ -112,6 +112,7 @@ class Peer:
         elif name == "view":
             # Which is no progress: views that follow each other for ever are none.
             self.view = event["view"]
+            self.has_met_others |= len(event["members"]) > 1
         elif name in PROGRESS:
             self.on_progress(when, name, event)
         return event
