@@ -22,12 +22,28 @@ def check(script):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+class Loopback:
+    """No hosts: all peers are here, and every two of them reach each other."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def command(self, _, command):
+        return command
+
+    def listen(self, _):
+        return "127.0.0.1:0"
+
+
 class Hosts:
     """`with Hosts(4, 100) as hosts`: four hosts at 10.77.0.1 to 4 that send and receive at most 100 Mbit/s each."""
 
-    def __init__(self, n, rate_mbit, burst=BURST):
-        # Others on this machine may have namespaces of their own.
-        prefix = f"nettorrent-{os.getpid()}"
+    def __init__(self, n, rate_mbit, burst=BURST, label=""):
+        # Others on this machine may have namespaces of their own, and this process several by their labels.
+        prefix = f"nettorrent-{os.getpid()}{label and '-'}{label}"
         self.switch, self.names = f"{prefix}-switch", [f"{prefix}-{i + 1}" for i in range(n)]
         self.rate_mbit, self.burst = rate_mbit, burst
 
@@ -64,6 +80,10 @@ class Hosts:
 
     def address(self, host):
         return f"10.77.0.{host + 1}"
+
+    def listen(self, host):
+        """Where a peer there listens: at any free port."""
+        return f"{self.address(host)}:0"
 
     def command(self, host, command):
         """The command line that runs a command there."""

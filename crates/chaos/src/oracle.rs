@@ -32,6 +32,11 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     if finished().next().is_some() && finished().all(|fate| fate.told.holds_nothing()) {
         problems.push("all who finished hold nothing".to_owned());
     }
+    // Who joins is to take over what the others have, and not to train all of it once more.
+    let stranger = |fate: &&Fate| fate.host >= plan.n_peers && !fate.told.has_met_others;
+    problems.extend(
+        finished().filter(stranger).map(|fate| format!("{} finished without ever having met anybody", fate.host)),
+    );
     problems.extend(hung(plan, fates));
     let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host));
     let has_left = |fate: &&Fate| fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();

@@ -17,6 +17,7 @@ use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::service::{Answer, JobPackage, Question};
+use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{BlockView, Place, Setup, State};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, LocalSet};
@@ -64,6 +65,8 @@ pub struct Told {
     pub blocks: Vec<BlockView>,
     /// The number of its last view.
     pub view: u32,
+    /// Whether it ever agreed with others on whose state goes on.
+    pub has_met_others: bool,
     /// What happened to it and when, for people.
     pub log: Vec<String>,
 }
@@ -249,6 +252,10 @@ async fn train(
             let place = peer.place();
             told.borrow_mut().place = Some(place.clone());
             let text = match report {
+                Report::Record { record: Record { event: Event::View { members, .. }, .. }, .. } => {
+                    told.borrow_mut().has_met_others |= members.len() > 1;
+                    return;
+                }
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,
                 Report::Ending => "the end".to_owned(),

@@ -1,7 +1,9 @@
 //! Worlds that were drawn from seeds.
 
+use std::time::Duration;
+
 use nettorrent_chaos::oracle::violations;
-use nettorrent_chaos::plan::Plan;
+use nettorrent_chaos::plan::{Action, Plan};
 use nettorrent_chaos::{seeds, world};
 
 fn log(seed: u64) -> Vec<String> {
@@ -31,6 +33,23 @@ fn nothing_is_violated_whatever_happens() {
 #[test]
 fn a_joiner_that_comes_when_all_have_left() {
     check(&[27378]);
+}
+
+/// Just when the others finish and leave, there is a moment in which one is invited and finds nobody any more.
+#[test]
+fn a_joiner_that_is_invited_when_the_others_leave() {
+    // All strategies; not pipelines, whose peers may hand over their layers when somebody comes at the very end.
+    for seed in 0..12 {
+        let calm = Plan { actions: Vec::new(), spoilt: Vec::new(), n_peers: 4, ..Plan::new(seed) };
+        let took = world::run(&calm).took;
+        // Worlds are looked at every tenth of a second.
+        for k in 0..30 {
+            let at = took.saturating_sub(Duration::from_millis(150 - 5 * k));
+            let plan = Plan { actions: vec![(at, Action::Join(calm.n_peers))], ..calm.clone() };
+            let violations = violations(&plan, &world::run(&plan));
+            assert!(violations.is_empty(), "{plan}{violations:?}");
+        }
+    }
 }
 
 /// A link is closed because it was silent for the deadline, and carries again at once: what was on its way is lost all the same.

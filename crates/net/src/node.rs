@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use nettorrent_swarm::record::Event;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
@@ -54,6 +55,10 @@ const INBOX_BYTES: usize = 64 << 20;
 /// How many deadlines a joiner tries to reach a member.
 const JOIN_DEADLINES: u32 = 3;
 
+/// What is said to whoever joins when nobody is there any more.
+const NOBODY_LEFT: &str =
+    "no member of the swarm can be reached any more: the run may be over; look where it was started";
+
 /// How long the first member waits, when all is done, for what others have yet to tell.
 const HEAR_OUT: Duration = Duration::from_secs(2);
 
@@ -83,6 +88,8 @@ pub struct Node {
     timers: Timers<TimerToken>,
     /// By when a joiner must have a link with a member; nobody waits for ever to be let into what is over.
     joins_by: Option<Duration>,
+    /// Whether it joined and has not agreed with any member yet, so that it has nothing of what they learnt.
+    is_newcomer: bool,
     meters: Meters,
     telemetry: Telemetry,
 }
@@ -121,6 +128,7 @@ impl Node {
             findings,
             timers: Timers::new(),
             joins_by: None,
+            is_newcomer: false,
             meters: Meters::new(settings.measures_waits),
             telemetry: Telemetry::default(),
             settings,
@@ -139,6 +147,7 @@ impl Node {
         // Those who begin together wait for each other for as long as it takes.
         if !introducers.is_empty() && self.settings.membership.wait_for <= 1 {
             self.joins_by = Some(JOIN_DEADLINES * self.settings.membership.deadline);
+            self.is_newcomer = true;
         }
         self.on_members(membership::Input::Join(introducers), &mut report);
         let mut is_leaving = false;
@@ -274,9 +283,7 @@ impl Node {
             self.joins_by = self.joins_by.map(|_| now + JOIN_DEADLINES * self.settings.membership.deadline);
         }
         if self.joins_by.is_some_and(|by| now > by) {
-            let problem =
-                "no member of the swarm can be reached any more: the run may be over; look where it was started";
-            self.failure.get_or_insert_with(|| problem.to_owned());
+            self.failure.get_or_insert_with(|| NOBODY_LEFT.to_owned());
         }
     }
 
@@ -312,6 +319,7 @@ impl Node {
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
         self.out.timers.drain(..).for_each(|(after, token)| self.timers.set(now + after, token));
         for mut record in self.out.records.drain(..) {
+            self.is_newcomer &= !matches!(&record.event, Event::View { members, .. } if members.len() > 1);
             let waits = self.meters.complete(now, &mut record, self.contacts.outflows());
             report(Report::Record { record: &record, waits: &waits }, &*self.peer);
         }
@@ -343,6 +351,11 @@ impl Node {
             report(Report::Note(&note), &*self.peer);
         }
         if let Some(view) = self.member_out.view.take() {
+            if self.is_newcomer && view.len() == 1 {
+                // It would train all of it once more, by itself and from the beginning.
+                self.failure.get_or_insert_with(|| NOBODY_LEFT.to_owned());
+                return;
+            }
             let lost = self.peer.view().members.iter().filter(|&&peer| view.rank(peer).is_none());
             lost.for_each(|&peer| self.contacts.cut(peer));
             self.on_input(Input::View(view), report);

@@ -24,7 +24,8 @@ pub struct Simulation {
     pub(crate) scenario: Scenario,
     pub(crate) n_first: usize,
     n_threads: usize,
-    state: State,
+    /// What the first peer begins with, and the others.
+    states: [State; 2],
     pub(crate) now: Nanos,
     pub(crate) queue: Queue,
     pub(crate) network: Network,
@@ -91,7 +92,7 @@ impl Simulation {
             scenario,
             n_first: n_peers,
             n_threads: 1,
-            state,
+            states: [state.clone(), state],
             now: 0,
             queue: Queue::default(),
             membership: Membership::default(),
@@ -108,6 +109,13 @@ impl Simulation {
             failures: Vec::new(),
             refusals: Vec::new(),
         })
+    }
+
+    /// Only the first peer has the state to go on from; the others begin anew, as those who join it do, and take it over.
+    #[must_use]
+    pub fn held_by_first(mut self) -> Self {
+        self.states[1] = State::fresh(self.setup.training());
+        self
     }
 
     /// Computes with this many threads, 0 for as many as the machine has. They change nothing but how long it takes.
@@ -173,7 +181,7 @@ impl Simulation {
         let links = self.scenario.links_of(number);
         self.network.add(links);
         self.n_unfinished += 1;
-        let mut peer = self.setup.peer(id(number), self.state.clone());
+        let mut peer = self.setup.peer(id(number), self.states[number.min(1)].clone());
         let after = self.scenario.uplinks_known_after;
         match links.0.bits_per_second {
             Some(rate) if after.is_zero() => {

@@ -16,6 +16,7 @@ mod networks;
 mod optimizer_state;
 mod pace;
 mod recovery;
+mod resuming;
 mod same_bytes;
 mod telling;
 mod thousand;

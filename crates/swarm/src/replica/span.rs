@@ -64,6 +64,11 @@ impl Core {
         seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
     }
 
+    /// Whether no member of the view is among those who shared out the present segment, as after a checkpoint, which names nobody.
+    pub(super) fn segment_is_deserted(&self) -> bool {
+        self.view.members.iter().all(|&member| self.seat_of(member).is_none())
+    }
+
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
     pub(super) fn next_ledger(&self) -> Ledger {
         let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();

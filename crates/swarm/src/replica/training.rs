@@ -136,7 +136,9 @@ impl Training {
         }
         self.rounds.turn = None;
         core.roll_back();
-        if !strategy.keeps_turn() {
+        // Where all who shared it out are gone, nobody is to ask for speeds after it: who comes with a checkpoint knows no plan of it, and
+        // would not answer.
+        if !strategy.keeps_turn() || core.segment_is_deserted() {
             core.end_segment();
         }
         InView::Anew
