@@ -106,7 +106,7 @@ impl Fuzzer {
     }
 }
 
-/// An answer without what differs from input to input: numbers, what is quoted or in brackets, and all but the first words.
+/// An answer without what differs from input to input: numbers, what is quoted or listed in brackets, and all but the first words.
 fn kind_of(answer: &str) -> String {
     let mut words = String::new();
     let mut depth = 0_usize;
@@ -114,8 +114,8 @@ fn kind_of(answer: &str) -> String {
     for character in answer.chars() {
         match character {
             '`' | '"' => is_quoted = !is_quoted,
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
             _ if is_quoted || depth > 0 => {}
             _ => words.push(if character.is_ascii_alphabetic() { character } else { ' ' }),
         }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn answers_differ_by_more_than_numbers_and_quotes() {
-        assert_eq!(kind_of("line 17: there is no `frx` (ab)"), kind_of("line 3: there is no `y` (c)"));
+        assert_eq!(kind_of("line 17: there is no `frx` [ab, 1]"), kind_of("line 3: there is no `y` [c]"));
         assert_ne!(kind_of("too long"), kind_of("too short"));
     }
 }

@@ -264,7 +264,7 @@ impl Scenario {
     }
 
     /// Whether a peer is hostile, of so many that are there from the beginning.
-    pub(crate) fn is_hostile(&self, peer: usize, n_peers: usize) -> bool {
+    pub fn is_hostile(&self, peer: usize, n_peers: usize) -> bool {
         (n_peers - self.attackers..n_peers).contains(&peer)
     }
 

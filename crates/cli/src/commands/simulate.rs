@@ -84,7 +84,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let run = arguments.run.as_deref().map(recorder).transpose()?;
     let mut audience = Audience { viewer, run };
     let began = Instant::now();
-    let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
+    let simulation = Simulation::new(setup.clone(), n_peers, scenario.clone())?.with_threads(job.threads);
     let outcome = simulation.run_with(&mut audience)?;
     let Audience { viewer, run } = audience;
     viewer.bar.finish_and_clear();
@@ -92,7 +92,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         run.finish(&training, &outcome)?;
     }
     summarise(arguments, &outcome, &viewer, began.elapsed());
-    if let Some(failure) = outcome.failures.first() {
+    // What becomes of those who are hostile is no failure of the others.
+    let is_honest = |peer: PeerId| !scenario.is_hostile(peer.join_index() as usize, n_peers);
+    if let Some(failure) = outcome.failures.iter().find(|failure| is_honest(failure.peer)) {
         bail!("{} could not go on: {}", failure.peer, failure.problem);
     }
     if viewer.is_guessing {
