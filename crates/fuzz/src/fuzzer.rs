@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_is_answered_anew_leads_on_and_what_is_found_is_made_short() {
         let mut fuzzer = Fuzzer::new(&STUMBLES, [], 1);
-        fuzzer.read_known().unwrap();
+        fuzzer.read_known().expect("its seed is stood");
         let finding = (0..1_000_000).find_map(|_| fuzzer.step().err()).expect("it is found");
         assert_eq!(fuzzer.answers().len(), 3);
         assert!(finding.problem.contains("found"), "{}", finding.problem);
