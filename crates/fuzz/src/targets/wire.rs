@@ -13,9 +13,12 @@ use crate::target::Target;
 pub(super) const TICKETS: Target = Target {
     name: "tickets",
     about: "the text of a ticket",
-    seeds: || [0, 1, 3, 16].map(|n| ticket(n).to_string().into_bytes()).to_vec(),
+    seeds: || [0, 1, 3, 16].map(|n| ticket(&[7; 6].repeat(n)).to_string().into_bytes()).to_vec(),
     words: &["nt2", "nt1", " ", "\n"],
     read: |input| {
+        // A sum guards the text, so those that can be read are few: the same bytes are also taken as addresses.
+        let made = ticket(input);
+        assert_eq!(made.to_string().parse(), Ok(made), "it is another ticket when it is read");
         let text = String::from_utf8_lossy(input);
         match text.parse::<Ticket>() {
             Err(error) => error.to_string(),
@@ -30,10 +33,15 @@ pub(super) const TICKETS: Target = Target {
     n_quick: 20_000,
 };
 
-fn ticket(n_addresses: u8) -> Ticket {
-    let addresses = (0..n_addresses).map(|k| ([192, 0, 2, k], 7000 + u16::from(k)).into()).collect();
+/// A ticket with these addresses, six bytes each, as far as there is room for them.
+fn ticket(bytes: &[u8]) -> Ticket {
+    let address = |&[a, b, c, d, high, low]: &[u8; 6]| ([a, b, c, d], u16::from_be_bytes([high, low])).into();
+    let addresses = bytes.as_chunks().0.iter().take(MOST_ADDRESSES).map(address).collect();
     Ticket { secret: Secret::from_bytes([7; 32]), addresses }
 }
+
+/// As many as a ticket holds.
+const MOST_ADDRESSES: usize = 16;
 
 /// A stream of frames.
 pub(super) const FRAMES: Target = Target {
