@@ -95,7 +95,7 @@ pub(crate) enum Answer {
 
 /// Why a frame is no hello, or none that we can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoHello {
+pub enum NoHello {
     /// It comes from a program of this version.
     Version(u32),
     /// It is something else.
@@ -103,14 +103,16 @@ pub(crate) enum NoHello {
 }
 
 impl Hello {
-    pub(crate) fn to_frame(&self) -> Frame {
+    /// The frame that it travels in.
+    pub fn to_frame(&self) -> Frame {
         let mut body = MAGIC.to_vec();
         body.extend(VERSION.to_le_bytes());
         let body = postcard::to_extend(self, body).expect("a hello has nothing that cannot be written");
         Frame::new(Kind::Hello, Bytes::from(body))
     }
 
-    pub(crate) fn from_frame(frame: &Frame) -> Result<Self, NoHello> {
+    /// Reads one; its bytes are hostile until checked.
+    pub fn from_frame(frame: &Frame) -> Result<Self, NoHello> {
         if frame.head.kind != Kind::Hello {
             return Err(NoHello::Malformed);
         }

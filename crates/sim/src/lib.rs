@@ -18,9 +18,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attack;
 mod busy;
 mod churn;
 mod compute;
+mod corrupted;
 mod handling;
 mod made_up;
 mod membership;
@@ -28,14 +30,18 @@ mod network;
 mod observer;
 mod outcome;
 mod queue;
+mod rehearsal;
 mod scenario;
 mod simulation;
 mod toy;
 
+pub use attack::{Attack, AttackError};
+pub use corrupted::{HandedIn, corrupted};
 pub use handling::Handling;
 pub use made_up::made_up;
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
+pub use rehearsal::Rehearsal;
 pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};
 pub use simulation::Simulation;
 pub use toy::{Toy, ToySize};

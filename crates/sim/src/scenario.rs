@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use nettorrent_swarm::link_spec::{LinkSpec, as_text};
 
+use crate::attack::Attack;
 use crate::handling::Handling;
 
 /// All that a simulation makes up. Peers are numbered from 0 in the order in which they come; those of `joins` follow those
@@ -45,6 +46,10 @@ pub struct Scenario {
     /// After how long a silent peer is given up; never, if it is [`Duration::MAX`].
     #[serde(with = "as_text")]
     pub deadline: Duration,
+    /// What hostile peers hand in instead of what they learnt: `sign-flip`, `scaled:FACTOR` or `a-little:DEVIATIONS`.
+    pub attack: Option<Attack>,
+    /// How many of the peers that are there from the beginning are hostile: the last ones.
+    pub attackers: usize,
     /// What happens to single peers.
     pub faults: Vec<Fault>,
     /// Who comes later.
@@ -161,12 +166,18 @@ pub struct Partition {
     pub until: Duration,
 }
 
-/// A scenario that makes no sense.
+/// A scenario that makes no sense, or not for this job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("scenario.{setting}: {problem}")]
 pub struct ScenarioError {
     setting: &'static str,
     problem: String,
+}
+
+impl ScenarioError {
+    pub(crate) fn attack(problem: &str) -> Self {
+        Self { setting: "attack", problem: problem.to_owned() }
+    }
 }
 
 /// How many partitions there can be: peers' sides are the bits of one number.
@@ -188,6 +199,8 @@ impl Default for Scenario {
             stragglers: Stragglers::default(),
             slow: Vec::new(),
             deadline: Duration::from_secs(5),
+            attack: None,
+            attackers: 0,
             faults: Vec::new(),
             joins: Vec::new(),
             partitions: Vec::new(),
@@ -234,6 +247,10 @@ impl Scenario {
         if n_peers == 0 {
             return error("peers", "there must be at least one".to_owned());
         }
+        if self.attack.is_some() != (self.attackers > 0) || self.attackers >= n_peers {
+            let problem = "with an attack at least 1, without one 0, and at least one peer has to be honest";
+            return error("attackers", format!("{} of {n_peers}: {problem}", self.attackers));
+        }
         self.check_peers(n_peers)?;
         if self.partitions.len() > MOST_PARTITIONS {
             return error("partitions", format!("there can be {MOST_PARTITIONS}, not {}", self.partitions.len()));
@@ -244,6 +261,11 @@ impl Scenario {
             }
             None => Ok(()),
         }
+    }
+
+    /// Whether a peer is hostile, of so many that are there from the beginning.
+    pub fn is_hostile(&self, peer: usize, n_peers: usize) -> bool {
+        (n_peers - self.attackers..n_peers).contains(&peer)
     }
 
     fn check_peers(&self, n_peers: usize) -> Result<(), ScenarioError> {
@@ -285,12 +307,14 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Join, Partition, Scenario, Slow, Stragglers, What, When};
+    use super::{Attack, Fault, Join, Partition, Scenario, Slow, Stragglers, What, When};
     use std::time::Duration;
 
     fn everything() -> Scenario {
         let seconds = Duration::from_secs;
         Scenario {
+            attack: Some(Attack::Scaled(-10.0)),
+            attackers: 1,
             faults: vec![
                 Fault { peer: 0, when: When::At(seconds(2)), what: What::Hang(seconds(9)) },
                 Fault { peer: 3, when: When::Round(7), what: What::Kill },
@@ -323,6 +347,12 @@ mod tests {
         let partitions = vec![Partition { peers: vec![0], from: second, until: second }];
         assert!(named(Scenario { partitions, ..everything() }).starts_with("scenario.partitions"));
         assert!(everything().check(0).is_err());
+        let hostile = |attackers, attack| Scenario { attack, attackers, ..everything() }.check(3);
+        let sign_flip = Some(Attack::Scaled(-1.0));
+        assert_eq!(hostile(2, sign_flip), Ok(()));
+        for wrong in [hostile(3, sign_flip), hostile(0, sign_flip), hostile(1, None)] {
+            assert!(wrong.unwrap_err().to_string().starts_with("scenario.attackers"));
+        }
     }
 
     #[test]

@@ -10,13 +10,14 @@ use nettorrent_swarm::wire::Kind;
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
 use slab::Slab;
 
+use crate::attack::Conspiracy;
 use crate::compute::Compute;
 use crate::membership::{Membership, id, number};
 use crate::network::{InFlight, Network};
 use crate::observer::Observer;
 use crate::outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
 use crate::queue::{Event, Nanos, Queue, nanos, short};
-use crate::scenario::{Scenario, What};
+use crate::scenario::{Scenario, ScenarioError, What};
 
 /// A swarm of peers in simulated time.
 pub struct Simulation {
@@ -26,6 +27,7 @@ pub struct Simulation {
     n_threads: usize,
     /// What the first peer begins with, and the others.
     states: [State; 2],
+    conspiracy: Option<Conspiracy>,
     pub(crate) now: Nanos,
     pub(crate) queue: Queue,
     pub(crate) network: Network,
@@ -85,9 +87,16 @@ impl Simulation {
         mut scenario: Scenario,
     ) -> Result<Self, SimulationError> {
         scenario.check(n_peers)?;
+        if scenario.attack.is_some() && !setup.holds_whole() {
+            return Err(ScenarioError::attack("it is for peers that hold the whole network").into());
+        }
+        if scenario.attack.is_some() && setup.training().swarm.warmup_epochs > 0 {
+            return Err(ScenarioError::attack("it is for jobs without warm-up epochs").into());
+        }
         scenario.joins.sort_by_key(|join| join.at);
         Ok(Self {
             network: Network::new(&scenario),
+            conspiracy: scenario.attack.map(Conspiracy::new),
             setup,
             scenario,
             n_first: n_peers,
@@ -181,7 +190,14 @@ impl Simulation {
         let links = self.scenario.links_of(number);
         self.network.add(links);
         self.n_unfinished += 1;
-        let mut peer = self.setup.peer(id(number), self.states[number.min(1)].clone());
+        let state = self.states[number.min(1)].clone();
+        let mut peer = match &self.conspiracy {
+            Some(conspiracy) if self.scenario.is_hostile(number, self.n_first) => {
+                let strategy = conspiracy.strategy(self.setup.strategy());
+                self.setup.peer_with_strategy(id(number), strategy, state)
+            }
+            _ => self.setup.peer(id(number), state),
+        };
         let after = self.scenario.uplinks_known_after;
         match links.0.bits_per_second {
             Some(rate) if after.is_zero() => {

@@ -1,4 +1,4 @@
-//! Exchanges that strategies are made of: sums that go round a ring, along a chain, or to those who keep a shard.
+//! Exchanges that strategies are made of: sums that go round a ring, along a chain, or to those who keep a shard; or all to all.
 //!
 //! Vectors come in buckets, and what travels is cut into segments, so that receiving, adding and sending overlap. Sums are
 //! taken in an order that does not depend on when messages arrive, so all peers end with the same bits, in every run.
@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 mod chain;
 mod exchange;
+mod gather;
 mod interface;
 pub(crate) mod own_copy;
 pub(crate) mod owner;
@@ -16,6 +17,7 @@ mod shards;
 pub(crate) use chain::Chain;
 pub use chain::Spread;
 pub(crate) use exchange::Exchange;
+pub(crate) use gather::Gather;
 pub use interface::Collective;
 pub use ring::{Extent, Ring};
 pub use segments::SEGMENT_LEN;

@@ -9,7 +9,7 @@ use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::task::Task;
 use toml::Table;
 
-use crate::strategies::find;
+use crate::strategies::{build, find};
 use crate::strategy::{AnyStrategy, OnePeer, OptionError, Spec, Strategy};
 use crate::train_plan::TrainPlan;
 
@@ -28,7 +28,7 @@ impl ReplicaSetup {
     /// For a job.
     pub(crate) fn new(job: &Job, task: Arc<dyn Task>) -> Result<Self, OptionError> {
         let strategy = find(&job.swarm.strategy)?;
-        let built = (strategy.build)(&job.swarm.options)?;
+        let built = build(strategy, &job.swarm.options)?;
         let rules = rules(job, &*built, task.labels().len());
         Ok(Self { training: Arc::new(TrainPlan::new(job, task, rules)), strategy })
     }
@@ -48,7 +48,11 @@ impl ReplicaSetup {
         match self.training.swarm.warmup_rule().at(epoch) {
             Some(Warmup::Dense) => {
                 let usual = find(&SwarmSpec::default().strategy).expect("the usual strategy is in the list");
-                (usual.build)(&Table::new()).expect("it needs no options")
+                // Who is outvoted later is outvoted from the beginning, if it can be.
+                let outvotes = |name: &String| ["aggregation", "bad_peers", "trim"].contains(&name.as_str());
+                let rule = self.training.swarm.options.clone().into_iter().filter(|(name, _)| outvotes(name));
+                let built = (usual.build)(&rule.collect()).or_else(|_| (usual.build)(&Table::new()));
+                built.expect("it needs no options")
             }
             Some(Warmup::OnePeer) => AnyStrategy::round(OnePeer::default()),
             Some(Warmup::AllData) | None => self.strategy(),

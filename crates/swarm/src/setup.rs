@@ -53,6 +53,11 @@ impl Setup {
         Box::new(Replica::with_strategy(id, self.replica.clone(), strategy, state))
     }
 
+    /// Whether peers hold the whole network.
+    pub fn holds_whole(&self) -> bool {
+        self.partition.is_none()
+    }
+
     /// The plan of the training.
     pub fn training(&self) -> &TrainPlan {
         &self.replica.training

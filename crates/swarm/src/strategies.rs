@@ -15,7 +15,9 @@ mod threshold;
 
 use nettorrent_engine::nearest::nearest;
 
-use crate::strategy::{OptionError, Spec};
+use toml::{Table, Value};
+
+use crate::strategy::{AnyStrategy, OptionError, Spec};
 
 /// All strategies.
 pub static STRATEGIES: &[Spec] = &[
@@ -41,9 +43,31 @@ pub fn find(name: &str) -> Result<&'static Spec, OptionError> {
     })
 }
 
+/// A strategy with these options. One that cannot follow a rule of aggregation says who can.
+pub(crate) fn build(spec: &Spec, options: &Table) -> Result<AnyStrategy, OptionError> {
+    let built = (spec.build)(options);
+    let (Err(OptionError::Option { strategy, problem }), Some(rule)) = (&built, options.get(AGGREGATION)) else {
+        return built;
+    };
+    let able: Vec<&str> = STRATEGIES.iter().filter(|spec| follows(spec, rule)).map(|spec| spec.name).collect();
+    if able.is_empty() || able.contains(strategy) {
+        return built;
+    }
+    let problem = format!("{problem}; aggregation = {rule} is for {}", able.join(", "));
+    Err(OptionError::Option { strategy, problem })
+}
+
+/// The option that names the rule, wherever there is one.
+const AGGREGATION: &str = "aggregation";
+
+/// Whether a strategy can follow a rule of aggregation.
+fn follows(spec: &Spec, rule: &Value) -> bool {
+    (spec.build)(&Table::from_iter([(AGGREGATION.to_owned(), rule.clone())])).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{STRATEGIES, find};
+    use super::{STRATEGIES, build, find};
     use crate::strategy::OptionError;
 
     #[test]
@@ -55,6 +79,31 @@ mod tests {
             assert!(defaults.keys().eq(&explained), "{}: {defaults:?}", spec.name);
             assert!((spec.build)(&defaults).is_ok(), "{}", spec.name);
         }
+    }
+
+    #[test]
+    fn who_cannot_follow_a_rule_names_those_who_can() {
+        let refusal = |name: &str, rule: &str| {
+            let options = toml::Table::from_iter([("aggregation".to_owned(), rule.into())]);
+            build(find(name).unwrap(), &options).err().map(|error| error.to_string())
+        };
+        let all = ["clipped-mean", "krum", "median", "trimmed-mean"];
+        for name in ["diloco", "local-sgd", "manager-worker", "ring-all-reduce", "ring-reduce"] {
+            assert_eq!(all.map(|rule| refusal(name, rule)), [const { None }; 4], "{name}");
+        }
+        for name in ["downpour", "gossip", "partial-gradient", "threshold"] {
+            assert_eq!(refusal(name, "clipped-mean"), None, "{name}");
+            let error = refusal(name, "median").unwrap();
+            assert!(error.contains("is for diloco, local-sgd, manager-worker, parameter-server, ring-all-"), "{error}");
+        }
+        for name in ["best-peer", "step-wise"] {
+            let error = refusal(name, "clipped-mean").unwrap();
+            let able =
+                "is for diloco, downpour, gossip, local-sgd, manager-worker, partial-gradient, ring-all-reduce, ";
+            assert!(error.contains("there is no option `aggregation`") && error.contains(able), "{error}");
+        }
+        assert!(refusal("parameter-server", "krum").unwrap().contains("whole vectors"));
+        assert!(!refusal("step-wise", "voting").unwrap().contains("is for"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use nettorrent_session::Training;
 use nettorrent_session::memory::peak_rss_bytes;
 use nettorrent_session::run_log::{dropped, incident_text};
 use nettorrent_session::simulated_run::SimulatedRun;
-use nettorrent_sim::{Observer, Outcome, Scenario, Simulation};
+use nettorrent_sim::{Attack, Observer, Outcome, Scenario, Simulation};
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Setup};
@@ -42,6 +42,12 @@ pub(crate) struct SimulateArguments {
     /// How long a peer takes to train one sample, in milliseconds [default: the scenario's, or 1].
     #[arg(long, value_name = "MS")]
     sample_ms: Option<f64>,
+    /// What hostile peers hand in instead of what they learnt: `sign-flip`, `scaled:FACTOR` or `a-little[:DEVIATIONS]`.
+    #[arg(long, value_name = "ATTACK")]
+    attack: Option<Attack>,
+    /// How many peers are hostile, the last ones [default: the scenario's, or 1 with --attack].
+    #[arg(long, value_name = "N")]
+    attackers: Option<usize>,
     /// Write down what happens, like `train` does, in this folder.
     #[arg(long, value_name = "FOLDER")]
     run: Option<PathBuf>,
@@ -78,7 +84,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let run = arguments.run.as_deref().map(recorder).transpose()?;
     let mut audience = Audience { viewer, run };
     let began = Instant::now();
-    let simulation = Simulation::new(setup.clone(), n_peers, scenario)?.with_threads(job.threads);
+    let simulation = Simulation::new(setup.clone(), n_peers, scenario.clone())?.with_threads(job.threads);
     let outcome = simulation.run_with(&mut audience)?;
     let Audience { viewer, run } = audience;
     viewer.bar.finish_and_clear();
@@ -86,7 +92,9 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
         run.finish(&training, &outcome)?;
     }
     summarise(arguments, &outcome, &viewer, began.elapsed());
-    if let Some(failure) = outcome.failures.first() {
+    // What becomes of those who are hostile is no failure of the others.
+    let is_honest = |peer: PeerId| !scenario.is_hostile(peer.join_index() as usize, n_peers);
+    if let Some(failure) = outcome.failures.iter().find(|failure| is_honest(failure.peer)) {
         bail!("{} could not go on: {}", failure.peer, failure.problem);
     }
     if viewer.is_guessing {
@@ -110,6 +118,11 @@ fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
         None => Scenario::lan(),
     };
     scenario.link = arguments.link.unwrap_or(scenario.link);
+    scenario.attack = arguments.attack.or(scenario.attack);
+    scenario.attackers = arguments.attackers.unwrap_or(scenario.attackers);
+    if arguments.attack.is_some() && arguments.attackers.is_none() {
+        scenario.attackers = scenario.attackers.max(1);
+    }
     if let Some(milliseconds) = arguments.sample_ms {
         let seconds = Duration::try_from_secs_f64(milliseconds / 1000.0);
         scenario.sample_time = seconds.context("--sample-ms: must be a number of milliseconds from 0 up")?;

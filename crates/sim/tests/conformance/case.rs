@@ -25,7 +25,16 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
     vec![
         (
             "aggregation",
-            texts(&["average", "krum", "median", "samples", "trimmed-mean", "weighted", "weighted-minmax"]),
+            texts(&[
+                "average",
+                "clipped-mean",
+                "krum",
+                "median",
+                "samples",
+                "trimmed-mean",
+                "weighted",
+                "weighted-minmax",
+            ]),
         ),
         ("bits", vec![Value::from(4), Value::from(8)]),
         ("codec", texts(&["bf16", "f16", "int8"])),
@@ -142,7 +151,8 @@ impl Case {
 
     /// Whether that rule outvotes a few whose numbers are wrong.
     pub(crate) fn is_robust(&self) -> bool {
-        self.aggregation().is_some_and(|rule| ["krum", "median", "trimmed-mean"].contains(&rule.as_str()))
+        self.aggregation()
+            .is_some_and(|rule| ["clipped-mean", "krum", "median", "trimmed-mean"].contains(&rule.as_str()))
     }
 
     /// Whether every round ends with the mean gradient of all, exactly but for rounding.

@@ -1,123 +1,15 @@
 //! A peer that sends nonsense costs the others nothing but itself: nobody panics, nobody loops, and without it they finish.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
 use bytes::Bytes;
 use nettorrent_engine::rng::Rng;
-use nettorrent_engine::task::Worker;
-use nettorrent_swarm::strategy::Malformed;
+use nettorrent_sim::Rehearsal;
 use nettorrent_swarm::wire::{Frame, Head, Kind, MAX_BODY_LEN};
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
+use nettorrent_swarm::{Input, PeerId};
 
 use crate::case;
 
-/// A host without time: inputs are handed over in the order in which they come about. A simulation would do, but here every
-/// frame can be seen and changed before it arrives.
-pub(crate) struct Host {
-    pub(crate) setup: Arc<Setup>,
-    pub(crate) peers: Vec<Box<dyn Peer>>,
-    /// Who is gone: given up, or cannot go on.
-    pub(crate) gone: Vec<bool>,
-    inputs: VecDeque<(usize, Input)>,
-    timers: VecDeque<(usize, TimerToken)>,
-    worker: Box<dyn Worker>,
-    out: Outbox,
-    n_views: u32,
-    n_steps: u64,
-    n_refused: u64,
-    /// Whose frames were refused, and why.
-    pub(crate) refused: Vec<(PeerId, Malformed)>,
-}
-
-/// More inputs than any of these runs needs; who goes round in circles reaches it.
-const MOST_STEPS: u64 = 200_000;
-
 pub(crate) fn id(peer: usize) -> PeerId {
     PeerId::new(peer as u32, 0)
-}
-
-impl Host {
-    pub(crate) fn new(setup: Arc<Setup>, n_peers: usize) -> Self {
-        let peer = |k| setup.peer(id(k), State::fresh(setup.training()));
-        let mut host = Self {
-            peers: (0..n_peers).map(peer).collect(),
-            gone: vec![false; n_peers],
-            inputs: VecDeque::new(),
-            timers: VecDeque::new(),
-            worker: setup.training().task.clone().worker(1).unwrap(),
-            out: Outbox::default(),
-            n_views: 0,
-            n_steps: 0,
-            n_refused: 0,
-            refused: Vec::new(),
-            setup,
-        };
-        host.tell_view();
-        host
-    }
-
-    fn tell_view(&mut self) {
-        self.n_views += 1;
-        let here = || (0..self.peers.len()).filter(|&peer| !self.gone[peer]);
-        let view = View::new(self.n_views, here().map(id).collect());
-        let told: Vec<_> = here().map(|peer| (peer, Input::View(view.clone()))).collect();
-        self.inputs.extend(told);
-    }
-
-    /// Everybody else goes on without a peer.
-    pub(crate) fn give_up(&mut self, peer: usize) {
-        self.gone[peer] = true;
-        self.tell_view();
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.peers.iter().zip(&self.gone).all(|(peer, gone)| *gone || peer.is_finished())
-    }
-
-    /// Hands over what is there until nothing is, and has `meddle` see what will be handed over next.
-    pub(crate) fn run(&mut self, mut meddle: impl FnMut(&mut Self, usize, &Input)) {
-        loop {
-            while let Some((peer, input)) = self.inputs.pop_front() {
-                meddle(self, peer, &input);
-                self.hand_over(peer, input);
-            }
-            // Time passes only when all wait.
-            let Some((peer, timer)) = self.timers.pop_front() else { return };
-            self.inputs.push_back((peer, Input::Timer(timer)));
-        }
-    }
-
-    fn hand_over(&mut self, peer: usize, input: Input) {
-        self.n_steps += 1;
-        assert!(self.n_steps < MOST_STEPS, "they go round in circles");
-        if self.gone[peer] {
-            return;
-        }
-        let now = Duration::from_micros(self.n_steps);
-        let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
-        if let Err(malformed) = self.peers[peer].handle(now, input, &mut self.out) {
-            self.n_refused += 1;
-            self.refused.extend(from.map(|from| (from, malformed)));
-        }
-        self.refused.append(&mut self.out.refused);
-        for (to, frame) in self.out.frames.drain(..) {
-            self.inputs.push_back((to.join_index() as usize, Input::Frame { from: id(peer), frame }));
-        }
-        self.timers.extend(self.out.timers.drain(..).map(|(_, timer)| (peer, timer)));
-        self.out.records.clear();
-        for work in self.out.work.drain(..) {
-            let inputs = &mut self.inputs;
-            let mut done =
-                |done| inputs.push_back((peer, Input::Done { done, took: Duration::from_micros(7 + peer as u64) }));
-            work.run(self.worker.as_mut(), &mut done);
-        }
-        if self.out.failure.take().is_some() {
-            // With numbers that are none, a peer stops; the others give it up.
-            self.give_up(peer);
-        }
-    }
 }
 
 /// A frame that the hostile peer might send, with something wrong about it.
@@ -161,9 +53,9 @@ fn attack(seed: u64, kinds: &[Kind]) -> u64 {
     let n_peers = 2 + rng.below(3);
     let enemy = rng.below(n_peers);
     let often = 1 + rng.below(20);
-    let mut host = Host::new(case.setup(2), n_peers);
+    let mut host = Rehearsal::new(case.setup(2), n_peers).unwrap();
     host.run(|host, to, input| {
-        if host.n_views < 5 && rng.below(100) == 0 {
+        if host.n_views() < 5 && rng.below(100) == 0 {
             // In a new view the enemy may say that it is the most advanced, and give its state to all.
             host.tell_view();
         }
@@ -183,7 +75,7 @@ fn attack(seed: u64, kinds: &[Kind]) -> u64 {
     for (peer, gone) in host.peers.iter().zip(&host.gone) {
         assert!(*gone || peer.is_finished(), "seed {seed}: {} is not finished: {:?}", case.name(), peer.status());
     }
-    host.n_refused
+    host.n_refused()
 }
 
 #[test]
@@ -203,28 +95,28 @@ fn nonsense_about_views_and_tests_hurts_nobody_else() {
 #[test]
 fn who_floods_a_peer_costs_the_others_no_frame() {
     for case in case::defaults() {
-        let mut host = Host::new(case.setup(1), 3);
+        let mut host = Rehearsal::new(case.setup(1), 3).unwrap();
         // The first peer hears of the view when the others have begun, so what they say has to be kept until then.
         let late = host.inputs.pop_front().unwrap();
         host.inputs.drain(..).collect::<Vec<_>>().into_iter().for_each(|(peer, input)| host.hand_over(peer, input));
         assert!(!host.inputs.is_empty());
         // The bodies are shared, so this costs the test nothing.
         for n_bytes in [MAX_BODY_LEN, 1 << 16, 1 << 10, 0] {
-            let (body, before) = (Bytes::from(vec![0; n_bytes]), host.n_refused);
+            let (body, before) = (Bytes::from(vec![0; n_bytes]), host.n_refused());
             for part in 0..1000 {
                 let frame = Frame::in_round(Kind::Strategy, 1, 10, part, body.clone());
                 host.hand_over(0, Input::Frame { from: id(2), frame });
-                if host.n_refused > before {
+                if host.n_refused() > before {
                     break;
                 }
             }
-            assert!(host.n_refused > before, "{}: anybody can fill the memory", case.name());
+            assert!(host.n_refused() > before, "{}: anybody can fill the memory", case.name());
         }
-        let flood = host.n_refused;
+        let flood = host.n_refused();
         host.inputs.retain(|(_, input)| !matches!(input, Input::Frame { from, .. } if *from == id(2)));
         let honest = host.inputs.pop_front().unwrap();
         host.hand_over(honest.0, honest.1);
-        assert_eq!(host.n_refused, flood, "{}: an honest peer pays for another", case.name());
+        assert_eq!(host.n_refused(), flood, "{}: an honest peer pays for another", case.name());
         host.inputs.push_back(late);
         host.run(|_, _, _| {});
         host.give_up(2);

@@ -12,7 +12,10 @@ use crate::case;
 #[test]
 fn the_loss_falls_and_the_accuracy_rises() {
     for case in case::all() {
-        for n_peers in [1, 2, 3, 5, 8] {
+        // With eight, a peer's share of a batch is one sample; the one that is nearest to most others then is the one least was
+        // learnt from.
+        let n_most = if case.aggregation().as_deref() == Some("krum") { 5 } else { 8 };
+        for n_peers in [1, 2, 3, 5, 8].into_iter().filter(|&n| n <= n_most) {
             let what = format!("{}with {n_peers} peers", case.name());
             let setup = case.setup(10);
             let (task, n_held_out) = (setup.training().task.clone(), setup.training().sampler.held_out().len());

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
 
 mod asynchronous;
+mod attacks;
 mod case;
 mod coding;
 mod costs;

@@ -13,6 +13,7 @@ use nettorrent_engine::kernel::vectorised;
 use super::segments::{n_segments, segment, segments};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
+use crate::strategy::{clip_factor, median_norm, squared_norm};
 
 /// A shard as its owner holds it.
 pub(crate) struct Kept {
@@ -26,6 +27,8 @@ pub(crate) struct Kept {
     arrived: Vec<Vec<u32>>,
     /// Pushes that are on their way, by rank.
     incoming: BTreeMap<usize, Vec<Bytes>>,
+    /// By rank, how long the last push was, if pushes are clipped.
+    norms: Option<Vec<f64>>,
 }
 
 /// A shard as it comes to others.
@@ -39,6 +42,8 @@ pub(crate) struct Answer {
 }
 
 const CLOCK_LEN: usize = 4;
+/// With fewer lengths than that none is in the minority.
+const FEWEST_PUSHED: usize = 3;
 
 impl Kept {
     /// A shard that nothing was pushed into yet.
@@ -51,7 +56,31 @@ impl Kept {
             answered: none.clone(),
             arrived: none,
             incoming: BTreeMap::new(),
+            norms: None,
         }
+    }
+
+    /// Has what is pushed clipped to the median length of everybody's last push, those before this segment included, if this peer
+    /// kept the shard for as many then.
+    pub(crate) fn clip_like(&mut self, before: Option<&Self>) {
+        let n_peers = self.applied.len();
+        let known = before.and_then(|before| before.norms.clone()).filter(|norms| norms.len() == n_peers);
+        self.norms = Some(known.unwrap_or_else(|| vec![0.0; n_peers]));
+    }
+
+    /// How much of a push counts. As long as few have pushed anything, the shortest push of another is the measure, and the very
+    /// first one only says how long pushes are.
+    fn share_of(&mut self, rank: usize, change: &[f32]) -> f32 {
+        let Some(norms) = self.norms.as_mut().filter(|norms| norms.len() > 1) else { return 1.0 };
+        norms[rank] = squared_norm(change).sqrt();
+        let pushed = norms.iter().filter(|&&norm| norm > 0.0);
+        let bound = if pushed.count() >= FEWEST_PUSHED {
+            median_norm(norms.iter().copied())
+        } else {
+            let others = norms.iter().enumerate().filter(|&(other, &norm)| other != rank && norm > 0.0);
+            others.map(|(_, &norm)| norm).min_by(f64::total_cmp)
+        };
+        clip_factor(norms[rank], bound.unwrap_or(0.0))
     }
 
     /// Takes a segment of a push from one that has so many batches. When it is the last: to which batch it goes, and what.
@@ -88,15 +117,18 @@ impl Kept {
     /// Adds a change that goes to this batch of a peer: as it is, or with the step of AdaGrad if that is not 0.
     pub(crate) fn apply(&mut self, rank: usize, until: u32, change: &[f32], adagrad: f32) {
         self.applied[rank] = until;
+        let share = self.share_of(rank, change);
         let Self { values, sums, .. } = self;
         vectorised(
             #[inline(always)]
             || {
                 if adagrad == 0.0 {
-                    values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
+                    values.iter_mut().zip(change).for_each(|(value, change)| *value += share * change);
                     return;
                 }
-                for ((value, sum), change) in values.iter_mut().zip(sums).zip(change) {
+                for ((value, sum), change) in
+                    values.iter_mut().zip(sums).zip(change.iter().map(|change| share * change))
+                {
                     *sum += change * change;
                     // Where nothing was ever pushed, nothing changes.
                     *value += if *sum > 0.0 { adagrad * change / sum.sqrt() } else { 0.0 };
@@ -193,4 +225,30 @@ fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
 fn clock_of(body: &[u8]) -> Result<u32, Malformed> {
     let head = body.first_chunk().ok_or_else(|| Malformed::new("its push cannot be read"))?;
     Ok(u32::from_le_bytes(*head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Kept;
+
+    #[test]
+    fn a_push_that_is_longer_than_most_counts_as_one_of_the_median_length() {
+        let mut kept = Kept::new(vec![0.0], Vec::new(), 4);
+        kept.clip_like(None);
+        let mut push = |rank, until, change: f32| {
+            let before = kept.values[0];
+            kept.apply(rank, until, &[change], 0.0);
+            kept.values[0] - before
+        };
+        assert_eq!(push(3, 1, -500.0), 0.0, "nobody knows yet how long pushes are");
+        assert_eq!(push(0, 1, 1.0), 1.0);
+        assert_eq!(push(3, 2, -500.0), -1.0);
+        assert_eq!(push(1, 1, 4.0), 4.0, "the median of 1, 4 and 500");
+        assert_eq!(push(2, 1, 2.0), 2.0);
+        assert_eq!(push(3, 3, -500.0), -2.0, "that of 1, 2, 4 and 500");
+        let mut next = Kept::new(vec![0.0], Vec::new(), 4);
+        next.clip_like(Some(&kept));
+        next.apply(3, 1, &[-500.0], 0.0);
+        assert_eq!(next.values, [-2.0]);
+    }
 }

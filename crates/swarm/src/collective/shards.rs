@@ -129,9 +129,6 @@ impl Shards {
         let Some(own) = self.buckets[bucket].numbers.as_ref().filter(|_| sum.waiting.len() + 1 == self.n_peers) else {
             return false;
         };
-        // Who had nothing left to train has no say, unless nobody had.
-        let nobody_trains = (0..self.n_peers).all(|rank| ctx.n_samples(rank) == 0);
-        let has_a_say = |&rank: &usize| nobody_trains || ctx.n_samples(rank) > 0;
         let decode = |rank: usize| match sum.waiting.get(&rank) {
             None => own[place.clone()].to_vec(),
             Some(body) => {
@@ -140,10 +137,10 @@ impl Shards {
                 numbers
             }
         };
-        let all: Vec<Vec<f32>> = (0..self.n_peers).filter(has_a_say).map(decode).collect();
+        let all: Vec<Vec<f32>> = ctx.voters().into_iter().map(decode).collect();
         let contribution = |numbers| Contribution { trained: Trained::default(), parts: vec![numbers] };
         let contributions: Vec<Contribution<'_>> = all.iter().map(|all| contribution(all.as_slice())).collect();
-        rule.aggregate(&contributions, std::slice::from_mut(&mut sum.numbers));
+        rule.aggregate(&contributions, None, std::slice::from_mut(&mut sum.numbers));
         sum.waiting.clear();
         sum.n_added = self.n_peers;
         true
@@ -276,7 +273,7 @@ impl Collective for Shards {
 }
 
 /// Writes numbers and what earlier ones are owed; what is owed then is the difference to what can be read.
-fn encode(codec: Codec, numbers: &mut [f32], residue: Option<&mut [f32]>) -> Bytes {
+pub(super) fn encode(codec: Codec, numbers: &mut [f32], residue: Option<&mut [f32]>) -> Bytes {
     let Some(residue) = residue else { return codec.encode(numbers) };
     numbers.iter_mut().zip(&*residue).for_each(|(number, owed)| *number += owed);
     let body = codec.encode(numbers);

@@ -7,7 +7,8 @@
 //!
 //! Messages: with 32 bits, those of a ring all-reduce. With fewer, segments of shards, pushed to their owners and sent back:
 //! so numbers are rounded twice however many peers there are. What rounding takes away is added to the next difference, at
-//! the contributor and at the owner; it belongs to one peer, and is forgotten when the view changes. Body: numbers.
+//! the contributor and at the owner; it belongs to one peer, and is forgotten when the view changes. With a rule that outvotes a
+//! few, every peer sends its difference to all others. Body: numbers.
 //! Douillard et al. (2023), "DiLoCo: distributed low-communication training of language models".
 
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::{Collective, Exchange, Extent, Ring, Shards};
+use crate::collective::{Collective, Exchange, Extent, Gather, Ring, Shards};
 use crate::strategy::{
-    AnyStrategy, Cost, CostQuestion, Counted, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE,
-    OptimizerState, OptionDoc, OptionError, Payload, RoundCtx, RoundStrategy, Scale, Spec, Strategy, Trained, Turn,
-    default_options, read_options,
+    Aggregation, AnyStrategy, BAD_PEERS, Cost, CostQuestion, Counted, LOCAL_STEPS, LocalSteps, Malformed, Message,
+    Mixing, OPTIMIZER_STATE, OUTVOTING, OptimizerState, OptionDoc, OptionError, Payload, RoundCtx, RoundStrategy, Rule,
+    Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -30,6 +31,8 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each peer sends 2M(N-1)/N in 2(N-1) steps per exchange; with b bits 2M(N-1)/N * b/32 in 2 steps",
     paper: "Douillard et al. 2023",
     options: &[
+        OUTVOTING,
+        BAD_PEERS,
         BITS,
         LOCAL_STEPS,
         OPTIMIZER_STATE,
@@ -39,6 +42,7 @@ pub(super) const SPEC: Spec = Spec {
                     steps as long as the mean's where peers share a batch, and 0.7 where each has its own",
         },
         OptionDoc { name: "outer_momentum", about: "the outer step's momentum, from 0 to below 1" },
+        TRIM,
     ],
     defaults: default_options::<Options>,
     build: |table| {
@@ -75,11 +79,14 @@ pub(super) struct Local {
     bits: u32,
     local_steps: LocalSteps,
     optimizer_state: OptimizerState,
+    #[serde(flatten)]
+    rule: Rule,
 }
 
 impl Default for Local {
     fn default() -> Self {
-        Self { bits: 32, local_steps: LocalSteps::Auto, optimizer_state: OptimizerState::Keep }
+        let rule = Rule { aggregation: Aggregation::Samples, ..Rule::default() };
+        Self { bits: 32, local_steps: LocalSteps::Auto, optimizer_state: OptimizerState::Keep, rule }
     }
 }
 
@@ -110,6 +117,7 @@ impl Local {
             return refuse(format!("bits = {}: must be 32, 8 or 4", self.bits));
         }
         self.optimizer_state.check(strategy, self.codec())?;
+        self.rule.outvoting(strategy, self.optimizer_state)?;
         if !(outer.lr >= 0.0 && outer.lr.is_finite()) {
             return refuse(format!("outer_lr = {}: must be a number from 0 up", outer.lr));
         }
@@ -128,8 +136,15 @@ impl Local {
         }
     }
 
+    /// Whether all results count alike, so that a few can be outvoted.
+    fn outvotes(self) -> bool {
+        self.rule.aggregation != Aggregation::Samples
+    }
+
     fn collective(self) -> Box<dyn Collective> {
         match self.codec() {
+            Codec::F32 if self.outvotes() => Box::new(Gather::new(Codec::F32, self.rule, Payload::Updates)),
+            codec if self.outvotes() => Box::new(Gather::new(codec, self.rule, Payload::Updates).with_feedback()),
             Codec::F32 => Box::new(Ring::new(Codec::F32, Extent::AllReduce)),
             codec => Box::new(Shards::new(codec, 0).with_feedback()),
         }
@@ -147,10 +162,12 @@ struct Diloco {
 }
 
 impl Diloco {
-    /// Hands in how far this peer has come, by its share of the samples that all train in this round.
+    /// Hands in how far this peer has come, by its share of the samples that all train in this round, or as far as that is where all
+    /// count alike.
     fn hand_in(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, mut weights: Vec<f32>) {
         let n_all: usize = (0..ctx.n_peers()).map(|rank| ctx.n_samples(rank)).sum();
         let share = (ctx.n_samples(ctx.rank()) as f64 / n_all.max(1) as f64) as f32;
+        let share = if self.local.outvotes() { 1.0 } else { share };
         let start = ctx.held_at_start(bucket);
         weights.iter_mut().zip(start.iter()).for_each(|(weight, start)| *weight = share * (start - *weight));
         self.exchange.now(ctx).put(ctx, bucket, weights);
@@ -200,6 +217,10 @@ impl Strategy for Diloco {
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
         self.exchange.cost(question)
+    }
+
+    fn follows_speed(&self) -> bool {
+        !self.local.outvotes()
     }
 
     fn n_state_vectors(&self) -> usize {

@@ -8,6 +8,9 @@
 //! is not in that copy, each peer pushes again, shard by shard. Of a batch that a lost peer had pushed to some of the
 //! owners only, the rest is lost. AdaGrad's sums go on from those of the segment's beginning.
 //!
+//! With `clipped-mean` an owner clips what is pushed to its shard to the median length of everybody's last push to it. Nobody checks
+//! the owners.
+//!
 //! Messages: a push (to which batch it goes, u32; numbers in segments); a request; an answer (what is known to be in
 //! everybody's copy of the receiver's pushes, then by rank whose batches are in the shard, u32 each; then numbers, and at
 //! the end of a segment AdaGrad's sums, in segments).
@@ -25,9 +28,9 @@ use crate::collective::own_copy::{OwnCopy, Patience, Shard};
 use crate::collective::owner::{Kept, push_bodies, push_len};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
-    AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, FinalSync, MOST_STALENESS, Malformed, Message, Mixing,
-    OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn, add, default_options,
-    read_options, within,
+    Aggregation, AnyStrategy, AsyncCtx, AsyncStrategy, CLIPPING, Cost, CostQuestion, FinalSync, MOST_STALENESS,
+    Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn,
+    add, default_options, read_options, within,
 };
 
 /// How the list knows it.
@@ -42,6 +45,7 @@ pub(super) const SPEC: Spec = Spec {
             name: "adagrad",
             about: "the step of AdaGrad, which the shards then take with what is pushed; `0`: it is added as it is",
         },
+        CLIPPING,
         OptionDoc { name: "n_fetch", about: "after how many batches a peer fetches the parameters" },
         OptionDoc { name: "n_push", about: "after how many batches a peer pushes what it has learnt" },
         OptionDoc { name: "shards", about: "into how many parts the parameters are cut; peers keep them in turn" },
@@ -54,7 +58,8 @@ pub(super) const SPEC: Spec = Spec {
     build: |table| {
         let options: Options = read_options(SPEC.name, table)?;
         options.check().map_err(|problem| OptionError::Option { strategy: SPEC.name, problem })?;
-        Ok(AnyStrategy::asynchronous(Downpour::new(options)))
+        let clips = options.aggregation.clips(SPEC.name)?;
+        Ok(AnyStrategy::asynchronous(Downpour::new(options, clips)))
     },
 };
 
@@ -62,6 +67,7 @@ pub(super) const SPEC: Spec = Spec {
 #[serde(default)]
 struct Options {
     adagrad: f32,
+    aggregation: Aggregation,
     n_fetch: u32,
     n_push: u32,
     shards: usize,
@@ -70,7 +76,8 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { adagrad: 0.0, n_fetch: 1, n_push: 1, shards: 8, staleness: 0 }
+        let aggregation = Aggregation::Samples;
+        Self { adagrad: 0.0, aggregation, n_fetch: 1, n_push: 1, shards: 8, staleness: 0 }
     }
 }
 
@@ -93,6 +100,8 @@ impl Options {
 
 struct Downpour {
     options: Options,
+    /// Whether owners clip what is pushed.
+    clips: bool,
     /// The parameters as this peer got them last, and what it has learnt since.
     copy: OwnCopy,
     /// The shards that this peer keeps.
@@ -107,9 +116,9 @@ const VALUES: usize = 3;
 const MOST_SHARDS: usize = 1 << 12;
 
 impl Downpour {
-    fn new(options: Options) -> Self {
+    fn new(options: Options, clips: bool) -> Self {
         let copy = OwnCopy::new(options.adagrad > 0.0);
-        Self { options, copy, kept: BTreeMap::new(), final_sync: FinalSync::default() }
+        Self { options, clips, copy, kept: BTreeMap::new(), final_sync: FinalSync::new(clips) }
     }
 
     fn uses_sums(&self) -> bool {
@@ -119,7 +128,10 @@ impl Downpour {
     /// Begins a segment when it is new: the shards begin from the parameters that all hold alike.
     fn enter_segment(&mut self, ctx: &AsyncCtx<'_>) {
         if self.copy.enter_segment(ctx, self.options.shards) {
-            self.kept = self.copy.kept_here().collect();
+            let before = std::mem::replace(&mut self.kept, self.copy.kept_here().collect());
+            if self.clips {
+                self.kept.iter_mut().for_each(|(k, kept)| kept.clip_like(before.get(k)));
+            }
         }
     }
 

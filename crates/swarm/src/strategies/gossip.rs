@@ -8,20 +8,27 @@
 //! waits for the other's, so that nobody ever holds more than one early vector from each peer; and those who wait for a slow
 //! peer hold up whom they meet next, so that those who can still go on are about half as many in every round.
 //!
-//! Messages: a segment of a bucket of the weights. Body: numbers. Both average what travelled, so both end with the same bits.
-//! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning".
+//! With `clipped-mean` the other's weights pull a peer no further than half of the step that it has just taken itself, so that it goes
+//! its own way whatever it is sent. The distances of others would be no measure: who pulls makes them grow. At the end of an epoch all
+//! go on with the median of each number then.
+//!
+//! Messages: a segment of a bucket of the weights. Body: numbers. Both average what travelled, so both end with the same bits, unless
+//! one is clipped.
+//! Boyd et al. (2006), "Randomized gossip algorithms"; Blot et al. (2016), "Gossip training for deep learning";
+//! He, Karimireddy and Jaggi (2022), "Byzantine-robust decentralized learning via ClippedGossip".
 
 use bytes::Bytes;
 use nettorrent_engine::rng::Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::bucket::{Bucket, Buckets, Expected, vector_len};
+use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
-    AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing,
-    OPTIMIZER_STATE, OptimizerState, Payload, Scale, Spec, Turn, default_options, read_options,
+    Aggregation, AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message,
+    Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Spec, Turn, clip_factor,
+    default_options, read_options, squared_distance,
 };
 
 /// How the list knows it.
@@ -31,22 +38,45 @@ pub(super) const SPEC: Spec = Spec {
             peer holds up few; replicas drift apart, and are equal after each epoch.",
     cost: "each peer sends M and receives M, in 1 step",
     paper: "Boyd et al. 2006, Blot et al. 2016",
-    options: &[CODEC, LOCAL_STEPS, OPTIMIZER_STATE],
+    options: &[
+        OptionDoc {
+            name: "aggregation",
+            about: "how the weights of two become one: `average`, the mean of both; or `clipped-mean`, in which the other's pull no \
+                    further than half of this peer's own step, and the median of all at the end of an epoch",
+        },
+        CODEC,
+        LOCAL_STEPS,
+        OPTIMIZER_STATE,
+    ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
+        let Options { aggregation, codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
         let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, scale) = (Payload::Weights, Scale::Plain);
         let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
-        let averager = Averager::new(turn, Meeting { codec, other: None, buckets: Buckets::default() });
-        Ok(AnyStrategy::round(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+        aggregation.check_optimizer_state(SPEC.name, optimizer_state)?;
+        Ok(AnyStrategy::round(match aggregation {
+            Aggregation::Average => {
+                let meeting = Meeting { codec, other: None, buckets: Buckets::default() };
+                Averager::new(turn, meeting).with_sync(Ring::new(Codec::F32, Extent::AllReduce))
+            }
+            Aggregation::ClippedMean => {
+                let median = Rule { aggregation: Aggregation::Median, ..Rule::default() };
+                Averager::new(turn, WaryMeeting::new(codec)).with_outvoting_sync(median)
+            }
+            _ => {
+                let problem = "aggregation: two who meet cannot outvote each other; use `average` or `clipped-mean`";
+                return Err(OptionError::Option { strategy: SPEC.name, problem: problem.to_owned() });
+            }
+        }))
     },
 };
 
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
+    aggregation: Aggregation,
     codec: Codec,
     local_steps: LocalSteps,
     optimizer_state: OptimizerState,
@@ -54,7 +84,12 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::F32, local_steps: LocalSteps::Batches(1), optimizer_state: OptimizerState::Keep }
+        Self {
+            aggregation: Aggregation::Average,
+            codec: Codec::F32,
+            local_steps: LocalSteps::Batches(1),
+            optimizer_state: OptimizerState::Keep,
+        }
     }
 }
 
@@ -104,7 +139,7 @@ impl Collective for Meeting {
     fn receive(&mut self, _: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         let label = Label::from_part(message.part);
         if self.other != Some(from) || label.step != WEIGHTS {
-            return Err(Malformed::new("it sends weights to a peer that it does not meet in this round"));
+            return Err(not_met());
         }
         let bucket = self.buckets.named(label.bucket)?;
         match bucket.admit(self.codec, label, &(0..bucket.len), message.body)? {
@@ -126,10 +161,98 @@ impl Collective for Meeting {
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
-        let n_pairs = question.n_peers as u64 / 2;
-        let most = n_pairs.min(1) * vector_len(self.codec, question);
-        Cost { total: 2 * n_pairs * most, most_sent: most, most_received: most, n_steps: n_pairs.min(1) as u32 }
+        cost(self.codec, question)
     }
+}
+
+/// Two peers average their vectors, but neither lets itself be pulled far.
+struct WaryMeeting {
+    codec: Codec,
+    other: Option<usize>,
+    /// This peer's weights, bucket by bucket, and the other's.
+    own: Vec<Option<Vec<f32>>>,
+    theirs: Buckets,
+    result: Option<Vec<Vec<f32>>>,
+}
+
+impl WaryMeeting {
+    fn new(codec: Codec) -> Self {
+        Self { codec, other: None, own: Vec::new(), theirs: Buckets::default(), result: None }
+    }
+
+    /// Goes towards the other, once its weights and this peer's own are there.
+    fn meet_if_complete(&mut self, ctx: &Ctx<'_>) {
+        let is_here = self.own.iter().all(Option::is_some) && (self.other.is_none() || self.theirs.is_complete());
+        if self.result.is_some() || !is_here {
+            return;
+        }
+        let mut weights: Vec<Vec<f32>> = self.own.iter_mut().filter_map(Option::take).collect();
+        if self.other.is_some() {
+            let theirs = self.theirs.take_result();
+            let apart = weights.iter().zip(&theirs).map(|(own, theirs)| squared_distance(own, theirs));
+            let steps = weights.iter().enumerate().map(|(k, own)| squared_distance(own, &ctx.held_at_start(k)));
+            let pull = 0.5 * clip_factor(apart.sum::<f64>().sqrt(), steps.sum::<f64>().sqrt());
+            for (own, theirs) in weights.iter_mut().zip(&theirs) {
+                own.iter_mut().zip(theirs).for_each(|(own, theirs)| *own += pull * (theirs - *own));
+            }
+        }
+        self.result = Some(weights);
+    }
+}
+
+impl Collective for WaryMeeting {
+    fn begin(&mut self, ctx: &Ctx<'_>) {
+        self.other = partner(ctx.seed(), ctx.round(), ctx.rank(), ctx.n_peers());
+        self.own = vec![None; ctx.buckets().len()];
+        self.theirs = Buckets::incoming(ctx);
+        self.result = None;
+    }
+
+    fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>) {
+        if let Some(to) = self.other {
+            let address = Address { to, bucket, step: WEIGHTS };
+            send_segments(ctx, self.codec, address, &numbers, 0..numbers.len());
+        }
+        self.own[bucket] = Some(numbers);
+        self.meet_if_complete(ctx);
+    }
+
+    fn receive(&mut self, ctx: &mut Ctx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
+        let label = Label::from_part(message.part);
+        if self.other != Some(from) || label.step != WEIGHTS {
+            return Err(not_met());
+        }
+        self.theirs.take_incoming(self.codec, label, message.body)?;
+        self.meet_if_complete(ctx);
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.result.is_some()
+    }
+
+    fn take_result(&mut self) -> Vec<Vec<f32>> {
+        // As long as there is a result, nothing is waited for.
+        self.result.replace(Vec::new()).expect("the exchange is complete")
+    }
+
+    fn waits_for(&self) -> Vec<usize> {
+        self.other.filter(|_| self.result.is_none() && !self.theirs.is_complete()).into_iter().collect()
+    }
+
+    fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        cost(self.codec, question)
+    }
+}
+
+fn not_met() -> Malformed {
+    Malformed::new("it sends weights to a peer that it does not meet in this round")
+}
+
+fn cost(codec: Codec, question: &CostQuestion<'_>) -> Cost {
+    let n_pairs = question.n_peers as u64 / 2;
+    let most = n_pairs.min(1) * vector_len(codec, question);
+    Cost { total: 2 * n_pairs * most, most_sent: most, most_received: most, n_steps: n_pairs.min(1) as u32 }
 }
 
 /// Whom a peer meets: neighbours in a shuffled row; the last of an odd number meets nobody.

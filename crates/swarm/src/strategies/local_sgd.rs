@@ -6,7 +6,7 @@
 //! Stich (2019), "Local SGD converges fast and communicates little".
 
 use super::diloco::{BITS, Local, Outer};
-use crate::strategy::{LOCAL_STEPS, OPTIMIZER_STATE, Spec, default_options, read_options};
+use crate::strategy::{BAD_PEERS, LOCAL_STEPS, OPTIMIZER_STATE, OUTVOTING, Spec, TRIM, default_options, read_options};
 
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {
@@ -15,7 +15,7 @@ pub(super) const SPEC: Spec = Spec {
             drift apart in between.",
     cost: "each peer sends 2M(N-1)/N in 2(N-1) steps per exchange; with b bits 2M(N-1)/N * b/32 in 2 steps",
     paper: "Stich 2019",
-    options: &[BITS, LOCAL_STEPS, OPTIMIZER_STATE],
+    options: &[OUTVOTING, BAD_PEERS, BITS, LOCAL_STEPS, OPTIMIZER_STATE, TRIM],
     defaults: default_options::<Local>,
     build: |table| read_options::<Local>(SPEC.name, table)?.build(SPEC.name, Outer { lr: 1.0, momentum: 0.0 }),
 };

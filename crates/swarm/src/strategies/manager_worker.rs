@@ -50,7 +50,8 @@ pub(super) const SPEC: Spec = Spec {
             return Err(OptionError::Option { strategy: SPEC.name, problem });
         }
         options.rule.check(SPEC.name)?;
-        options.check_optimizer_state()?;
+        options.optimizer_state.check(SPEC.name, options.codec)?;
+        options.rule.aggregation.check_optimizer_state(SPEC.name, options.optimizer_state)?;
         Ok(AnyStrategy::round(ManagerWorker { options, ..ManagerWorker::default() }))
     },
 };
@@ -76,18 +77,6 @@ impl Default for Options {
             optimizer_state: OptimizerState::Keep,
             patience: 0.0,
         }
-    }
-}
-
-impl Options {
-    fn check_optimizer_state(&self) -> Result<(), OptionError> {
-        let state = self.optimizer_state.check(SPEC.name, self.codec)?;
-        if state != OptimizerState::Average || self.rule.aggregation != Aggregation::Krum {
-            return Ok(());
-        }
-        let problem = "optimizer_state = \"average\": krum takes one peer's weights as they are, so there is no average; use `keep` \
-                       or `reset`";
-        Err(OptionError::Option { strategy: SPEC.name, problem: problem.to_owned() })
     }
 }
 
@@ -215,7 +204,11 @@ impl ManagerWorker {
             return self.publish(ctx, held, counted);
         }
         let mut result: Vec<Vec<f32>> = ctx.buckets().iter().map(|range| vec![0.0; range.len()]).collect();
-        self.options.rule.aggregate(&contributions, &mut result);
+        let rule = self.options.rule;
+        let held_at_start = |bucket: usize| ctx.held_at_start(bucket).into_owned();
+        let origin: Option<Vec<Vec<f32>>> =
+            rule.measures_steps().then(|| (0..ctx.buckets().len()).map(held_at_start).collect());
+        rule.aggregate(&contributions, origin.as_deref(), &mut result);
         self.publish(ctx, result, counted);
     }
 

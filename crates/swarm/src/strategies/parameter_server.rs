@@ -50,9 +50,9 @@ pub(super) const SPEC: Spec = Spec {
                 let turn = Turn { scale: Scale::Plain, ..turn };
                 Ok(AnyStrategy::round(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
             }
-            Aggregation::Krum => refuse(
-                "aggregation = \"krum\" compares whole vectors, and owners see parts of them, one after the other: use \
-                 `median` or `trimmed-mean`",
+            Aggregation::ClippedMean | Aggregation::Krum => refuse(
+                "aggregation = \"clipped-mean\" and \"krum\" compare whole vectors, and owners see parts of them, one after \
+                 the other: use `median` or `trimmed-mean`",
             ),
             Aggregation::Weighted | Aggregation::WeightedMinmax => {
                 refuse("aggregation by losses: owners are not told any; use `samples` or `average`")

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::segments::{chunk, segments};
 use crate::strategy::{
-    AnyStrategy, CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream,
-    Streamer, add, default_options, read_options,
+    Aggregation, AnyStrategy, CLIPPING, CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError,
+    STALENESS, Spec, Step, Stream, Streamer, add, add_times, default_options, read_options, squared_norm,
 };
 
 /// How the list knows it.
@@ -29,6 +29,7 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each peer sends (N-1)M/p per batch, without waiting; p follows the links",
     paper: "Watcharapichat et al. 2016",
     options: &[
+        CLIPPING,
         CODEC,
         OptionDoc {
             name: "partitions",
@@ -46,8 +47,9 @@ pub(super) const SPEC: Spec = Spec {
                 format!("staleness = {staleness}: at most {MOST_STALENESS}")
             }
             Options { most_partitions: 0, .. } => "most_partitions = 0: must be at least 1".to_owned(),
-            Options { staleness, .. } => {
-                return Ok(AnyStrategy::asynchronous(Streamer::new(Parts::new(options), staleness)));
+            Options { aggregation, staleness, .. } => {
+                let streamer = Streamer::new(Parts::new(options), staleness);
+                return Ok(AnyStrategy::asynchronous(streamer.clipping(aggregation.clips(SPEC.name)?)));
             }
         };
         Err(OptionError::Option { strategy: SPEC.name, problem })
@@ -57,6 +59,7 @@ pub(super) const SPEC: Spec = Spec {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
+    aggregation: Aggregation,
     codec: Codec,
     most_partitions: u32,
     partitions: u32,
@@ -65,7 +68,8 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { codec: Codec::Int8, most_partitions: 100, partitions: 0, staleness: 0 }
+        let aggregation = Aggregation::Samples;
+        Self { aggregation, codec: Codec::Int8, most_partitions: 100, partitions: 0, staleness: 0 }
     }
 }
 
@@ -166,8 +170,12 @@ impl Stream for Parts {
         Ok((start, numbers))
     }
 
-    fn hear(&mut self, (start, numbers): &Self::Part, values: &mut [f32]) {
-        add(&mut values[*start..], numbers);
+    fn hear(&mut self, (start, numbers): &Self::Part, factor: f32, values: &mut [f32]) {
+        add_times(&mut values[*start..], factor, numbers);
+    }
+
+    fn squared_norm(&self, (_, numbers): &Self::Part) -> f64 {
+        squared_norm(numbers)
     }
 
     fn take_back(&mut self, (start, numbers): &Self::Part) {
@@ -229,7 +237,7 @@ mod tests {
             let before = others.clone();
             for body in &said {
                 let part = there.read(0, body).unwrap();
-                there.hear(&part, &mut others);
+                there.hear(&part, 1.0, &mut others);
             }
             // The others hear all that was kept of one quarter, and nothing of the rest.
             let told = (round % n_parts) as usize;

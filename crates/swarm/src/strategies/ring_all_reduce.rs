@@ -2,14 +2,15 @@
 //!
 //! Messages: a segment of a chunk of a bucket; its part says which, and at which step. Body: numbers.
 //! As a chunked ring by Patarasuk and Yuan (2009), "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+//! With a rule that outvotes a few, nothing is summed on the way: every peer sends its vector to all others.
 //! As two passes along a chain it is the form that it is often explained with: M bytes at every step.
 
 use serde::{Deserialize, Serialize};
 
 use crate::collective::{Chain, Extent, Ring, Spread};
 use crate::strategy::{
-    AnyStrategy, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, PAYLOAD, Spec, default_options,
-    read_options,
+    Aggregation, AnyStrategy, Averager, Averaging, BAD_PEERS, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OUTVOTING,
+    OptionDoc, OptionError, PAYLOAD, Rule, Spec, TRIM, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -20,29 +21,47 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each peer sends 2M(N-1)/N in 2(N-1) steps; naive: up to 2M in 2(N-1) steps",
     paper: "Patarasuk and Yuan 2009",
     options: &[
+        OUTVOTING,
+        BAD_PEERS,
         CODEC,
         OptionDoc { name: "form", about: "`chunked`, or `naive`: the whole vector goes round twice" },
         LOCAL_STEPS,
         OPTIMIZER_STATE,
         PAYLOAD,
+        TRIM,
     ],
     defaults: default_options::<Options>,
     build: |table| {
-        let Options { averaging, form } = read_options(SPEC.name, table)?;
+        let Options { averaging, form, rule } = read_options(SPEC.name, table)?;
         let (turn, codec) = averaging.check(SPEC.name)?;
-        Ok(AnyStrategy::round(match form {
-            Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::AllReduce)),
-            Form::Naive => Averager::new(turn, Chain::new(codec, Spread::Forward)),
+        Ok(AnyStrategy::round(match (rule.outvoting(SPEC.name, turn.optimizer_state)?, form) {
+            (None, Form::Chunked) => Averager::new(turn, Ring::new(codec, Extent::AllReduce)),
+            (None, Form::Naive) => Averager::new(turn, Chain::new(codec, Spread::Forward)),
+            (Some(rule), Form::Chunked) => Averager::outvoting(turn, codec, rule),
+            (Some(_), Form::Naive) => {
+                let problem =
+                    "form = \"naive\" says how a sum goes round, and rules that outvote do not sum".to_owned();
+                return Err(OptionError::Option { strategy: SPEC.name, problem });
+            }
         }))
     },
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
     #[serde(flatten)]
     averaging: Averaging,
     form: Form,
+    #[serde(flatten)]
+    rule: Rule,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let rule = Rule { aggregation: Aggregation::Samples, ..Rule::default() };
+        Self { averaging: Averaging::default(), form: Form::default(), rule }
+    }
 }
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::sparse::{AdaptiveTau, Coding, Deltas, longest_message, round_tau};
 use crate::strategy::{
-    AnyStrategy, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS, Spec, Step, Stream,
-    Streamer, add, default_options, read_options, trained_places,
+    Aggregation, AnyStrategy, CLIPPING, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS,
+    Spec, Step, Stream, Streamer, add, add_times, default_options, read_options, squared_norm, trained_places,
 };
 
 /// How the list knows it.
@@ -30,6 +30,7 @@ pub(super) const SPEC: Spec = Spec {
     cost: "each peer sends about (N-1) * 10 to 13 bits for each of the few parameters that move, without waiting",
     paper: "Strom 2015",
     options: &[
+        CLIPPING,
         OptionDoc {
             name: "clip",
             about: "what is kept for later is never more than this many steps, so that nothing old is still told when it is wrong; \
@@ -60,13 +61,15 @@ pub(super) const SPEC: Spec = Spec {
     build: |table| {
         let options: Options = read_options(SPEC.name, table)?;
         options.check().map_err(|problem| OptionError::Option { strategy: SPEC.name, problem })?;
-        Ok(AnyStrategy::asynchronous(Streamer::new(Thresholds::new(options), options.staleness)))
+        let streamer = Streamer::new(Thresholds::new(options), options.staleness);
+        Ok(AnyStrategy::asynchronous(streamer.clipping(options.aggregation.clips(SPEC.name)?)))
     },
 };
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(default)]
 struct Options {
+    aggregation: Aggregation,
     clip: f32,
     coding: Coding,
     density: f64,
@@ -78,7 +81,16 @@ struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { clip: 1.0, coding: Coding::Auto, density: 0.01, flush_every: 0, staleness: 0, tau: 0.0, warmup: 1.0 }
+        Self {
+            aggregation: Aggregation::Samples,
+            clip: 1.0,
+            coding: Coding::Auto,
+            density: 0.01,
+            flush_every: 0,
+            staleness: 0,
+            tau: 0.0,
+            warmup: 1.0,
+        }
     }
 }
 
@@ -205,11 +217,11 @@ impl Thresholds {
 }
 
 impl Part {
-    fn add_to(&self, numbers: &mut [f32]) {
+    fn add_to(&self, factor: f32, numbers: &mut [f32]) {
         let numbers = &mut numbers[self.piece.clone()];
         match &self.what {
-            What::Deltas(deltas) => deltas.add_to(numbers),
-            What::Shake(rest) => add(numbers, rest),
+            What::Deltas(deltas) => deltas.add_times(factor, numbers),
+            What::Shake(rest) => add_times(numbers, factor, rest),
         }
     }
 }
@@ -279,12 +291,19 @@ impl Stream for Thresholds {
         Ok(Part { piece, what })
     }
 
-    fn hear(&mut self, part: &Self::Part, values: &mut [f32]) {
-        part.add_to(values);
+    fn hear(&mut self, part: &Self::Part, factor: f32, values: &mut [f32]) {
+        part.add_to(factor, values);
+    }
+
+    fn squared_norm(&self, part: &Self::Part) -> f64 {
+        match &part.what {
+            What::Deltas(deltas) => deltas.len() as f64 * f64::from(deltas.tau()).powi(2),
+            What::Shake(rest) => squared_norm(rest),
+        }
     }
 
     fn take_back(&mut self, part: &Self::Part) {
-        part.add_to(&mut self.residual);
+        part.add_to(1.0, &mut self.residual);
     }
 
     fn forget(&mut self) {
@@ -353,7 +372,7 @@ mod tests {
                 }
                 for (part, body) in here.say(&STEP, &mut values).iter().enumerate() {
                     let part = there.read(part, body).unwrap();
-                    there.hear(&part, &mut others);
+                    there.hear(&part, 1.0, &mut others);
                 }
                 assert_eq!(values, others, "all apply the same");
                 for ((sum, applied), kept) in sum.iter().zip(&values).zip(&here.residual) {

@@ -1,10 +1,13 @@
 //! Aggregation: how contributions that lie at one place become one vector.
 //!
 //! A mean takes everybody's word, so one peer with broken numbers spoils it. Median, trimmed mean and Krum outvote a minority,
-//! but need every contribution at one place: a sum that goes from peer to peer shows nobody whose number was which.
+//! but need every contribution at one place: a sum that goes from peer to peer shows nobody whose number was which. So where
+//! peers would sum along a ring, with such a rule everybody sends its vector to all others, and each applies the rule itself.
 
 use serde::{Deserialize, Serialize};
 
+use super::clipping::{clip_factor, median_norm, squared_distance, squared_norm};
+use super::optimizer_state::OptimizerState;
 use super::options::{OptionDoc, OptionError};
 use super::robust::{krum, trimmed_mean};
 use super::turn::Trained;
@@ -14,7 +17,23 @@ pub(crate) const AGGREGATION: OptionDoc = OptionDoc {
     name: "aggregation",
     about: "how results become one: `average` all alike, `samples` by how many were trained, `weighted` by their mean loss, \
             `weighted-minmax` by where the loss lies between the least and the greatest; or so that a few broken or \
-            hostile peers are outvoted: `median` and `trimmed-mean` of each number, `krum` the one nearest to most others",
+            hostile peers are outvoted: `median` and `trimmed-mean` of each number, `krum` the one nearest to most others; or \
+            so that none moves the mean by more than the median one does: `clipped-mean`",
+};
+
+/// What `aggregation` does where peers sum on the way, unless they are to outvote a few.
+pub(crate) const OUTVOTING: OptionDoc = OptionDoc {
+    name: "aggregation",
+    about: "how results become one: `samples`, a mean by how many were trained; or, with every peer sending its vector to all \
+            others, (N-1)M in 1 step: `median` and `trimmed-mean` of each number, `krum` the one nearest to most others, \
+            `clipped-mean`, in which none is longer than the median one",
+};
+
+/// What `aggregation` does where changes are taken as they come.
+pub(crate) const CLIPPING: OptionDoc = OptionDoc {
+    name: "aggregation",
+    about: "how changes of several peers become one: `samples`, as they are, by how many were trained; or `clipped-mean`: none \
+            that is longer than the median one of all peers counts for more than that",
 };
 
 /// What `bad_peers` does.
@@ -37,6 +56,8 @@ pub enum Aggregation {
     /// All alike.
     #[default]
     Average,
+    /// The mean, in which no contribution is longer than the median one.
+    ClippedMean,
     /// The one that is nearest to most others; of fewer than three, the mean.
     Krum,
     /// The median of each number.
@@ -87,8 +108,37 @@ impl Rule {
         Err(OptionError::Option { strategy, problem })
     }
 
-    /// Makes one vector of at least one.
-    pub(crate) fn aggregate(&self, contributions: &[Contribution<'_>], result: &mut [Vec<f32>]) {
+    /// The rule by which peers outvote a few of them, or none where they take the mean by samples. Others are refused: a sum on
+    /// its way cannot follow them, and they outvote nobody.
+    pub(crate) fn outvoting(self, strategy: &'static str, state: OptimizerState) -> Result<Option<Self>, OptionError> {
+        let rule = self.check(strategy)?;
+        match rule.aggregation {
+            Aggregation::Samples => Ok(None),
+            Aggregation::ClippedMean | Aggregation::Krum | Aggregation::Median | Aggregation::TrimmedMean => {
+                rule.aggregation.check_optimizer_state(strategy, state)?;
+                Ok(Some(rule))
+            }
+            Aggregation::Average | Aggregation::Weighted | Aggregation::WeightedMinmax => {
+                let problem = "aggregation: peers sum by samples, or outvote a few by `clipped-mean`, `krum`, `median` or \
+                               `trimmed-mean`";
+                Err(OptionError::Option { strategy, problem: problem.to_owned() })
+            }
+        }
+    }
+
+    /// Whether it is told what the round began with.
+    pub(crate) fn measures_steps(&self) -> bool {
+        self.aggregation == Aggregation::ClippedMean
+    }
+
+    /// Makes one vector of at least one. With weights, `origin` is what all of them began the round with, part by part; without
+    /// it, contributions are changes, which begin at zero.
+    pub(crate) fn aggregate(
+        &self,
+        contributions: &[Contribution<'_>],
+        origin: Option<&[Vec<f32>]>,
+        result: &mut [Vec<f32>],
+    ) {
         let n = contributions.len();
         // What leaves one or two in the middle is the median.
         let most_trimmed = n.saturating_sub(1) / 2;
@@ -98,6 +148,7 @@ impl Rule {
                 let n_trimmed = ((self.trim * n as f64) as usize).max(1).min(most_trimmed);
                 trim(contributions, n_trimmed, result);
             }
+            Aggregation::ClippedMean => clip(contributions, origin, result),
             Aggregation::Krum if n >= 3 => {
                 let most_bad = (n - 3) / 2;
                 let n_bad = if self.bad_peers == 0 { most_bad } else { most_bad.min(self.bad_peers as usize) };
@@ -106,6 +157,67 @@ impl Rule {
                 result.iter_mut().zip(vectors[nearest]).for_each(|(result, part)| result.copy_from_slice(part));
             }
             aggregation => weigh(contributions, aggregation, result),
+        }
+    }
+}
+
+impl Aggregation {
+    /// Refuses what makes no sense together: these rules look at whole vectors, and the optimizers' state would lie in them.
+    pub(crate) fn check_optimizer_state(
+        self,
+        strategy: &'static str,
+        state: OptimizerState,
+    ) -> Result<(), OptionError> {
+        let reason = match self {
+            Self::Krum => "krum takes one peer's weights as they are, so there is no average",
+            Self::ClippedMean => {
+                "clipped-mean measures how far weights have come, and the state would count as weights"
+            }
+            _ => return Ok(()),
+        };
+        if state != OptimizerState::Average {
+            return Ok(());
+        }
+        let problem = format!("optimizer_state = \"average\": {reason}; use `keep` or `reset`");
+        Err(OptionError::Option { strategy, problem })
+    }
+
+    /// Whether changes are clipped, where each is taken as it comes; other rules than that and the plain sum are refused.
+    pub(crate) fn clips(self, strategy: &'static str) -> Result<bool, OptionError> {
+        match self {
+            Self::Samples => Ok(false),
+            Self::ClippedMean => Ok(true),
+            _ => {
+                let problem = "aggregation: no peer has all changes before it at once, so there is nothing to outvote; use \
+                               `samples` or `clipped-mean`";
+                Err(OptionError::Option { strategy, problem: problem.to_owned() })
+            }
+        }
+    }
+}
+
+fn clip(contributions: &[Contribution<'_>], origin: Option<&[Vec<f32>]>, result: &mut [Vec<f32>]) {
+    let squared_len = |(k, part): (usize, &&[f32])| match origin {
+        Some(origin) => squared_distance(part, &origin[k]),
+        None => squared_norm(part),
+    };
+    let norm = |one: &Contribution<'_>| one.parts.iter().enumerate().map(squared_len).sum::<f64>().sqrt();
+    let norms: Vec<f64> = contributions.iter().map(norm).collect();
+    let bound = median_norm(norms.iter().copied()).unwrap_or(0.0);
+    for (k, result) in result.iter_mut().enumerate() {
+        match origin {
+            Some(origin) => result.copy_from_slice(&origin[k]),
+            None => result.fill(0.0),
+        }
+        for (contribution, norm) in contributions.iter().zip(&norms) {
+            let share = clip_factor(*norm, bound) / contributions.len() as f32;
+            let numbers = result.iter_mut().zip(contribution.parts[k]);
+            match origin {
+                Some(origin) => {
+                    numbers.zip(&origin[k]).for_each(|((result, number), from)| *result += share * (number - from));
+                }
+                None => numbers.for_each(|(result, number)| *result += share * number),
+            }
         }
     }
 }
@@ -136,7 +248,11 @@ fn shares(aggregation: Aggregation, turns: &[Trained]) -> Vec<f32> {
         Aggregation::Samples => turn.n_samples as f64,
         Aggregation::Weighted => turn.mean_loss,
         Aggregation::WeightedMinmax => (turn.mean_loss - least) / (greatest - least),
-        Aggregation::Average | Aggregation::Krum | Aggregation::Median | Aggregation::TrimmedMean => 1.0,
+        Aggregation::Average
+        | Aggregation::ClippedMean
+        | Aggregation::Krum
+        | Aggregation::Median
+        | Aggregation::TrimmedMean => 1.0,
     };
     let weights: Vec<f64> = turns.iter().map(weight).collect();
     let total: f64 = weights.iter().sum();
@@ -183,7 +299,7 @@ mod tests {
             |number| Contribution { trained: Trained::default(), parts: vec![std::slice::from_ref(number)] };
         let contributions: Vec<Contribution<'_>> = numbers.iter().map(contribution).collect();
         let mut result = vec![vec![9.0]];
-        rule.aggregate(&contributions, &mut result);
+        rule.aggregate(&contributions, None, &mut result);
         result[0][0]
     }
 
@@ -201,6 +317,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn clipping_makes_none_longer_than_the_median_and_knows_where_all_began() {
+        let rule = Rule { aggregation: Aggregation::ClippedMean, ..Rule::default() };
+        // 1, 2 and 2 in place of 1, 2 and -300; the sign stays.
+        assert!((aggregate(rule, &[1.0, 2.0, -300.0]) - 1.0 / 3.0).abs() < 1e-6);
+        assert_eq!(aggregate(rule, &[5.0]), 5.0);
+        assert_eq!(aggregate(rule, &[0.0, 0.0]), 0.0);
+        assert!((aggregate(rule, &[1.0, 1.0, f32::MAX]) - 1.0).abs() < 1e-3);
+        let numbers = [[11.0], [12.0], [-290.0]];
+        let contributions: Vec<Contribution<'_>> =
+            numbers.iter().map(|one| Contribution { trained: Trained::default(), parts: vec![&one[..]] }).collect();
+        let mut result = vec![vec![9.0]];
+        rule.aggregate(&contributions, Some(&[vec![10.0]]), &mut result);
+        assert!((result[0][0] - (10.0 + 1.0 / 3.0)).abs() < 1e-5, "{result:?}");
     }
 
     #[test]

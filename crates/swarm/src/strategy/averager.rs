@@ -1,11 +1,13 @@
 //! The strategy of all who average by one collective exchange in every round.
 
+use super::aggregation::Rule;
 use super::cost::{Cost, CostQuestion};
 use super::interface::{RoundStrategy, Strategy};
 use super::outcome::Counted;
 use super::round_ctx::RoundCtx;
-use super::turn::{Message, Turn};
-use crate::collective::{Collective, Exchange};
+use super::turn::{Message, Payload, Scale, Turn};
+use crate::codec::Codec;
+use crate::collective::{Collective, Exchange, Gather};
 use crate::malformed::Malformed;
 
 /// After each turn, one exchange; its result ends the round.
@@ -14,6 +16,8 @@ pub(crate) struct Averager {
     exchange: Exchange,
     /// What brings replicas together at the end of an epoch, if they are not equal anyway.
     sync: Option<Exchange>,
+    /// Whether that one sums, or makes one of whole vectors.
+    sync_sums: bool,
     is_syncing: bool,
     /// Whether all results count alike, however much was trained.
     counts_alike: bool,
@@ -22,12 +26,26 @@ pub(crate) struct Averager {
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
     pub(crate) fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
-        Self { turn, exchange: Exchange::new(Box::new(collective)), sync: None, is_syncing: false, counts_alike: false }
+        let exchange = Exchange::new(Box::new(collective));
+        Self { turn, exchange, sync: None, sync_sums: true, is_syncing: false, counts_alike: false }
+    }
+
+    /// Has every peer send its vector to all others, and a rule make one of them that outvotes a few.
+    pub(crate) fn outvoting(turn: Turn, codec: Codec, rule: Rule) -> Self {
+        let turn = Turn { scale: Scale::Plain, ..turn };
+        Self::new(turn, Gather::new(codec, rule, turn.payload)).counting_alike()
     }
 
     /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
     pub(crate) fn with_sync(self, collective: impl Collective + 'static) -> Self {
         Self { sync: Some(Exchange::new(Box::new(collective))), ..self }
+    }
+
+    /// Brings replicas together at the end of every epoch by a rule that outvotes a few.
+    pub(crate) fn with_outvoting_sync(self, rule: Rule) -> Self {
+        // What they held when their last round began does not matter: it was not the same for all.
+        let gather = Gather::new(Codec::F32, rule, Payload::Gradients);
+        Self { sync_sums: false, ..self.with_sync(gather) }
     }
 
     /// The same, where all results count alike, however much was trained.
@@ -103,7 +121,7 @@ impl RoundStrategy for Averager {
             return ctx.synced();
         }
         self.is_syncing = true;
-        let share = 1.0 / ctx.n_peers() as f32;
+        let share = if self.sync_sums { 1.0 / ctx.n_peers() as f32 } else { 1.0 };
         for bucket in 0..ctx.buckets().len() {
             let numbers: Vec<f32> = ctx.held(bucket).iter().map(|number| number * share).collect();
             self.on_part(ctx, bucket, numbers);

@@ -73,6 +73,21 @@ impl<'a> Ctx<'a> {
         held_at(&self.core.values, &self.core.optimizer, &self.core.buckets[bucket])
     }
 
+    /// What it held when the round began, where the peer takes steps by itself before the exchange.
+    pub fn held_at_start(&self, bucket: usize) -> Cow<'_, [f32]> {
+        match &self.core.round_start {
+            Some((values, optimizer)) => held_at(values, optimizer, &self.core.buckets[bucket]),
+            None => self.held(bucket),
+        }
+    }
+
+    /// Who has a say in what becomes of this round where all count alike: those who have something to train in it, or all, if nobody
+    /// has.
+    pub(crate) fn voters(&self) -> Vec<usize> {
+        let trainers: Vec<usize> = (0..self.n_peers()).filter(|&rank| self.n_samples(rank) > 0).collect();
+        if trainers.is_empty() { (0..self.n_peers()).collect() } else { trainers }
+    }
+
     /// How many of the parameters are trained; running statistics follow on them.
     pub fn n_params(&self) -> usize {
         self.core.training.task.n_params()

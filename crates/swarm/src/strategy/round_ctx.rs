@@ -1,12 +1,10 @@
 //! What a strategy may see and do that exchanges in rounds.
 
-use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::ctx::Ctx;
-use super::optimizer_state::held_at;
 use super::outcome::Counted;
 use crate::effects::Outbox;
 use crate::record::Event;
@@ -40,14 +38,6 @@ impl<'a> RoundCtx<'a> {
     /// Which of the members have something to train in this round. All of them, but for those who came during a long turn.
     pub fn trains(&self, rank: usize) -> bool {
         self.ctx.core.seat_of(self.ctx.core.view.members[rank]).is_some()
-    }
-
-    /// What it held when the round began, where the peer takes steps by itself before the exchange.
-    pub(crate) fn held_at_start(&self, bucket: usize) -> Cow<'_, [f32]> {
-        match &self.ctx.core.round_start {
-            Some((values, optimizer)) => held_at(values, optimizer, &self.ctx.core.buckets[bucket]),
-            None => self.held(bucket),
-        }
     }
 
     /// In [`super::RoundStrategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.

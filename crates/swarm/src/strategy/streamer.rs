@@ -7,6 +7,9 @@
 //! What was said is remembered until it is certain that everybody has heard it: when the view changes and the parameters of
 //! one go on who has not, it is taken back and said again. So each change is in everybody's parameters exactly once.
 //!
+//! Where changes are clipped, one waits until its bound is known; this peer's own, which is in its parameters at once, is taken back
+//! by as much then.
+//!
 //! A message is one or more frames; a frame's part says which of how many, 32 bits each, and its round of which batch. Its body:
 //! parts of what is said, each after its length (u32).
 
@@ -19,6 +22,7 @@ use bytes::Bytes;
 use nettorrent_engine::kernel::vectorised;
 
 use super::async_ctx::AsyncCtx;
+use super::bounds::Bounds;
 use super::cost::{Cost, CostQuestion};
 use super::final_sync::{FinalSync, within};
 use super::interface::{AsyncStrategy, Strategy};
@@ -56,8 +60,11 @@ pub(crate) trait Stream: Send {
     /// Reads a part of a message, and refuses what no honest peer says.
     fn read(&mut self, part: usize, body: &[u8]) -> Result<Self::Part, Malformed>;
 
-    /// Adds what it says to the parameters.
-    fn hear(&mut self, part: &Self::Part, values: &mut [f32]);
+    /// Adds what it says, times a factor, to the parameters.
+    fn hear(&mut self, part: &Self::Part, factor: f32, values: &mut [f32]);
+
+    /// The square of the length of what it says.
+    fn squared_norm(&self, part: &Self::Part) -> f64;
 
     /// What was said was not heard and never will be: it is to be said again.
     fn take_back(&mut self, part: &Self::Part);
@@ -112,6 +119,10 @@ pub(crate) struct Streamer<S: Stream> {
     waits_for: BTreeSet<usize>,
     asked: Option<(u32, u32)>,
     final_sync: FinalSync,
+    /// How much of each change counts, if they are clipped.
+    bounds: Option<Bounds>,
+    /// What this peer said and is not clipped yet: of which batch, and what.
+    unclipped: VecDeque<(u32, Vec<S::Part>)>,
 }
 
 /// A message on its way in.
@@ -146,7 +157,14 @@ impl<S: Stream> Streamer<S> {
             waits_for: BTreeSet::new(),
             asked: None,
             final_sync: FinalSync::default(),
+            bounds: None,
+            unclipped: VecDeque::new(),
         }
+    }
+
+    /// The same, where no change that is longer than the median one counts for more than that, if so.
+    pub(crate) fn clipping(self, clips: bool) -> Self {
+        Self { bounds: clips.then(Bounds::default), final_sync: FinalSync::new(clips), ..self }
     }
 
     /// Begins a segment when it is new: all of the last one was heard by all, or taken back.
@@ -159,6 +177,8 @@ impl<S: Stream> Streamer<S> {
         self.said.clear();
         self.first_said = 0;
         self.stream.prepare(&places(ctx), ctx.n_peers());
+        self.bounds = self.bounds.as_ref().map(|_| Bounds::new(ctx.n_peers(), self.staleness));
+        self.unclipped.clear();
     }
 
     /// Takes what is complete of one peer's into the parameters, in its order.
@@ -167,13 +187,49 @@ impl<S: Stream> Streamer<S> {
             return;
         }
         while self.heard[rank].front().is_some_and(Said::is_complete) {
+            let Some(factor) = self.factor(rank, ctx.n_applied(rank)) else { break };
             let said = self.heard[rank].pop_front().expect("there is one");
-            said.parts.iter().for_each(|part| self.stream.hear(part, ctx.values_mut()));
+            said.parts.iter().for_each(|part| self.stream.hear(part, factor, ctx.values_mut()));
             ctx.count_round(rank);
         }
         if self.waits_for.contains(&rank) && !self.holds_up(ctx, rank) {
             self.waits_for.remove(&rank);
         }
+    }
+
+    /// By what a peer's change is multiplied; `None` as long as that is not known.
+    fn factor(&self, rank: usize, batch: u32) -> Option<f32> {
+        self.bounds.as_ref().map_or(Some(1.0), |bounds| bounds.factor(rank, batch))
+    }
+
+    /// What somebody told may be what changes of others have waited for, and this peer's own.
+    fn take_in_all(&mut self, ctx: &mut AsyncCtx<'_>) {
+        (0..ctx.n_peers()).for_each(|rank| self.take_in(ctx, rank));
+        if ctx.is_computing() {
+            return;
+        }
+        let me = ctx.rank();
+        while let Some(factor) = self.unclipped.front().and_then(|(batch, _)| self.factor(me, *batch)) {
+            let (_, parts) = self.unclipped.pop_front().expect("there is one");
+            if factor < 1.0 {
+                parts.iter().for_each(|part| self.stream.hear(part, factor - 1.0, ctx.values_mut()));
+            }
+        }
+        let others = (0..ctx.n_peers()).filter(|&rank| rank != me).map(|rank| ctx.n_applied(rank));
+        let first = others.chain(self.unclipped.front().map(|(batch, _)| *batch)).min();
+        if let (Some(bounds), Some(first)) = (&mut self.bounds, first) {
+            bounds.forget_before(first);
+        }
+    }
+
+    /// This peer has told of a batch: others will clip it, and so must this one.
+    fn clip_own(&mut self, rank: usize, batch: u32, parts: &[Bytes]) {
+        let Some(bounds) = &mut self.bounds else { return };
+        // Numbers that are none the others refuse too, and this peer with them.
+        let read = |(k, body): (usize, &Bytes)| self.stream.read(k, body).ok();
+        let parts: Vec<S::Part> = parts.iter().enumerate().filter_map(read).collect();
+        bounds.told(rank, batch, parts.iter().map(|part| self.stream.squared_norm(part)).sum::<f64>().sqrt());
+        self.unclipped.push_back((batch, parts));
     }
 
     /// Forgets what everybody is known to have heard: whoever has begun its batch c has heard all others up to c − staleness.
@@ -261,8 +317,9 @@ impl<S: Stream> AsyncStrategy for Streamer<S> {
                 ctx.send(to, k as u64 | (frames.len() as u64) << 32, frame.clone());
             }
         }
+        self.clip_own(rank, ctx.n_applied(rank), &parts);
         self.said.push_back(parts);
-        (0..n_peers).for_each(|rank| self.take_in(ctx, rank));
+        self.take_in_all(ctx);
         self.forget_what_is_heard(ctx);
     }
 
@@ -301,7 +358,16 @@ impl<S: Stream> AsyncStrategy for Streamer<S> {
             said.parts.push(self.stream.read(said.parts.len(), &part)?);
         }
         said.n_come += 1;
-        self.take_in(ctx, from);
+        match &mut self.bounds {
+            None => self.take_in(ctx, from),
+            Some(bounds) => {
+                if said.is_complete() {
+                    let squares = said.parts.iter().map(|part| self.stream.squared_norm(part));
+                    bounds.told(from, clock, squares.sum::<f64>().sqrt());
+                }
+                self.take_in_all(ctx);
+            }
+        }
         Ok(())
     }
 
@@ -366,6 +432,11 @@ pub(crate) fn trained_places(buckets: &[Range<usize>], n_params: usize) -> Vec<R
 /// Adds numbers to the first of others.
 pub(crate) fn add(values: &mut [f32], numbers: &[f32]) {
     vectorised(|| values.iter_mut().zip(numbers).for_each(|(value, number)| *value += number));
+}
+
+/// Adds numbers, times a factor, to the first of others.
+pub(crate) fn add_times(values: &mut [f32], factor: f32, numbers: &[f32]) {
+    vectorised(|| values.iter_mut().zip(numbers).for_each(|(value, number)| *value += factor * number));
 }
 
 fn subtract(values: &mut [f32], numbers: &[f32]) {

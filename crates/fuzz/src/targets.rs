@@ -1,0 +1,48 @@
+//! THE LIST of targets, sorted by name.
+
+mod checkpoints;
+mod files;
+mod jobs;
+mod membership;
+mod pictures;
+mod recordings;
+mod swarms;
+mod tables;
+mod wire;
+
+use crate::target::Target;
+
+/// All targets.
+pub static TARGETS: &[Target] = &[
+    checkpoints::CHECKPOINTS,
+    tables::CSV,
+    wire::DELTAS,
+    wire::FRAMES,
+    wire::HELLO,
+    tables::IDX,
+    jobs::JOBS,
+    membership::MEMBERSHIP,
+    swarms::MESSAGES,
+    jobs::MODELS,
+    pictures::PICTURES,
+    recordings::RECORDINGS,
+    jobs::SCENARIOS,
+    swarms::SNAPSHOTS,
+    wire::TICKETS,
+    checkpoints::WEIGHTS,
+];
+
+/// The target of this name.
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TARGETS;
+
+    #[test]
+    fn the_list_is_sorted() {
+        assert!(TARGETS.is_sorted_by_key(|target| target.name));
+    }
+}

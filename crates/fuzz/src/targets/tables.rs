@@ -1,0 +1,59 @@
+//! Data sets as tables: comma-separated text, and IDX.
+
+use std::path::Path;
+
+use nettorrent_engine::data::csv::{self, Header};
+use nettorrent_engine::data::idx;
+
+use crate::target::Target;
+
+/// A table as text.
+pub(super) const CSV: Target = Target {
+    name: "csv",
+    about: "a table as comma-separated text",
+    seeds: || {
+        let tables =
+            ["a,b,class\n1,2,x\n3,4.5,y\n", "1;2;0\n3;4;1\n", "\"p,q\",r\n\"1\",2\n", "\u{feff}u,v\r\n1e3,n/a\r\n"];
+        tables.map(|table| table.as_bytes().to_vec()).to_vec()
+    },
+    words: &["\"", ",", "\r\n", "nan", "inf", "1e400", "\u{feff}", ";", "\t"],
+    read: |input| {
+        let header = [Header::Auto, Header::No, Header::Yes][input.len() % 3];
+        match csv::parse(Path::new("table.csv"), input, None, header) {
+            Err(error) => error.to_string(),
+            Ok(table) => format!("{} classes of {} numbers", few(table.classes().len()), few(table.n_features())),
+        }
+    },
+    most_bytes: 1 << 20,
+    times_input: 200,
+    n_quick: 10_000,
+};
+
+fn few(n: usize) -> &'static str {
+    ["no", "one", "two", "many"][n.min(3)]
+}
+
+/// An array of bytes, perhaps compressed.
+pub(super) const IDX: Target = Target {
+    name: "idx",
+    about: "an IDX file, plain or compressed with gzip",
+    seeds: || {
+        let array = |dimensions: &[u32], values: &[u8]| {
+            let sizes = dimensions.iter().flat_map(|size| size.to_be_bytes());
+            [0, 0, 8, dimensions.len() as u8].into_iter().chain(sizes).chain(values.iter().copied()).collect()
+        };
+        vec![array(&[5], &[3; 5]), array(&[2, 3, 4], &[9; 24])]
+    },
+    words: &["\0\0\x08\x01", "\x1f\u{8b}"],
+    read: |input| match idx::parse(Path::new("array"), input) {
+        Err(error) => error.to_string(),
+        Ok(array) => {
+            assert_eq!(array.values.len(), array.dimensions.iter().product::<usize>(), "as many as the header says");
+            format!("an array of {} dimensions", "i".repeat(array.dimensions.len()))
+        }
+    },
+    most_bytes: 1 << 20,
+    // As much as a compressed stream can become.
+    times_input: 1100,
+    n_quick: 20_000,
+};
