@@ -35,6 +35,12 @@ fn a_joiner_that_comes_when_all_have_left() {
     check(&[27378]);
 }
 
+/// A machine that was suspended in the middle of a batch gets stuck later: how long that batch took says nothing about how long one may.
+#[test]
+fn one_that_is_stuck_after_it_was_suspended() {
+    check(&[54565]);
+}
+
 /// Just when the others finish and leave, there is a moment in which one is invited and finds nobody any more.
 #[test]
 fn a_joiner_that_is_invited_when_the_others_leave() {

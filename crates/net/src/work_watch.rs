@@ -12,6 +12,10 @@ const TIMES_AT_FIRST: u32 = 20;
 /// What remains of the slowest that was seen, with each sign of life since. A machine that was slow once is not for ever.
 const REMEMBERED: f64 = 0.99;
 
+/// By how much one piece makes the usual longer, at most. A machine that was suspended in the middle of a piece is not slow; one that is
+/// slow from now on shows it again and again.
+const MOST_RISE: f64 = 3.0;
+
 /// Watches a thread that computes, from another one.
 #[derive(Default)]
 pub(crate) struct WorkWatch {
@@ -22,7 +26,7 @@ pub(crate) struct WorkWatch {
 struct Seen {
     /// What the thread is at: how much that is worth, and when it last gave a sign of life.
     at: Option<(f64, Instant)>,
-    /// The most seconds between two signs of life, for each sample that the work was worth.
+    /// The most seconds that there were between two signs of life, for each sample that the work was worth.
     slowest: Option<f64>,
 }
 
@@ -42,7 +46,8 @@ impl WorkWatch {
         let Some((worth, last)) = &mut seen.at else { return };
         let rate = now.saturating_duration_since(*last).as_secs_f64() / *worth;
         *last = now;
-        seen.slowest = Some(seen.slowest.map_or(rate, |slowest| rate.max(slowest * REMEMBERED)));
+        let rise = |slowest: f64| rate.clamp(slowest * REMEMBERED, slowest * MOST_RISE);
+        seen.slowest = Some(seen.slowest.map_or(rate, rise));
     }
 
     /// It has nothing more to do of that.
@@ -120,6 +125,17 @@ mod tests {
             assert!(!watch.is_stuck(now, LEAST));
             watch.go_on(now);
         }
+    }
+
+    #[test]
+    fn who_was_suspended_in_the_middle_of_a_piece_is_watched_as_before() {
+        let (watch, now) = after(5, 32.0, Duration::from_secs(1));
+        watch.begin(now, 32.0);
+        let woken = now + LEAST * 1000;
+        watch.end(woken);
+        watch.begin(woken, 32.0);
+        assert!(!watch.is_stuck(woken + Duration::from_secs(29), LEAST));
+        assert!(watch.is_stuck(woken + Duration::from_secs(31), LEAST));
     }
 
     #[test]
