@@ -12,10 +12,6 @@ const TIMES_AT_FIRST: u32 = 20;
 /// What remains of the slowest that was seen, with each sign of life since. A machine that was slow once is not for ever.
 const REMEMBERED: f64 = 0.99;
 
-/// By how much one piece makes the usual longer, at most. A machine that was suspended in the middle of a piece is not slow; one that is
-/// slow from now on shows it again and again.
-const MOST_RISE: f64 = 3.0;
-
 /// Watches a thread that computes, from another one.
 #[derive(Default)]
 pub(crate) struct WorkWatch {
@@ -28,6 +24,15 @@ struct Seen {
     at: Option<(f64, Instant)>,
     /// The most seconds that there were between two signs of life, for each sample that the work was worth.
     slowest: Option<f64>,
+    /// When it was last asked whether the thread is stuck, and with what patience.
+    asked: Option<(Instant, Duration)>,
+}
+
+impl Seen {
+    /// Whether nobody has asked for so long that the whole process must have been suspended. How long something then took says nothing.
+    fn was_asleep(&self, now: Instant) -> bool {
+        self.asked.is_some_and(|(asked, least)| now.saturating_duration_since(asked) > least)
+    }
 }
 
 impl WorkWatch {
@@ -46,8 +51,9 @@ impl WorkWatch {
         let Some((worth, last)) = &mut seen.at else { return };
         let rate = now.saturating_duration_since(*last).as_secs_f64() / *worth;
         *last = now;
-        let rise = |slowest: f64| rate.clamp(slowest * REMEMBERED, slowest * MOST_RISE);
-        seen.slowest = Some(seen.slowest.map_or(rate, rise));
+        if !seen.was_asleep(now) {
+            seen.slowest = Some(seen.slowest.map_or(rate, |slowest| rate.max(slowest * REMEMBERED)));
+        }
     }
 
     /// It has nothing more to do of that.
@@ -58,8 +64,14 @@ impl WorkWatch {
 
     /// Whether it has given no sign of life for far longer than usual, and for longer than the least patience.
     pub(crate) fn is_stuck(&self, now: Instant, least: Duration) -> bool {
-        let seen = self.lock();
-        let Some((worth, last)) = seen.at else { return false };
+        let mut seen = self.lock();
+        let was_asleep = seen.was_asleep(now);
+        seen.asked = Some((now, least));
+        let Some((worth, last)) = &mut seen.at else { return false };
+        if was_asleep {
+            *last = now;
+        }
+        let (worth, last) = (*worth, *last);
         let silent = now.saturating_duration_since(last);
         match seen.slowest {
             Some(rate) => silent > least && silent.as_secs_f64() > TIMES_USUAL * rate * worth,
@@ -131,11 +143,18 @@ mod tests {
     fn who_was_suspended_in_the_middle_of_a_piece_is_watched_as_before() {
         let (watch, now) = after(5, 32.0, Duration::from_secs(1));
         watch.begin(now, 32.0);
+        assert!(!watch.is_stuck(now, LEAST));
         let woken = now + LEAST * 1000;
+        // Whichever thread comes first.
+        assert!(!watch.is_stuck(woken, LEAST));
         watch.end(woken);
         watch.begin(woken, 32.0);
-        assert!(!watch.is_stuck(woken + Duration::from_secs(29), LEAST));
-        assert!(watch.is_stuck(woken + Duration::from_secs(31), LEAST));
+        let asleep_again = woken + LEAST * 1000;
+        watch.end(asleep_again);
+        watch.begin(asleep_again, 32.0);
+        assert!(!watch.is_stuck(asleep_again, LEAST));
+        assert!(!watch.is_stuck(asleep_again + Duration::from_secs(9), LEAST));
+        assert!(watch.is_stuck(asleep_again + Duration::from_secs(11), LEAST));
     }
 
     #[test]
