@@ -4,7 +4,7 @@
 //! latest quorum who is most advanced, of equals the first. Those whose past is another fetch its state, from it and from others who
 //! have the same. A view that changes in the middle begins this anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,9 @@ impl Verdict {
         if donors.iter().chain(&self.behind).any(|&rank| rank as usize >= n_peers) {
             return Err(Malformed::new("it names a member that the view does not have"));
         }
-        if donors.iter().any(|donor| self.behind.contains(donor)) || donors.len() > 1 + MOST_CO_DONORS {
+        let are_distinct = donors.iter().collect::<BTreeSet<_>>().len() == donors.len();
+        let is_behind = donors.iter().any(|donor| self.behind.contains(donor));
+        if is_behind || !are_distinct || donors.len() > 1 + MOST_CO_DONORS {
             return Err(Malformed::new("it names donors who cannot be any"));
         }
         if self.clocks.len() != n_peers || ![0, n_peers].contains(&self.speeds.len()) {
@@ -288,5 +290,18 @@ mod tests {
         assert_eq!(donor(&[claim((9, 5, 1), 1000), claim((8, 5, 2), 10)]), 1);
         assert_eq!(donor(&[claim((9, 5, 2), 10), claim((8, 5, 2), 1000)]), 1);
         assert_eq!(donor(&[claim((5, 5, 4), 10), claim((5, 5, 4), 11)]), 1);
+    }
+
+    #[test]
+    fn donors_who_cannot_be_any_are_refused() {
+        let verdict = |co_donors: Vec<u32>, behind: Vec<u32>| Verdict {
+            co_donors,
+            behind,
+            ..Verdict::new(&(0..6).map(|rank| (rank, claim((5, 5, 6), 10))).collect(), true)
+        };
+        assert!(verdict(vec![1, 2, 3], vec![5]).check(6).is_ok());
+        for co_donors in [vec![1, 1], vec![0], vec![5], vec![6], vec![1, 2, 3, 4]] {
+            assert!(verdict(co_donors.clone(), vec![5]).check(6).is_err(), "{co_donors:?}");
+        }
     }
 }
