@@ -1,5 +1,6 @@
 //! The one binary: parses, wires together, prints.
 
+mod asked_swarm;
 mod bar;
 mod commands;
 mod interrupt;

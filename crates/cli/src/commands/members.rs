@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use nettorrent_net::charter::OwnerKey;
-use nettorrent_net::handshake::Encryption;
 use nettorrent_net::roll::Roll;
 use nettorrent_net::service::ListedMember;
 use nettorrent_net::ticket::Ticket;
@@ -14,14 +13,14 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_session::date::Date;
 use nettorrent_session::run_folder::RunFolder;
 
-use crate::ticket::TicketArguments;
+use crate::asked_swarm::AskedSwarm;
 use crate::ticket_limits::TicketLimitArguments;
 
 /// Arguments of `members`.
 #[derive(Args)]
 pub(crate) struct MembersArguments {
     #[command(flatten)]
-    ticket: TicketArguments,
+    swarm: AskedSwarm,
     /// Remove this member for good: its number, or the beginning of its key. Can be said several times. The ticket is replaced, too.
     #[arg(long, value_name = "PEER")]
     remove: Vec<String>,
@@ -33,12 +32,6 @@ pub(crate) struct MembersArguments {
     run: Option<PathBuf>,
     #[command(flatten)]
     limits: TicketLimitArguments,
-    /// Look for peers on the local network by mDNS, too.
-    #[arg(long)]
-    discover: bool,
-    /// The swarm does not encrypt.
-    #[arg(long)]
-    plain: bool,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -46,13 +39,13 @@ pub(crate) struct MembersArguments {
 
 /// Runs `members`.
 pub(crate) fn members(arguments: &MembersArguments) -> anyhow::Result<ExitCode> {
-    let ticket = arguments.ticket.read()?;
-    let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
+    let ticket = arguments.swarm.ticket.read()?;
+    let encryption = arguments.swarm.encryption();
     let changes = arguments.rotate || !arguments.remove.is_empty();
     // Said before anybody is asked.
     let owner = changes.then(|| owner_key(arguments, &ticket)).transpose()?;
     block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let roll = Roll::ask(&ticket, encryption, arguments.discover).await?;
+        let roll = Roll::ask(&ticket, encryption, arguments.swarm.discover).await?;
         match &owner {
             Some(owner) => amend(arguments, &roll, owner).await?,
             None => list(&roll, arguments.json)?,

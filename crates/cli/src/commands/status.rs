@@ -4,25 +4,18 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::HumanCount;
-use nettorrent_net::handshake::Encryption;
 use nettorrent_net::observer::Observer;
 use nettorrent_net::service::PeerStatus;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
 
-use crate::ticket::TicketArguments;
+use crate::asked_swarm::AskedSwarm;
 
 /// Arguments of `status`.
 #[derive(Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    ticket: TicketArguments,
-    /// Look for peers on the local network by mDNS, too.
-    #[arg(long)]
-    discover: bool,
-    /// The swarm does not encrypt.
-    #[arg(long)]
-    plain: bool,
+    swarm: AskedSwarm,
     /// Print a list in JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -30,10 +23,10 @@ pub(crate) struct StatusArguments {
 
 /// Runs `status`.
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
-    let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
-    let ticket = arguments.ticket.read()?;
+    let encryption = arguments.swarm.encryption();
+    let ticket = arguments.swarm.ticket.read()?;
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.discover).await?.status().await)
+        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.swarm.discover).await?.status().await)
     })??;
     if arguments.json {
         let problem = |peer, problem| serde_json::json!({ "peer": peer, "problem": problem });
