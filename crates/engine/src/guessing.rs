@@ -27,6 +27,11 @@ impl Guessing {
         Self { loss: entropy.max(0.1), accuracy: shares.fold(0.0, f64::max) }
     }
 
+    /// For a task whose loss is no classifier's: what guessing comes to is not known, and explains nothing.
+    pub fn unknown() -> Self {
+        Self { loss: f64::NAN, accuracy: 1.0 }
+    }
+
     /// The mean loss: the entropy of the classes.
     pub fn loss(&self) -> f64 {
         self.loss
@@ -51,6 +56,18 @@ mod tests {
 
     fn score(loss: f64, n_correct: usize, n: usize) -> Score {
         Score { loss_sum: loss * n as f64, n_correct, n, ..Score::default() }
+    }
+
+    #[test]
+    fn what_is_not_known_explains_nothing() {
+        let unknown = Guessing::unknown();
+        for loss in [0.0, 1.0, 1e30] {
+            assert!(!unknown.explains_loss(loss) && !unknown.explains(&score(loss, 0, 10)), "{loss}");
+        }
+        let mut guard = crate::guard::LossGuard::beside(unknown);
+        assert!((0..300).all(|k| guard.add(5000.0 - f64::from(k)).is_ok()) && guard.is_healthy());
+        assert!((0..300).any(|_| guard.add(1e9).is_err()), "a loss that explodes beside its own start is found");
+        assert!(guard.judge_test(1e9).is_ok() && guard.judge_test(f64::NAN).is_err());
     }
 
     #[test]

@@ -37,7 +37,14 @@ pub struct OptimizerSpec {
     /// What is added where a division by zero threatens. Default: 1e-10 for `adagrad`, else 1e-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f32>,
+    /// For tasks whose workers have an optimizer of their own, such as one of PyTorch's: how many vectors as long as the parameters its
+    /// state fills. The other settings then only say what it is like. Default: none, the steps are ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<usize>,
 }
+
+/// The names of the vectors that hold the state of a custom optimizer.
+const CUSTOM: [&str; 8] = ["state.0", "state.1", "state.2", "state.3", "state.4", "state.5", "state.6", "state.7"];
 
 /// The rules, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +75,7 @@ impl Default for OptimizerSpec {
             beta2: 0.999,
             alpha: 0.99,
             epsilon: None,
+            custom: None,
         }
     }
 }
@@ -101,6 +109,10 @@ impl OptimizerSpec {
                 return Err(OptimizerError { setting, value, problem });
             }
         }
+        if let Some(n_vectors) = self.custom.filter(|&n_vectors| n_vectors > CUSTOM.len()) {
+            let problem = "the state of an optimizer fills at most 8 vectors as long as the parameters";
+            return Err(OptimizerError { setting: "custom", value: n_vectors as f32, problem });
+        }
         let uses_momentum = matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Rmsprop);
         if self.momentum != 0.0 && !uses_momentum {
             let problem = "only sgd and rmsprop have a momentum; adam and adamw have beta1 in its place";
@@ -119,6 +131,9 @@ impl OptimizerSpec {
 
     /// The vectors that the rule remembers from step to step, by the names PyTorch gives them.
     pub(crate) fn memories(&self) -> &'static [&'static str] {
+        if let Some(n_vectors) = self.custom {
+            return &CUSTOM[..n_vectors.min(CUSTOM.len())];
+        }
         match self.kind {
             OptimizerKind::Adagrad => &["sum"],
             OptimizerKind::Adam | OptimizerKind::Adamw => &["exp_avg", "exp_avg_sq"],
@@ -172,6 +187,16 @@ impl Optimizer {
         }
     }
 
+    /// Whether only a worker with an optimizer of its own can take its steps.
+    pub fn is_custom(&self) -> bool {
+        self.spec.custom.is_some()
+    }
+
+    /// How many steps it has taken, and what it remembers, for a worker that takes steps with an optimizer of its own.
+    pub fn state_mut(&mut self) -> (&mut u64, Vec<&mut [f32]>) {
+        (&mut self.n_steps, self.memories.iter_mut().map(|memory| Arc::make_mut(memory).as_mut_slice()).collect())
+    }
+
     /// Changes the parameters by a gradient.
     ///
     /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
@@ -187,33 +212,36 @@ impl Optimizer {
         parts.into_iter().for_each(|part| rule.apply(part));
     }
 
-    /// The same step with a gradient that lies in pieces: each with its place in the vector, together all of it.
-    pub fn step_in_parts<'g>(
-        &mut self,
-        lr: f32,
-        values: &mut [f32],
-        gradient: impl Iterator<Item = (Range<usize>, &'g [f32])>,
-    ) {
-        self.count_step();
+    /// The same step with a gradient that lies in pieces at these places, which together are all of it.
+    pub fn apply(&mut self, lr: f32, places: &[Range<usize>], values: &mut [f32], gradient: &[Vec<f32>]) {
+        self.n_steps += 1;
         let rule = Rule::new(&self.spec, lr, self.n_steps);
-        for (place, piece) in gradient {
-            let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, &place);
+        for (place, piece) in places.iter().zip(gradient) {
+            let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
             let (gradient, delta) = piece.split_at(n_trained);
-            let (values, statistics) = values[place].split_at_mut(n_trained);
+            let (values, statistics) = values[place.clone()].split_at_mut(n_trained);
             statistics.iter_mut().zip(delta).for_each(|(value, delta)| *value -= delta);
             rule.apply(Part { values, gradient, first, second });
         }
     }
 
-    /// Counts a step that is not taken but computed, piece by piece, with [`Optimizer::change`].
-    pub fn count_step(&mut self) {
+    /// What a step would add to the values, whose gradient lies in pieces at these places: written over `changes`, while the gradient is
+    /// spent. It is computed as such, not as the difference of two parameters, so it is exact however small it is beside them.
+    pub fn change(
+        &mut self,
+        lr: f32,
+        places: &[Range<usize>],
+        values: &[f32],
+        gradient: &mut [Vec<f32>],
+        changes: &mut [Vec<f32>],
+    ) {
         self.n_steps += 1;
+        for ((place, gradient), change) in places.iter().zip(gradient).zip(changes) {
+            self.change_at(lr, place, &values[place.clone()], gradient, change);
+        }
     }
 
-    /// What a step would add to the numbers at `place`, which are `values` now: written over `change`, while `gradient` is
-    /// spent. It is computed as such, not as the difference of two parameters, so it is exact however small it is beside
-    /// them.
-    pub fn change(&mut self, lr: f32, place: &Range<usize>, values: &[f32], gradient: &mut [f32], change: &mut [f32]) {
+    fn change_at(&mut self, lr: f32, place: &Range<usize>, values: &[f32], gradient: &mut [f32], change: &mut [f32]) {
         let decay = self.spec.weight_decay;
         let (pull, shrink) = if self.spec.kind == OptimizerKind::Adamw { (0.0, lr * decay) } else { (decay, 0.0) };
         // From here on nothing decays: a step from what the decay alone would change.

@@ -20,6 +20,11 @@ pub trait Task: Send + Sync {
     /// The labels of the training samples.
     fn labels(&self) -> &[u32];
 
+    /// Whether it classifies, with the cross-entropy of these labels as its loss: then it is known how well guessing would do.
+    fn is_classifier(&self) -> bool {
+        true
+    }
+
     /// Number of test samples.
     fn n_test(&self) -> usize;
 
@@ -112,6 +117,32 @@ pub trait Worker: Send {
             phase.on_step(score);
         }
         Ok(PhaseEnd::Over)
+    }
+
+    /// Takes a step with a gradient on which peers have agreed, by the layout's buckets.
+    fn apply(
+        &mut self,
+        lr: f32,
+        values: &mut [f32],
+        optimizer: &mut Optimizer,
+        gradient: &[Vec<f32>],
+    ) -> Result<(), TrainError> {
+        optimizer.apply(lr, self.layout().buckets(), values, gradient);
+        Ok(())
+    }
+
+    /// What such a step would add to the values, by bucket: written over `changes`, while the gradient is spent. The optimizer's state is
+    /// then as after the step.
+    fn change(
+        &mut self,
+        lr: f32,
+        values: &[f32],
+        optimizer: &mut Optimizer,
+        gradient: &mut [Vec<f32>],
+        changes: &mut [Vec<f32>],
+    ) -> Result<(), TrainError> {
+        optimizer.change(lr, self.layout().buckets(), values, gradient, changes);
+        Ok(())
     }
 
     /// How well the model does on some of the training samples, without dropout or augmentation.

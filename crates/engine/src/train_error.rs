@@ -16,6 +16,9 @@ pub enum TrainError {
     /// There are no threads to compute with.
     #[error(transparent)]
     Threads(#[from] TeamError),
+    /// A worker that computes elsewhere has failed, in its own words.
+    #[error("{0}")]
+    Worker(String),
     /// The data do not fit the model.
     #[error("{0}")]
     Mismatch(String),

@@ -32,6 +32,7 @@ fn spec(kind: &str, options: &Value) -> OptimizerSpec {
         beta2: options["betas"][1].as_f64().map_or(usual.beta2, |x| x as f32),
         alpha: number("alpha", usual.alpha),
         epsilon: options["eps"].as_f64().map(|x| x as f32),
+        custom: None,
     }
 }
 
@@ -50,10 +51,11 @@ fn a_change_is_what_a_step_would_add() {
             let gradient: Vec<f32> = (0..n as u64).map(|k| uniform(step, k)).collect();
             let before = values.clone();
             stepping.step_alone(spec.lr, &mut values, &gradient);
-            changing.count_step();
-            for place in [0..10, 10..n] {
-                let (mut gradient, mut change) = (gradient[place.clone()].to_vec(), vec![9.0; place.len()]);
-                changing.change(spec.lr, &place, &before[place.clone()], &mut gradient, &mut change);
+            let places = [0..10, 10..n];
+            let mut gradient = places.clone().map(|place| gradient[place].to_vec());
+            let mut changes = places.clone().map(|place| vec![9.0; place.len()]);
+            changing.change(spec.lr, &places, &before, &mut gradient, &mut changes);
+            for (place, change) in places.into_iter().zip(changes) {
                 for ((after, before), change) in values[place.clone()].iter().zip(&before[place]).zip(change) {
                     assert!((after - before - change).abs() < 1e-6, "{kind:?}: {} and not {change}", after - before);
                 }

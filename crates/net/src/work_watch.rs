@@ -40,9 +40,11 @@ impl WorkWatch {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread begins something that is worth so many samples.
+    /// The thread begins something that is worth so many samples; what is worth none, such as a step of the optimizer, says nothing about
+    /// the others.
     pub(crate) fn begin(&self, now: Instant, worth: f64) {
-        self.lock().at = Some((worth.max(1.0), now));
+        let worth = if worth > 0.0 { worth.max(1.0) } else { 0.0 };
+        self.lock().at = Some((worth, now));
     }
 
     /// It has found something.
@@ -51,7 +53,7 @@ impl WorkWatch {
         let Some((worth, last)) = &mut seen.at else { return };
         let rate = now.saturating_duration_since(*last).as_secs_f64() / *worth;
         *last = now;
-        if !seen.was_asleep(now) {
+        if rate.is_finite() && !seen.was_asleep(now) {
             seen.slowest = Some(seen.slowest.map_or(rate, |slowest| rate.max(slowest * REMEMBERED)));
         }
     }

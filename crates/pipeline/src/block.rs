@@ -149,7 +149,7 @@ impl Block {
                 self.want(now, phase.place().clone(), Whose::Phase);
                 self.phase = Some((id, phase));
             }
-            What::Other { .. } => unreachable!("replicas want nothing else computed"),
+            What::Step(_) | What::Other { .. } => unreachable!("replicas of blocks want nothing else computed"),
         }
     }
 

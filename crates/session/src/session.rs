@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// What it trains.
-    pub fn training(&self) -> &Training {
+    pub fn training(&self) -> &Arc<Training> {
         &self.training
     }
 

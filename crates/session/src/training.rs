@@ -7,7 +7,7 @@ use nettorrent_engine::backend::Opening;
 use nettorrent_engine::backends;
 use nettorrent_engine::data::Split;
 use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
-use nettorrent_engine::model::ModelSpec;
+use nettorrent_engine::model::{Layout, ModelSpec, NamedTensor};
 use nettorrent_engine::task::Task;
 use nettorrent_history::Start;
 use nettorrent_net::fingerprint;
@@ -88,7 +88,7 @@ impl Training {
             return Err(PipelineError::NoParts { what: format!("the task `{}`", job.model) }.into());
         }
         let setup = Arc::new(Setup::new(&job, task.clone())?);
-        let (model, data) = (job.model.clone(), [fingerprint::of_task(task.as_ref()), [0; 32]]);
+        let (model, data) = (description(&job.model, task.layout()), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
         Ok(Self { job, task, setup, pipelines: None, package, spec: None, is_alone: false })
@@ -98,10 +98,7 @@ impl Training {
     pub fn custom_in(package: &JobPackage, task: Arc<dyn Task>) -> Result<Self, SessionError> {
         let training = Self::custom(task, received_job(package)?)?;
         if (&training.package.model, training.package.data) != (&package.model, package.data) {
-            let (here, there) = (&training.package.model, &package.model);
-            return Err(SessionError::OtherTask(format!(
-                "the swarm trains `{there}`, and the task here is `{here}` with another layout, other samples or another name"
-            )));
+            return Err(SessionError::OtherTask(difference(&training.package.model, &package.model)));
         }
         Ok(Self { package: package.clone(), ..training })
     }
@@ -189,6 +186,37 @@ impl Training {
     }
 }
 
+/// A task's name and tensors, a line each: what peers compare who have a task of their own.
+fn description(name: &str, layout: &Layout) -> String {
+    let tensors = layout.tensors().iter().map(|NamedTensor { name, tensor, range }| {
+        let kind = if range.start < layout.n_params() { "parameter" } else { "buffer" };
+        format!("{kind} {name} {:?}", tensor.shape)
+    });
+    std::iter::once(name.to_owned()).chain(tensors).collect::<Vec<_>>().join("\n")
+}
+
+/// The first thing in which a task here differs from the swarm's.
+fn difference(here: &str, there: &str) -> String {
+    let (mut ours, mut theirs) = (here.lines(), there.lines());
+    let (name, other_name) = (ours.next().unwrap_or_default(), theirs.next().unwrap_or_default());
+    if name != other_name {
+        return format!("the swarm trains `{other_name}`, and the task here is `{name}`");
+    }
+    loop {
+        return match (ours.next(), theirs.next()) {
+            (Some(one), Some(other)) if one == other => continue,
+            (Some(one), Some(other)) => format!("the model here has the {one} where the swarm's has the {other}"),
+            (Some(one), None) => format!("the model here has the {one}, and the swarm's does not"),
+            (None, Some(other)) => format!("the model here does not have the {other} of the swarm's"),
+            (None, None) => {
+                "the samples, labels, metrics or optimizer here are not those of the swarm: bring the same \
+                             data set, with as many test samples"
+                    .to_owned()
+            }
+        };
+    }
+}
+
 /// The job as it travels.
 fn as_it_travels(job: &Job) -> String {
     as_toml(&without_machine(job.clone()))
@@ -226,4 +254,33 @@ fn without_machine(mut job: Job) -> Job {
     job.threads = 0;
     job.data.path = None::<PathBuf>;
     job
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::model::Layout;
+
+    use super::{description, difference};
+
+    #[test]
+    fn the_first_difference_between_two_tasks_is_named() {
+        let tensors = |width| [("fc.weight".to_owned(), vec![width, 3]), ("fc.bias".to_owned(), vec![width])];
+        let buffers = [("norm.mean".to_owned(), vec![4])];
+        let of = |name: &str, width, buffers: &[(String, Vec<usize>)]| {
+            description(name, &Layout::with_buffers(&tensors(width), buffers))
+        };
+        let here = of("net", 4, &buffers);
+        for (there, expected) in [
+            (of("other", 4, &buffers), "the swarm trains `other`, and the task here is `net`"),
+            (
+                of("net", 5, &buffers),
+                "the model here has the parameter fc.weight [4, 3] where the swarm's has the parameter fc.weight [5, 3]",
+            ),
+            (of("net", 4, &[]), "the model here has the buffer norm.mean [4], and the swarm's does not"),
+        ] {
+            assert_eq!(difference(&here, &there), expected);
+        }
+        assert!(difference(&of("net", 4, &[]), &here).contains("does not have the buffer norm.mean [4]"));
+        assert!(difference(&here, &here).contains("samples"));
+    }
 }

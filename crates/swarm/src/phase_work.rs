@@ -57,6 +57,8 @@ pub struct PhaseWork {
     /// The gradient of the present batch, where it is not the worker that takes the step.
     gradient: Vec<f32>,
     computed: Option<(Score, Vec<usize>)>,
+    /// Whether the step with it is taken already, because only the worker can take it.
+    is_applied: bool,
 }
 
 /// What a peer says about a phase while it lasts. When it is dropped, nobody wants the phase any more.
@@ -146,7 +148,7 @@ impl PhaseWork {
         let (end, samples) = (place.batch + n_batches, Vec::new());
         let mut batches = Batches { training, place, end, samples, outliers, n_done: 0, control };
         batches.look_at_next();
-        (Self { state, batches, gradient: Vec::new(), computed: None }, handle)
+        (Self { state, batches, gradient: Vec::new(), computed: None, is_applied: false }, handle)
     }
 
     /// The batch that is next.
@@ -210,6 +212,16 @@ impl PhaseWork {
         let mut put = |bucket: usize, numbers: &[f32]| gradient[buckets[bucket].clone()].copy_from_slice(numbers);
         let Computed { score, left_out, .. } =
             batches.outliers.whole_gradient(worker, &state.values, &batches.place, batches.seed(), &mut put)?;
+        if state.optimizer.is_custom() && score.loss_sum.is_finite() && is_finite(gradient) {
+            let parts: Vec<Vec<f32>> = buckets.iter().map(|bucket| gradient[bucket.clone()].to_vec()).collect();
+            worker.apply(
+                batches.lr(),
+                Arc::make_mut(&mut state.values).as_mut_slice(),
+                &mut state.optimizer,
+                &parts,
+            )?;
+            self.is_applied = true;
+        }
         self.computed = Some((score, left_out));
         Ok(())
     }
@@ -230,9 +242,11 @@ impl PhaseWork {
             // What follows on it is for the peer to say; nobody goes on from here.
             return (Stepped { score, left_out, is_finite, end: None }, None);
         }
-        let lr = self.batches.lr();
-        let LocalState { values, optimizer } = &mut self.state;
-        optimizer.step_alone(lr, Arc::make_mut(values).as_mut_slice(), &self.gradient);
+        if !std::mem::take(&mut self.is_applied) {
+            let lr = self.batches.lr();
+            let LocalState { values, optimizer } = &mut self.state;
+            optimizer.step_alone(lr, Arc::make_mut(values).as_mut_slice(), &self.gradient);
+        }
         self.batches.advance(&left_out, score.loss());
         self.go_on(score, left_out)
     }

@@ -86,7 +86,7 @@ impl Peer for Replica {
             Input::View(view) => self.next_view = Some(view),
             Input::Stop => self.is_stopping = true,
         }
-        if let Some(view) = self.next_view.take_if(|_| !self.training.learner.core.is_lent) {
+        if let Some(view) = self.next_view.take_if(|_| !self.training.learner.core.is_lent()) {
             self.on_view(view, out)?;
         }
         self.apply_requests(out);
@@ -129,11 +129,11 @@ impl Peer for Replica {
     }
 
     fn state(&self) -> Option<State> {
-        (!self.core().is_lent).then(|| self.training.learner.state())
+        (!self.core().is_lent()).then(|| self.training.learner.state())
     }
 
     fn is_settled(&self) -> bool {
-        !self.core().is_lent
+        !self.core().is_lent()
     }
 
     fn is_healthy(&self) -> bool {

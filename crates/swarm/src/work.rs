@@ -1,4 +1,4 @@
-//! What a peer has its host compute: a gradient, a local phase, or a part of a test.
+//! What a peer has its host compute: a gradient, a local phase, a step of the optimizer, or a part of a test.
 //!
 //! Hosts run work where they like, on a thread or in place: it holds all that it needs, and what it changes comes back as
 //! inputs of the peer.
@@ -16,6 +16,7 @@ use nettorrent_engine::train_error::TrainError;
 use crate::batch_place::BatchPlace;
 use crate::outliers::{Computed, Outliers};
 use crate::phase_work::{PhaseWork, Stepped};
+use crate::step_work::{StepTaken, StepWork};
 
 /// Something to compute.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub enum What {
     },
     /// Several batches, with a step after each.
     Local(Box<PhaseWork>),
+    /// A step of the optimizer.
+    Step(Box<StepWork>),
     /// Something that replicas know nothing of.
     Other {
         /// The parameters as they are now.
@@ -111,6 +114,13 @@ pub enum Done {
         /// How.
         stepped: Stepped,
     },
+    /// A step of the optimizer is taken.
+    StepTaken {
+        /// Of which work.
+        id: u64,
+        /// What came of it.
+        taken: Box<StepTaken>,
+    },
     /// Training samples are classified.
     Scored {
         /// Of which work.
@@ -145,6 +155,7 @@ impl Work {
         match &self.what {
             What::Gradient { place, .. } => place.samples().len(),
             What::Local(phase) => phase.n_samples(),
+            What::Step(_) => 0,
             What::Score { samples, .. } => samples.len(),
             What::Test { samples, .. } => samples.len(),
             What::Other { work, .. } => work.n_samples(),
@@ -155,6 +166,7 @@ impl Work {
     pub fn worth(&self) -> f64 {
         match &self.what {
             What::Gradient { .. } | What::Local(_) => self.n_samples() as f64,
+            What::Step(_) => 0.0,
             What::Score { .. } | What::Test { .. } => self.n_samples() as f64 / 3.0,
             What::Other { work, .. } => work.worth(),
         }
@@ -173,6 +185,7 @@ impl Work {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
+            What::Step(step) => step.run(worker).map(|taken| Done::StepTaken { id, taken: Box::new(taken) }),
             What::Other { values, work } => work.run(&values, worker).map(|result| Done::Other { id, result }),
             What::Score { values, samples } => worker.score(&values, &samples).map(|score| Done::Scored { id, score }),
             What::Test { values, samples } => worker.test(&values, samples).map(|score| Done::Tested { id, score }),

@@ -37,6 +37,19 @@ impl Layout {
         Self { tensors, n_params: end, n_values: end, buckets: buckets_of(end, end) }
     }
 
+    /// Trained tensors and, behind them, buffers, one after the other by name and shape. They are cut into buckets as backward passes
+    /// complete them: the last parameters first.
+    pub fn with_buffers(params: &[(String, Vec<usize>)], buffers: &[(String, Vec<usize>)]) -> Self {
+        let all = params.iter().chain(buffers).map(|(name, shape)| (name.as_str(), shape.as_slice()));
+        let (all, n_params) = (Self::of_tensors(all), params.iter().map(|(_, shape)| n_values(shape)).sum::<usize>());
+        let n_buckets = n_params.div_ceil(BUCKET_LEN).max(1);
+        let cut = |k: usize| n_params * k / n_buckets;
+        let mut buckets: Vec<Range<usize>> = (0..n_buckets).rev().map(|k| cut(k)..cut(k + 1)).collect();
+        buckets.push(n_params..all.n_values);
+        buckets.retain(|bucket| !bucket.is_empty());
+        Self { n_params, buckets, ..all }
+    }
+
     /// Parameters and running statistics without names or shapes: a tensor of each. Backward passes complete these buckets in turn.
     pub fn flat(n_params: usize, n_values: usize, buckets: Vec<Range<usize>>) -> Self {
         let params = (n_params > 0).then_some(("parameters", n_params));
@@ -101,6 +114,16 @@ mod tests {
         let places: Vec<_> = layout.tensors().iter().map(|named| (named.name.as_str(), named.range.clone())).collect();
         assert_eq!(places, [("weight", 0..12), ("bias", 12..16)]);
         assert_eq!((layout.n_params(), layout.n_values(), layout.buckets().first()), (16, 16, Some(&(0..16))));
+    }
+
+    #[test]
+    fn large_models_have_several_buckets_the_last_first_and_buffers_behind() {
+        let params = [("weight".to_owned(), vec![1 << 10, 1 << 9]), ("bias".to_owned(), vec![4])];
+        let layout = Layout::with_buffers(&params, &[("mean".to_owned(), vec![3])]);
+        let n = (1 << 19) + 4;
+        assert_eq!((layout.n_params(), layout.n_values()), (n, n + 3));
+        assert_eq!(layout.buckets(), [n * 2 / 3..n, n / 3..n * 2 / 3, 0..n / 3, n..n + 3]);
+        assert_eq!(Layout::with_buffers(&params[1..], &[]).buckets(), [0..4]);
     }
 
     #[test]

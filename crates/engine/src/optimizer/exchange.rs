@@ -15,7 +15,7 @@ impl OptimizerSpec {
     }
 
     fn counts_steps(&self) -> bool {
-        matches!(self.kind, OptimizerKind::Adam | OptimizerKind::Adamw)
+        self.custom.is_some() || matches!(self.kind, OptimizerKind::Adam | OptimizerKind::Adamw)
     }
 }
 
@@ -39,7 +39,8 @@ impl Optimizer {
             let within = within(&place, k * self.n_params, self.n_params);
             let (new, others) = rest.split_at(within.len());
             rest = others;
-            let least = if *name == "momentum_buffer" || *name == "exp_avg" { f32::MIN } else { 0.0 };
+            let is_square = matches!(*name, "exp_avg_sq" | "square_avg" | "sum");
+            let least = if is_square { 0.0 } else { f32::MIN };
             Arc::make_mut(memory)[within].iter_mut().zip(new).for_each(|(old, new)| *old = new.max(least));
         }
         if let [n_steps] = rest {

@@ -54,9 +54,9 @@ pub(crate) struct Core {
     pub values: Arc<Vec<f32>>,
     pub optimizer: Optimizer,
     pub place: Place,
-    /// Whether the parameters and the optimizer may be lent to the worker, and whether they are.
+    /// Whether the parameters and the optimizer may be lent to the worker, and for which work they are.
     pub lends: bool,
-    pub is_lent: bool,
+    pub lent_for: Option<u64>,
     /// What the round began with, where the peer takes steps by itself before the exchange: if the round is void, so are
     /// they.
     pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub turn_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
     pub epoch_score: Score,
+    /// How large the parameters were together when the last epoch ended.
+    pub epoch_size: f64,
     /// How those were that had been trained when this peer began; the first member tells of them.
     pub earlier_score: Score,
     /// What is known of samples that would spoil a batch.
@@ -115,12 +117,13 @@ impl Core {
             optimizer,
             place,
             lends: true,
-            is_lent: false,
+            lent_for: None,
             round_start: None,
             plan: None,
             request: None,
             turn_goes_on: false,
             epoch_score: Score::default(),
+            epoch_size: 0.0,
             earlier_score: epoch_score,
             outliers: Outliers::new(left_out, n_train),
             segment_start: SegmentStart::default(),
@@ -211,6 +214,11 @@ impl Core {
     /// batch they stay here, for whoever keeps what the last epoch came to.
     pub(super) fn may_lend(&self) -> bool {
         self.lends && self.is_alone() && self.own_round() > 0
+    }
+
+    /// Whether the parameters are lent to the worker.
+    pub(super) fn is_lent(&self) -> bool {
+        self.lent_for.is_some()
     }
 
     /// Whether it does not wait for rounds.

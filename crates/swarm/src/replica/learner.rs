@@ -72,7 +72,7 @@ impl Learner {
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         (core.values, core.optimizer, core.place) = (values, optimizer, place);
-        core.is_lent = false;
+        core.lent_for = None;
         core.earlier_score = epoch_score;
         (core.past, core.account) = (Past::Stranger, Vec::new());
         self.strategy.restore(strategy_state);
@@ -89,6 +89,10 @@ impl Learner {
         } else {
             Past::Own
         };
+        if core.lent_for.take().is_some() {
+            // What the worker is at is void, and comes back too late.
+            core.reset_optimizer();
+        }
         // Who trains asynchronously keeps what its own optimizer remembers of its own gradients.
         let keeps_own = matches!(core.past, Past::Adopted { .. });
         let mut optimizer = optimizer.into_iter();

@@ -86,7 +86,7 @@ impl Recovery {
     pub(super) fn spoilt_by(&self, core: &Core, train: &Score, test: &Score) -> Option<String> {
         self.watch.as_ref().filter(|_| test.n > 0)?;
         let (fresh, collapse) = (LossGuard::beside(core.training.guessing()), core.training.collapse());
-        let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, core.params()));
+        let judged = fresh.judge_test(test.loss()).and_then(|()| collapse.judge(train, core.epoch_size));
         judged.err().map(|divergence| divergence.to_string())
     }
 

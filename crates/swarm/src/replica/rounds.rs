@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::sampling::ledger::Ledger;
+use nettorrent_engine::collapse::size;
 use nettorrent_engine::model::Score;
 
 use super::asynchronous::LastEndings;
@@ -15,6 +16,7 @@ use super::turn::{Batch, TurnState};
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
+use crate::step_work::{StepResult, StepTaken};
 use crate::strategy::{Counted, Payload};
 
 /// The rounds of one replica.
@@ -24,6 +26,8 @@ pub(super) struct Rounds {
     pub pace: Pace,
     pub evaluations: Evaluations,
     pub last_endings: LastEndings,
+    /// What the step is for that the worker takes.
+    stepping: Option<Stepping>,
     /// What a peer that is alone waits for before it trains on.
     pub held: Option<Held>,
     /// Since when this peer waits for the end of the epoch, once it has nothing left to train in it.
@@ -37,6 +41,14 @@ pub(super) enum Held {
     Evaluation,
     /// The test after an epoch.
     EpochEvaluation,
+}
+
+/// What a step is for that the worker takes.
+enum Stepping {
+    /// For a round's result, into which this work went.
+    Round(Counted),
+    /// For this peer's own batch, where peers train asynchronously.
+    Batch,
 }
 
 /// What follows on a batch.
@@ -76,7 +88,8 @@ impl Rounds {
         if turn.n_mine > 0 {
             turn.order(&mut learner.core, out);
         } else if learner.core.is_asynchronous() {
-            return turn.end_asynchronously(learner, out);
+            let changes = learner.core.no_changes();
+            return turn.end_asynchronously(changes, learner, out);
         } else {
             turn.contribute_nothing(learner, out);
         }
@@ -123,7 +136,7 @@ impl Rounds {
             return AfterBatch::Diverged(why);
         }
         let core = &mut learner.core;
-        let is_lent = core.is_lent;
+        let is_lent = core.is_lent();
         turn.advance(core, batch, out);
         if is_lent {
             let lr = core.lr(turn.round, 0.0);
@@ -131,8 +144,10 @@ impl Rounds {
             return AfterBatch::RoundDone;
         }
         if core.is_asynchronous() {
-            let turn = self.turn.take().expect("it is going on");
-            turn.end_asynchronously(learner, out);
+            match turn.change(core, out) {
+                Some(taken) => self.end_batch(taken, learner, out),
+                None => self.stepping = Some(Stepping::Batch),
+            }
             return AfterBatch::GoesOn;
         }
         if !turn.is_trained() {
@@ -156,12 +171,49 @@ impl Rounds {
         self.turn.as_ref().is_none_or(|turn| turn.ended.is_some())
     }
 
-    /// The round has a result.
-    pub(super) fn finish_round(&mut self, result: Vec<Vec<f32>>, counted: &Counted, core: &mut Core, out: &mut Outbox) {
+    /// Where peers train asynchronously: what a batch changes is known.
+    fn end_batch(&mut self, taken: StepTaken, learner: &mut Learner, out: &mut Outbox) {
+        let changes = learner.core.take_back_step(taken);
+        if let Some(turn) = self.turn.take() {
+            turn.end_asynchronously(changes, learner, out);
+        }
+    }
+
+    /// The round has a result. Whether it is taken over; else the worker is at it.
+    pub(super) fn finish_round(
+        &mut self,
+        result: Vec<Vec<f32>>,
+        counted: Counted,
+        core: &mut Core,
+        out: &mut Outbox,
+    ) -> bool {
         let lr = self.lr(core);
-        core.adopt(result, lr);
+        if core.turn.payload != Payload::Gradients {
+            core.replace_values(result);
+        } else if let Some(taken) = core.step(result, lr, StepResult::Values, out) {
+            core.take_back_step(taken);
+        } else {
+            self.stepping = Some(Stepping::Round(counted));
+            return false;
+        }
         core.round_start = None;
-        self.count_round(counted, lr, core, out);
+        self.count_round(&counted, lr, core, out);
+        true
+    }
+
+    /// The worker has taken a step. What belongs to a round that is no more is not wanted, but for what was lent.
+    pub(super) fn on_step(&mut self, taken: StepTaken, learner: &mut Learner, out: &mut Outbox) -> AfterBatch {
+        match self.stepping.take().filter(|_| self.turn.is_some()) {
+            Some(Stepping::Batch) => self.end_batch(taken, learner, out),
+            Some(Stepping::Round(counted)) => {
+                let core = &mut learner.core;
+                core.take_back_step(taken);
+                self.count_round(&counted, self.lr(core), core, out);
+                return AfterBatch::RoundDone;
+            }
+            None => drop(learner.core.take_back_step(taken)),
+        }
+        AfterBatch::GoesOn
     }
 
     /// The round's result is taken over: it counts.
@@ -224,6 +276,7 @@ impl Rounds {
     /// Replicas are together at the end of an epoch: returns what comes next, and how this peer's samples were classified.
     pub(super) fn finish_epoch(&mut self, core: &mut Core, out: &mut Outbox) -> (Ledger, Score) {
         core.place.standing.advance(core.view.number, 0);
+        core.epoch_size = size(core.params());
         let next = core.next_ledger();
         let (sent_bytes, received_bytes) = core.take_counts();
         let wait_s = (core.now.saturating_sub(self.idle_since) + self.pace.take_waited()).as_secs_f64();

@@ -3,12 +3,18 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nettorrent_engine::kernel::{is_finite, vectorised};
+use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::optimizer::Optimizer;
 
 use super::core::Core;
+use crate::effects::Outbox;
 use crate::phase_work::LocalState;
-use crate::strategy::{OptimizerState, Payload};
+use crate::step_work::{StepResult, StepTaken, StepWork};
+use crate::strategy::OptimizerState;
+use crate::work::{What, Work};
+
+/// Steps with so many numbers are the worker's: others would have to wait for an answer meanwhile.
+const LARGE: usize = 1 << 18;
 
 impl Core {
     /// The parameters that are trained.
@@ -22,29 +28,30 @@ impl Core {
         is_finite(&self.values) && (!sends_state || self.optimizer.is_finite())
     }
 
-    /// Takes a round's result over.
-    pub(super) fn adopt(&mut self, result: Vec<Vec<f32>>, lr: f32) {
-        match self.turn.payload {
-            Payload::Gradients => self.take_step(result, lr),
-            Payload::Weights | Payload::Updates => self.replace_values(result),
+    /// A step of the optimizer with a gradient in buckets, or what it would change. A small one is taken here and now; for a large one the
+    /// worker is lent the parameters, and nothing is returned yet.
+    pub(super) fn step(
+        &mut self,
+        gradient: Vec<Vec<f32>>,
+        lr: f32,
+        result: StepResult,
+        out: &mut Outbox,
+    ) -> Option<StepTaken> {
+        let id = self.next_work_id();
+        let step = StepWork { state: self.lend(id), gradient, lr, result };
+        let is_large = self.lends && self.training.task.n_values() >= LARGE;
+        if is_large || self.training.optimizer.custom.is_some() {
+            out.work.push(Work { id, what: What::Step(Box::new(step)) });
+            return None;
         }
+        Some(step.run_here(self.training.task.layout()))
     }
 
-    /// What a step with a gradient in buckets would add to the parameters, times the peer's share; statistics, which nobody
-    /// else hears of, in full.
-    pub(super) fn changes(&mut self, gradient: Vec<Vec<f32>>, lr: f32, share: f32) -> Vec<Vec<f32>> {
-        let (task, n_params) = (self.training.task.clone(), self.training.task.n_params());
-        self.optimizer.count_step();
-        let mut changes = Vec::with_capacity(gradient.len());
-        for (place, mut gradient) in task.buckets().iter().zip(gradient) {
-            let mut change = self.buffer(place.len());
-            self.optimizer.change(lr, place, &self.values[place.clone()], &mut gradient, &mut change);
-            let n_trained = n_params.clamp(place.start, place.end) - place.start;
-            vectorised(|| change[..n_trained].iter_mut().for_each(|change| *change *= share));
-            self.spare.push(gradient);
-            changes.push(change);
-        }
-        changes
+    /// What a worker is to write the changes of a batch into.
+    pub(super) fn changes(&mut self, share: f32) -> StepResult {
+        let task = self.training.task.clone();
+        let vectors = task.buckets().iter().map(|place| self.buffer(place.len())).collect();
+        StepResult::Changes { share, vectors }
     }
 
     /// The changes of a round in which this peer trains nothing.
@@ -58,17 +65,9 @@ impl Core {
         task.buckets().iter().map(nothing).collect()
     }
 
-    /// A step of the optimizer with a gradient in buckets.
-    pub(super) fn take_step(&mut self, gradient: Vec<Vec<f32>>, lr: f32) {
-        let values = Arc::make_mut(&mut self.values);
-        let parts = self.training.task.buckets().iter().cloned().zip(gradient.iter().map(Vec::as_slice));
-        self.optimizer.step_in_parts(lr, values, parts);
-        self.spare.extend(gradient);
-    }
-
     /// Lends the parameters and the optimizer to the worker, who takes a step with them.
-    pub(super) fn lend(&mut self) -> LocalState {
-        self.is_lent = true;
+    pub(super) fn lend(&mut self, work: u64) -> LocalState {
+        self.lent_for = Some(work);
         let optimizer = Optimizer::new(self.training.optimizer.clone(), 0);
         LocalState {
             values: std::mem::take(&mut self.values),
@@ -79,9 +78,16 @@ impl Core {
     /// What this peer's own steps came to. If it was not lent what they began with, that is kept until the round is over.
     pub(super) fn take_back(&mut self, LocalState { values, optimizer }: LocalState) {
         let before = (std::mem::replace(&mut self.values, values), std::mem::replace(&mut self.optimizer, optimizer));
-        if !std::mem::take(&mut self.is_lent) {
+        if self.lent_for.take().is_none() {
             self.round_start = Some(before);
         }
+    }
+
+    /// What was lent for a step is back. Returns what it would change, if that was wanted.
+    pub(super) fn take_back_step(&mut self, StepTaken { state, changes, spare }: StepTaken) -> Vec<Vec<f32>> {
+        self.take_back(state);
+        self.spare.extend(spare);
+        changes
     }
 
     /// Replaces what is exchanged; the optimizer's state is treated as the strategy has it.

@@ -192,6 +192,10 @@ impl Training {
                 core.outliers.learn(&left_out, 0.0, score.loss());
                 return self.on_batch(Batch { score, took, is_finite, end: end.map(|end| *end) }, left_out, out);
             }
+            Done::StepTaken { id, taken } if core.lent_for == Some(id) => {
+                let after = self.rounds.on_step(*taken, &mut self.learner, out);
+                return want_after(after);
+            }
             Done::Scored { id, score } if core.scoring == Some(id) => {
                 core.scoring = None;
                 strategy.on_scored(core, out, &score);
@@ -206,6 +210,7 @@ impl Training {
             Done::Bucket { .. }
             | Done::Trained { .. }
             | Done::Stepped { .. }
+            | Done::StepTaken { .. }
             | Done::Scored { .. }
             | Done::Other { .. } => {}
         }
@@ -218,12 +223,7 @@ impl Training {
             let core = &self.learner.core;
             out.records.push(core.record(Event::LeftOut { samples: left_out, step: core.place.step }));
         }
-        match self.rounds.on_batch(batch, &mut self.learner, &mut self.recovery, out) {
-            AfterBatch::GoesOn => Want::Nothing,
-            AfterBatch::TurnTrained => Want::EndTurn,
-            AfterBatch::RoundDone => Want::Proceed,
-            AfterBatch::Diverged(why) => Want::Recover(why),
-        }
+        want_after(self.rounds.on_batch(batch, &mut self.learner, &mut self.recovery, out))
     }
 
     /// A member says something, as its strategy or about a test.
@@ -286,8 +286,7 @@ impl Training {
                 None
             }
             Request::FinishRound { result, counted } => {
-                self.rounds.finish_round(result, &counted, core, out);
-                Some(Applied::Round)
+                self.rounds.finish_round(result, counted, core, out).then_some(Applied::Round)
             }
             Request::Synced => {
                 let (next, train) = self.rounds.finish_epoch(core, out);
@@ -358,5 +357,15 @@ impl Training {
         self.rounds.held = None;
         let core = &self.learner.core;
         self.recovery.on_divergence(why, self.rounds.lr(core), core, out)
+    }
+}
+
+/// What a training wants after a batch.
+fn want_after(after: AfterBatch) -> Want {
+    match after {
+        AfterBatch::GoesOn => Want::Nothing,
+        AfterBatch::TurnTrained => Want::EndTurn,
+        AfterBatch::RoundDone => Want::Proceed,
+        AfterBatch::Diverged(why) => Want::Recover(why),
     }
 }

@@ -11,6 +11,7 @@ use crate::batch_place::BatchPlace;
 use crate::effects::{Outbox, Phase};
 use crate::phase_work::{LocalState, PhaseHandle, PhaseWork};
 use crate::record::{Event, Record};
+use crate::step_work::StepTaken;
 use crate::strategy::{Payload, Scale, Trained, held_at};
 use crate::work::{What, Work, scaled};
 
@@ -105,7 +106,7 @@ impl TurnState {
                 self.local_phase(state, place, core)
             }
             Payload::Gradients if core.may_lend() => {
-                let state = core.lend();
+                let state = core.lend(self.work);
                 self.local_phase(state, place, core)
             }
             Payload::Gradients | Payload::Updates => What::Gradient {
@@ -256,16 +257,20 @@ impl TurnState {
         self.end(learner, out);
     }
 
+    /// Where peers train asynchronously: a batch is trained. Returns what a step with its gradient would change, unless that takes longer.
+    pub(super) fn change(&mut self, core: &mut Core, out: &mut Outbox) -> Option<StepTaken> {
+        let (gradient, lr) = (std::mem::take(&mut self.gradient), core.lr(self.round, 0.0));
+        let changes = core.changes(self.share);
+        let taken = core.step(gradient, lr, changes, out);
+        core.is_computing = taken.is_none();
+        taken
+    }
+
     /// Where peers train asynchronously: a batch is trained, or there was none. The strategy gets the change, and the batch counts.
-    pub(super) fn end_asynchronously(mut self, learner: &mut Learner, out: &mut Outbox) {
+    pub(super) fn end_asynchronously(self, changes: Vec<Vec<f32>>, learner: &mut Learner, out: &mut Outbox) {
         let Learner { core, strategy, .. } = learner;
         core.is_computing = false;
         let lr = core.lr(self.round, 0.0);
-        let changes = if self.n_mine == 0 {
-            core.no_changes()
-        } else {
-            core.changes(std::mem::take(&mut self.gradient), lr, self.share)
-        };
         core.enter(Phase::Exchanging);
         for (bucket, change) in changes.into_iter().enumerate() {
             strategy.on_part(core, out, bucket, change);
