@@ -1,0 +1,179 @@
+"""A model as one flat vector of f32 numbers: trained parameters first, then everything else that has to travel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+Span = tuple[int, int]
+
+
+def floats(view: memoryview) -> Tensor:
+    """The f32 numbers behind a memory view, without a copy."""
+    return torch.frombuffer(view, dtype=torch.float32) if view.nbytes else torch.empty(0)
+
+
+def integers(view: memoryview) -> Tensor:
+    """The i64 numbers behind a memory view, without a copy."""
+    return torch.frombuffer(view, dtype=torch.int64) if view.nbytes else torch.empty(0, dtype=torch.int64)
+
+
+def spans_of(tensors: Iterable[Tensor], start: int = 0) -> list[Span]:
+    """Where each tensor lies if they follow one another from `start`."""
+    spans = []
+    for tensor in tensors:
+        spans.append((start, start + tensor.numel()))
+        start += tensor.numel()
+    return spans
+
+
+def gather(out: Tensor, spans: Sequence[Span], tensors: Sequence[Tensor | None]) -> None:
+    """Writes tensors into their spans of a CPU vector, zeros for None. From a device it is one transfer."""
+    if not any(tensor is not None and tensor.device.type != "cpu" for tensor in tensors):
+        for (start, stop), tensor in zip(spans, tensors, strict=True):
+            if tensor is None:
+                out[start:stop].zero_()
+            else:
+                out[start:stop].view(tensor.shape).copy_(_dense(tensor))
+        return
+    device = next(tensor.device for tensor in tensors if tensor is not None and tensor.device.type != "cpu")
+    parts = [
+        torch.zeros(stop - start, device=device)
+        if tensor is None
+        else _dense(tensor).reshape(-1).to(device, torch.float32)
+        for (start, stop), tensor in zip(spans, tensors, strict=True)
+    ]
+    out[spans[0][0] : spans[-1][1]].copy_(torch.cat(parts))
+
+
+def scatter(source: Tensor, spans: Sequence[Span], tensors: Sequence[Tensor]) -> None:
+    """Writes spans of a CPU vector into tensors, rounded for integers. To a device it is one transfer."""
+    if not tensors:
+        return
+    first, last = spans[0][0], spans[-1][1]
+    part = source[first:last]
+    device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), None)
+    if device is not None:
+        part = part.to(device)
+    sources = [
+        _as_stored(part[start - first : stop - first], tensor)
+        for (start, stop), tensor in zip(spans, tensors, strict=True)
+    ]
+    with torch.no_grad():
+        torch._foreach_copy_(list(tensors), sources)
+
+
+def _as_stored(numbers: Tensor, like: Tensor) -> Tensor:
+    return (numbers if like.is_floating_point() else numbers.round()).view(like.shape)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return tensor.to_dense() if tensor.layout != torch.strided else tensor
+
+
+class Layout:
+    """Which of a model's tensors lie where in the flat vector.
+
+    Trained parameters come first. Then come the persistent buffers, such as batch norm's running statistics, and
+    frozen parameters. Buffers that are not persistent are left out: by PyTorch's definition they are no part of a
+    model's state.
+    """
+
+    def __init__(self, model: nn.Module, trained: Iterable[Tensor] | None = None) -> None:
+        wanted = None if trained is None else {id(p) for p in trained}
+        self.params: list[Tensor] = []
+        self.frozen: list[Tensor] = []
+        self._param_names: list[str] = []
+        self._frozen_names: list[str] = []
+        for name, p in model.named_parameters():
+            _check(name, p)
+            is_trained = p.requires_grad and (wanted is None or id(p) in wanted)
+            (self.params if is_trained else self.frozen).append(p)
+            (self._param_names if is_trained else self._frozen_names).append(name)
+        self._buffers = _persistent_buffers(model)
+        self.n_params = sum(p.numel() for p in self.params)
+        if self.n_params == 0:
+            raise ValueError(
+                "the model has no parameter to train: set requires_grad on some of them, and give them to the optimizer"
+            )
+        self.spans = spans_of(self.params)
+        self._rest_spans = spans_of(self.buffers() + self.frozen, self.n_params)
+        self.n_values = self._rest_spans[-1][1] if self._rest_spans else self.n_params
+
+    def buffers(self) -> list[Tensor]:
+        """The buffers as the modules hold them now: a forward pass may put new tensors in their places."""
+        held = (module._buffers[key] for _, module, key in self._buffers)
+        return [buffer for buffer in held if buffer is not None]
+
+    def tensors(self) -> list[tuple[str, list[int], str]]:
+        """Name, shape and kind of each tensor, in the order of the flat vector."""
+        names = [name for name, _, _ in self._buffers] + self._frozen_names
+        kinds = [(name, p, "parameter") for name, p in zip(self._param_names, self.params, strict=True)]
+        kinds += [(name, t, "buffer") for name, t in zip(names, self.buffers() + self.frozen, strict=True)]
+        return [(name, list(tensor.shape), kind) for name, tensor, kind in kinds]
+
+    def load(self, values: Tensor) -> None:
+        """Puts a flat vector into the model."""
+        scatter(values, self.spans, self.params)
+        scatter(values, self._rest_spans, self.buffers() + self.frozen)
+
+    def store(self, values: Tensor) -> None:
+        """Writes the model as a flat vector."""
+        self.store_params(values)
+        rest = self.buffers() + self.frozen
+        if rest:
+            gather(values, self._rest_spans, rest)
+
+    def store_params(self, values: Tensor) -> None:
+        """Writes the trained parameters only."""
+        gather(values, self.spans, self.params)
+
+    def store_gradient(self, out: Tensor, before: Sequence[Tensor]) -> None:
+        """Writes the gradient, and for buffers what the batch took off them since `before`."""
+        gather(out, self.spans, [p.grad for p in self.params])
+        buffers = self.buffers()
+        if buffers:
+            lost = [old.float() - new.float() for old, new in zip(before, buffers, strict=True)]
+            gather(out, self._rest_spans[: len(buffers)], lost)
+        n_moving = self._rest_spans[len(buffers) - 1][1] if buffers else self.n_params
+        out[n_moving:].zero_()
+
+    def load_gradient(self, gradient: Tensor) -> None:
+        """Gives each parameter its part of a flat gradient."""
+        grads = [torch.empty_like(p) for p in self.params]
+        scatter(gradient, self.spans, grads)
+        for p, grad in zip(self.params, grads, strict=True):
+            p.grad = grad
+
+    def drop_gradient(self) -> None:
+        """Forgets all gradients."""
+        for p in (*self.params, *self.frozen):
+            p.grad = None
+
+
+def _check(name: str, p: Tensor) -> None:
+    if is_lazy(p):
+        raise ValueError(
+            f"`{name}` has no shape yet: pass one batch through the model first, so that its lazy layers are made"
+        )
+    if p.is_complex():
+        raise ValueError(
+            f"`{name}` is complex, which cannot be exchanged: keep torch.view_as_real of it as the parameter"
+        )
+
+
+def _persistent_buffers(model: nn.Module) -> list[tuple[str, nn.Module, str]]:
+    found, seen = [], set()
+    for prefix, module in model.named_modules():
+        for key, buffer in module._buffers.items():
+            if buffer is None or key in module._non_persistent_buffers_set or id(buffer) in seen:
+                continue
+            name = f"{prefix}.{key}" if prefix else key
+            _check(name, buffer)
+            seen.add(id(buffer))
+            found.append((name, module, key))
+    return found

@@ -1,0 +1,80 @@
+"""Following a run: its epochs, its progress, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._flat import floats
+from ._progress import Progress
+from ._worker import TorchWorker
+
+Event = dict[str, Any]
+Callback = Callable[[Event], None]
+
+
+@dataclass
+class Result:
+    """How training ended. The model that was given holds the final values."""
+
+    ending: str
+    folder: str
+    epoch: int
+    step: int
+    checkpoint: str | None
+    history: list[Event] = field(repr=False)
+    """The events of the epochs, in order."""
+    loss: float | None
+    """The mean loss of the last epoch's test, or of its training where there is no test."""
+    accuracy: float | None
+    """The share of samples that were classified correctly there; None if this is no classification."""
+    metrics: dict[str, float]
+
+
+class Watch:
+    """Follows a run: keeps its epochs, shows progress, tells callbacks, puts the final values into the model."""
+
+    def __init__(self, worker: TorchWorker, callbacks: Iterable[Callback], progress: bool) -> None:
+        self.history: list[Event] = []
+        self._worker = worker
+        self._progress = Progress(lambda: worker.counts_correct) if progress else None
+        shown: list[Callback] = [self._progress] if self._progress else []
+        self._tellers: list[Callback] = [self._remember, *shown, *callbacks]
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress:
+            self._progress.close()
+
+    def on_line(self, line: str) -> None:
+        self.on_event(json.loads(line))
+
+    def on_event(self, event: Event) -> None:
+        for tell in self._tellers:
+            tell(event)
+
+    def _remember(self, event: Event) -> None:
+        if event.get("event") == "epoch":
+            self.history.append(event)
+
+    def result(self, run: Any, end: Mapping[str, Any]) -> Result:
+        checkpoint = end.get("checkpoint")
+        if checkpoint is not None:
+            self._worker.load(floats(memoryview(run.read_checkpoint(checkpoint))))
+        last = self.history[-1] if self.history else {}
+        kind = "test" if self._worker.n_test else "train"
+        return Result(
+            ending=end["ending"],
+            folder=str(run.folder),
+            epoch=end.get("epoch", last.get("epoch", 0)),
+            step=end.get("step", last.get("step", 0)),
+            checkpoint=checkpoint,
+            history=self.history,
+            loss=last.get(f"{kind}_loss"),
+            accuracy=last.get(f"{kind}_accuracy") if self._worker.counts_correct else None,
+            metrics=dict(last.get("metrics") or {}),
+        )

@@ -1,0 +1,312 @@
+"""A PyTorch model as a worker: it computes gradients, steps and scores for the peer that Rust runs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from ._data import Collate, Samples, TensorSamples, as_samples, to_device
+from ._flat import Layout, floats, integers
+from ._objective import Judged, Loss, Metric, Objective, StepFunction, n_correct
+from ._optimizer import OptimizerLike, OptimizerState, make_optimizer, trained_by
+from ._random import own_cpu, own_device, seed_device
+
+Score = tuple[float, int, int, list[float]]
+
+
+def best_device() -> torch.device:
+    """The GPU if there is one, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _exact(device: torch.device) -> torch.device:
+    """The device with its index: `cuda` is the current one."""
+    is_any = device.type == "cuda" and device.index is None
+    return torch.device("cuda", torch.cuda.current_device()) if is_any else device
+
+
+class TorchWorker:
+    """Computes for one peer. Rust calls its methods, one at a time.
+
+    Memory views hold f32 numbers (samples: i64), valid only during a call. `values` is the model as a flat vector,
+    see `Layout`; `vectors` are the optimizer's state after `n_steps` steps, see `OptimizerState`. A learning rate is a
+    factor on those of the parameter groups. Scores are the sum of losses, the number of correct ones, the number of
+    samples, and the sums of metrics; those of training have no metrics.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss | None,
+        data: Any,
+        test: Any = None,
+        optimizer: OptimizerLike = "adamw",
+        lr: float | None = None,
+        *,
+        step: StepFunction | None = None,
+        metrics: Mapping[str, Metric] | None = None,
+        batch: int = 32,
+        device: torch.device | str | None = None,
+        autocast: torch.dtype | None = None,
+        clip_norm: float | None = None,
+        accumulate: int = 1,
+        compile: bool = False,
+        collate: Collate | None = None,
+        samples_per_epoch: int | None = None,
+    ) -> None:
+        if autocast == torch.float16:
+            raise ValueError("autocast=torch.float16 needs a GradScaler: use torch.bfloat16, or a loop of your own")
+        self.device = best_device() if device is None else _exact(torch.device(device))
+        self.model = model.to(self.device)
+        if not model.training:
+            model.train()
+        made = make_optimizer(optimizer, model, lr)
+        self.layout = Layout(model, trained_by(made, model))
+        self.optimizer = made
+        self._state = OptimizerState(made, self.layout.params)
+        self._objective = Objective(loss, step, metrics)
+        self._forward: Any = torch.compile(model) if compile else model
+        self._data = as_samples(data, collate, samples_per_epoch)
+        self._test = _test_samples(test, collate)
+        self._batch, self._accumulate = batch, accumulate
+        self._autocast, self._clip_norm = autocast, clip_norm
+        self._n_steps = 0
+        self.counts_correct = False
+        """Whether outputs and targets are those of a classification, so that accuracy says something."""
+
+    # What there is.
+
+    @property
+    def n_samples(self) -> int:
+        """How many training samples there are."""
+        return len(self._data)
+
+    @property
+    def n_test(self) -> int:
+        """How many test samples there are."""
+        return len(self._test)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The names of the user's metrics."""
+        return list(self._objective.metrics)
+
+    @property
+    def n_optimizer_vectors(self) -> int:
+        """How many vectors as long as the parameters the optimizer's state fills."""
+        return self._state.n_vectors
+
+    def tensors(self) -> list[tuple[str, list[int], str]]:
+        """Name, shape and kind ("parameter" or "buffer") of the model's tensors, in the order of the flat vector."""
+        return self.layout.tensors()
+
+    def labels(self) -> list[int] | None:
+        """The class of each training sample, where that is known without reading them all."""
+        return self._data.labels()
+
+    def fill_initial(self, out: memoryview) -> None:
+        """Writes the model as it is, which before training is as the user gave it."""
+        self.layout.store(floats(out))
+
+    def load(self, values: Tensor) -> None:
+        """Puts a flat vector into the model."""
+        self.layout.load(values)
+
+    # Gradients that are exchanged.
+
+    def gradient(self, values: memoryview, samples: memoryview, seed: int, out: memoryview) -> Score:
+        """Writes the gradient of the samples' mean loss; for buffers, what the batch took off them."""
+        with self._computing():
+            self.layout.load(floats(values))
+            before = self._copy_of_buffers()
+            score = self._backward(integers(samples), seed)
+            self._hand_over_gradient(out, before)
+        return score
+
+    def _hand_over_gradient(self, out: memoryview, before: Sequence[Tensor]) -> None:
+        self.layout.store_gradient(floats(out), before)
+        self.layout.drop_gradient()
+
+    def step(
+        self, values: memoryview, vectors: Sequence[memoryview], n_steps: int, gradient: memoryview, lr: float
+    ) -> int:
+        """Takes a step with a gradient: changes values and vectors, and gives the new number of steps."""
+        new = floats(values)
+        with self._computing():
+            self._step_with(new, vectors, n_steps, floats(gradient), lr)
+            self.layout.store_params(new)
+        new[self.layout.n_params :] -= floats(gradient)[self.layout.n_params :]
+        return n_steps + 1
+
+    def change(
+        self,
+        values: memoryview,
+        vectors: Sequence[memoryview],
+        n_steps: int,
+        gradient: memoryview,
+        lr: float,
+        out: memoryview,
+    ) -> int:
+        """Writes what a step would add to the values, which stay; the vectors are then as after the step."""
+        n_params = self.layout.n_params
+        old, added = floats(values), floats(out)
+        with self._computing():
+            self._step_with(old, vectors, n_steps, floats(gradient), lr)
+            self.layout.store_params(added)
+        added[:n_params] -= old[:n_params]
+        torch.neg(floats(gradient)[n_params:], out=added[n_params:])
+        return n_steps + 1
+
+    def _step_with(
+        self, values: Tensor, vectors: Sequence[memoryview], n_steps: int, gradient: Tensor, lr: float
+    ) -> None:
+        state = [floats(vector) for vector in vectors]
+        self.layout.load(values)
+        self._state.restore(state, n_steps)
+        self.layout.load_gradient(gradient)
+        self._optimizer_step(lr)
+        self.layout.drop_gradient()
+        self._state.pack(state, n_steps + 1)
+
+    def _optimizer_step(self, lr: float) -> None:
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.layout.params, self._clip_norm)
+        with self._state.scaled_lr(lr):
+            self.optimizer.step()
+
+    # Steps that are taken locally.
+
+    def local_begin(self, values: memoryview, vectors: Sequence[memoryview], n_steps: int) -> None:
+        """Brings values and state to the device, for the local steps that follow."""
+        with self._computing():
+            self.layout.load(floats(values))
+            self._state.restore([floats(vector) for vector in vectors], n_steps)
+        self._n_steps = n_steps
+
+    def local_step(self, samples: memoryview, seed: int, lr: float, most_loss: float) -> Score | None:
+        """Takes a step with a batch; None, and no step, if its loss is above `most_loss` or anything is not finite."""
+        with self._computing():
+            before = self._copy_of_buffers()
+            score = self._backward(integers(samples), seed)
+            return self._step_if_usual(score, before, lr, most_loss)
+
+    def _step_if_usual(self, score: Score, before: Sequence[Tensor], lr: float, most_loss: float) -> Score | None:
+        is_usual = score[0] <= most_loss * max(1, score[2]) and self._has_finite_gradient()
+        if is_usual:
+            self._optimizer_step(lr)
+            self._n_steps += 1
+        else:
+            self._put_buffers_back(before)
+        self.layout.drop_gradient()
+        return score if is_usual else None
+
+    def local_end(self, values: memoryview, vectors: Sequence[memoryview]) -> int:
+        """Writes values and state as they are after the last step, and gives the number of steps."""
+        with self._computing():
+            self.layout.store(floats(values))
+            self._state.pack([floats(vector) for vector in vectors], self._n_steps)
+        return self._n_steps
+
+    def _has_finite_gradient(self) -> bool:
+        grads = [p.grad for p in self.layout.params if p.grad is not None]
+        numbers = [g if g.layout == torch.strided else g.coalesce().values() for g in grads]
+        largest = torch._foreach_norm(numbers, math.inf) if numbers else []
+        return not largest or math.isfinite(torch.stack([n.float() for n in largest]).sum().item())
+
+    # Scores.
+
+    def score(self, values: memoryview, samples: memoryview) -> Score:
+        """How well the model does on training samples, in evaluation mode."""
+        return self._evaluate(floats(values), self._data, integers(samples))
+
+    def test(self, values: memoryview, start: int, stop: int) -> Score:
+        """How well the model does on a range of the test samples, in evaluation mode."""
+        return self._evaluate(floats(values), self._test, torch.arange(start, stop))
+
+    def _evaluate(self, values: Tensor, data: Samples, samples: Tensor) -> Score:
+        loss_sum, n_right, metrics = 0.0, 0, [0.0] * len(self._objective.metrics)
+        with self._computing(), eval_mode(self.model), torch.no_grad():
+            self.layout.load(values)
+            for part in samples.split(self._batch) if len(samples) else []:
+                (batch,) = self._read(data, [part], 0)
+                judged = self._judge(batch)
+                loss_sum += judged.loss.item() * len(part)
+                n_right += self._count(judged)
+                metrics = [a + b for a, b in zip(metrics, self._objective.measure(judged, len(part)), strict=True)]
+        return loss_sum, n_right, len(samples), metrics
+
+    # What these share.
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        with own_device(self.device), torch.enable_grad():
+            yield
+
+    def _read(self, data: Samples, parts: Sequence[Tensor], seed: int) -> list[Any]:
+        with own_cpu(seed):
+            batches = [data.read(part) for part in parts]
+        seed_device(seed, self.device)
+        return batches
+
+    def _backward(self, samples: Tensor, seed: int) -> Score:
+        """Adds up the gradient of the samples' mean loss, in as many parts as `accumulate` says."""
+        self.layout.drop_gradient()
+        n, loss_sum, n_right = len(samples), 0.0, 0
+        parts = self._micro_batches(samples)
+        for part, batch in zip(parts, self._read(self._data, parts, seed), strict=True):
+            judged = self._judge(batch)
+            share = len(part) / n
+            (judged.loss if share == 1 else judged.loss * share).backward()
+            loss_sum += judged.loss.item() * len(part)
+            n_right += self._count(judged)
+        return loss_sum, n_right, n, [0.0] * len(self._objective.metrics)
+
+    def _micro_batches(self, samples: Tensor) -> Sequence[Tensor]:
+        return samples.tensor_split(min(self._accumulate, len(samples))) if len(samples) else ()
+
+    def _judge(self, batch: Any) -> Judged:
+        with torch.autocast(self.device.type, self._autocast, enabled=self._autocast is not None):
+            return self._objective(self._forward, to_device(batch, self.device))
+
+    def _count(self, judged: Judged) -> int:
+        right = n_correct(judged.output, judged.target)
+        self.counts_correct |= right is not None
+        return 0 if right is None else int(right)
+
+    def _copy_of_buffers(self) -> list[Tensor]:
+        return [buffer.detach().clone() for buffer in self.layout.buffers()]
+
+    def _put_buffers_back(self, before: Sequence[Tensor]) -> None:
+        for buffer, old in zip(self.layout.buffers(), before, strict=True):
+            buffer.detach().copy_(old)
+
+
+@contextlib.contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards each module is in the mode that it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def _test_samples(test: Any, collate: Collate | None) -> Samples:
+    if test is None:
+        return TensorSamples([torch.empty(0)])
+    data = test.dataset if isinstance(test, DataLoader) else test
+    if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
+        raise ValueError(
+            "test data need a length and indexing: make a list of them, such as list(itertools.islice(data, 1000))"
+        )
+    return as_samples(test, collate)
