@@ -12,6 +12,9 @@ pub(crate) struct Failure(Arc<Mutex<Option<PyErr>>>);
 impl Failure {
     /// Keeps an exception, unless another came before it; and says it in the words of peers.
     pub(crate) fn keep(&self, py: Python<'_>, error: PyErr) -> TrainError {
+        if is_left(py, &error) {
+            return TrainError::Cancelled;
+        }
         let problem = format!("the model's Python code failed: {error}{}", place(py, &error).unwrap_or_default());
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         TrainError::Worker(problem)
@@ -21,6 +24,13 @@ impl Failure {
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+/// Whether it only says that the user has left the loop in which batches are trained.
+fn is_left(py: Python<'_>, error: &PyErr) -> bool {
+    let of_type = |name| error.get_type(py).getattr(name).and_then(|name| name.extract::<String>());
+    of_type("__name__").is_ok_and(|name| name == "Left")
+        && of_type("__module__").is_ok_and(|name| name.starts_with("nettorrent"))
 }
 
 /// Where an exception was raised: file and line of the innermost frame.

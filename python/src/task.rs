@@ -185,13 +185,16 @@ impl Worker for PyWorker {
         let end = loop {
             let Some(LocalBatch { samples, seed }) = phase.next_batch() else { break PhaseEnd::Over };
             let (samples, factor, most_loss) = (indices(samples), self.factor(phase.lr()), phase.most_loss());
-            let said: Option<Said> = self.with(|object| {
+            let said = self.with(|object| {
                 let samples = read_only(object.py(), &samples)?;
-                object.call_method1("local_step", (samples, seed, factor, most_loss))?.extract()
-            })?;
+                object.call_method1("local_step", (samples, seed, factor, most_loss))?.extract::<Option<Said>>()
+            });
             match said {
-                Some(said) => phase.on_step(score(said)),
-                None => break PhaseEnd::Spoilt,
+                Ok(Some(said)) => phase.on_step(score(said)),
+                Ok(None) => break PhaseEnd::Spoilt,
+                // What was trained until then is handed back and kept.
+                Err(TrainError::Cancelled) => break PhaseEnd::Over,
+                Err(error) => return Err(error),
             }
         };
         *n_steps = self.with(|object| {

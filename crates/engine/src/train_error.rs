@@ -16,6 +16,9 @@ pub enum TrainError {
     /// There are no threads to compute with.
     #[error(transparent)]
     Threads(#[from] TeamError),
+    /// Nobody wants it any more: its peer leaves.
+    #[error("its peer leaves")]
+    Cancelled,
     /// A worker that computes elsewhere has failed, in its own words.
     #[error("{0}")]
     Worker(String),

@@ -44,8 +44,12 @@ impl Simulation {
         let done = Done::Stepped { id, stepped };
         self.handle(peer, Input::Done { done, took }, compute, observer);
         // The next batch begins when its peer has heard of this one, unless nobody wants it.
-        if let Some(rest) = rest.filter(|rest| rest.goes_on() && self.hosts[peer].fate == Fate::Live) {
+        let Some(rest) = rest.filter(|_| self.hosts[peer].fate == Fate::Live) else { return };
+        if rest.goes_on() {
             self.begin_work(peer, Work { id, what: What::Local(Box::new(rest)) }, compute);
+        } else if let Some(taken) = rest.give_back() {
+            let done = Done::StepTaken { id, taken: Box::new(taken) };
+            self.handle(peer, Input::Done { done, took: Duration::ZERO }, compute, observer);
         }
     }
 

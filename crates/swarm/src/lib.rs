@@ -10,6 +10,7 @@ pub mod collective;
 mod effects;
 mod held;
 pub mod link_spec;
+mod local_state;
 mod malformed;
 mod outliers;
 mod peer;

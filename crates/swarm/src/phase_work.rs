@@ -13,22 +13,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use nettorrent_engine::kernel::is_finite;
 use nettorrent_engine::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use nettorrent_engine::model::Score;
-use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 
 use crate::batch_place::BatchPlace;
+use crate::local_state::LocalState;
 use crate::outliers::{Computed, Outliers};
+use crate::step_work::StepTaken;
 use crate::train_plan::TrainPlan;
-
-/// What a local phase begins and ends with.
-#[derive(Clone)]
-pub struct LocalState {
-    /// The parameters.
-    pub(crate) values: Arc<Vec<f32>>,
-    /// What takes the steps, with what it remembers.
-    pub(crate) optimizer: Optimizer,
-}
 
 /// A step of a phase, or what went wrong with it.
 #[derive(Debug)]
@@ -68,6 +60,8 @@ struct Control {
     /// The bits of the learning rate of each batch.
     rates: Vec<AtomicU32>,
     is_cancelled: AtomicBool,
+    /// Whether it is to end after the present batch, and what was trained is wanted back.
+    is_ending: AtomicBool,
 }
 
 /// The batches that are left.
@@ -92,6 +86,13 @@ impl PhaseHandle {
     }
 }
 
+impl PhaseHandle {
+    /// Has the phase end after the present batch: what it has come to by then is handed back.
+    pub(crate) fn end_early(&self) {
+        self.0.is_ending.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Drop for PhaseHandle {
     fn drop(&mut self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
@@ -105,7 +106,11 @@ impl Batches {
 
     /// Whether there is another one, and somebody wants it.
     fn go_on(&self) -> bool {
-        !self.is_over() && !self.control.is_cancelled.load(Ordering::Relaxed)
+        !self.is_over() && !self.is_cancelled() && !self.control.is_ending.load(Ordering::Relaxed)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.control.is_cancelled.load(Ordering::Relaxed)
     }
 
     fn seed(&self) -> u64 {
@@ -143,7 +148,8 @@ impl PhaseWork {
         outliers: Outliers,
     ) -> (Self, PhaseHandle) {
         let rates = (0..n_batches).map(|_| AtomicU32::new(0)).collect();
-        let control = Arc::new(Control { rates, is_cancelled: AtomicBool::new(false) });
+        let (is_cancelled, is_ending) = (AtomicBool::new(false), AtomicBool::new(false));
+        let control = Arc::new(Control { rates, is_cancelled, is_ending });
         let handle = PhaseHandle(control.clone());
         let (end, samples) = (place.batch + n_batches, Vec::new());
         let mut batches = Batches { training, place, end, samples, outliers, n_done: 0, control };
@@ -171,12 +177,13 @@ impl PhaseWork {
         self.batches.go_on()
     }
 
-    /// Has a worker train all of it. Each step is handed over when it is taken, the last one with what the phase came to.
+    /// Has a worker train all of it. Each step is handed over when it is taken, the last one with what the phase came to. Returns what it
+    /// came to if it was to end early.
     pub fn run(
         mut self,
         worker: &mut dyn Worker,
         hand_over: &mut (dyn FnMut(Stepped) + Send),
-    ) -> Result<(), TrainError> {
+    ) -> Result<Option<StepTaken>, TrainError> {
         while self.goes_on() {
             let (LocalState { values, optimizer }, batches) = (&mut self.state, &mut self.batches);
             let mut last = None;
@@ -198,10 +205,16 @@ impl PhaseWork {
             hand_over(stepped);
             match rest {
                 Some(rest) => self = rest,
-                None => return Ok(()),
+                None => return Ok(None),
             }
         }
-        Ok(())
+        Ok(self.give_back())
+    }
+
+    /// What it has come to, where it was to end early and its peer waits for that.
+    pub fn give_back(self) -> Option<StepTaken> {
+        let Self { state, batches, .. } = self;
+        (!batches.is_cancelled()).then(|| StepTaken { state, changes: Vec::new(), spare: Vec::new() })
     }
 
     /// Computes the gradient of the next batch and keeps it.
@@ -291,12 +304,6 @@ impl LocalPhase for Course<'_> {
         } else {
             (self.hand_over)(Stepped { score, left_out: Vec::new(), is_finite: true, end: None });
         }
-    }
-}
-
-impl fmt::Debug for LocalState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalState").field("n_values", &self.values.len()).finish_non_exhaustive()
     }
 }
 

@@ -83,8 +83,14 @@ impl Peer for Replica {
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) | Input::BlockWritten => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
-            Input::View(view) => self.next_view = Some(view),
-            Input::Stop => self.is_stopping = true,
+            Input::View(view) => {
+                self.next_view = Some(view);
+                self.training.rounds.end_loan();
+            }
+            Input::Stop => {
+                self.is_stopping = true;
+                self.training.rounds.end_loan();
+            }
         }
         if let Some(view) = self.next_view.take_if(|_| !self.training.learner.core.is_lent()) {
             self.on_view(view, out)?;
@@ -337,8 +343,10 @@ impl Replica {
                 let want = self.training.tell(report, out);
                 self.carry_out(want, out);
             }
-            // A new view, or the end, comes first.
-            Want::Proceed if self.next_view.is_none() && !self.is_stopping => self.proceed(out),
+            // A new view, or the end, comes first; but what the worker trains meanwhile counts.
+            Want::Proceed if self.core().is_lent() || (self.next_view.is_none() && !self.is_stopping) => {
+                self.proceed(out)
+            }
             Want::Recover(why) => self.on_divergence(&why, out),
             Want::Nothing | Want::EndTurn | Want::Tell(_) | Want::Proceed => {}
         }

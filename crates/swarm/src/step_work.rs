@@ -10,7 +10,7 @@ use nettorrent_engine::model::Layout;
 use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 
-use crate::phase_work::LocalState;
+use crate::local_state::LocalState;
 
 /// A step with a gradient that is there.
 pub struct StepWork {

@@ -114,7 +114,7 @@ pub enum Done {
         /// How.
         stepped: Stepped,
     },
-    /// A step of the optimizer is taken.
+    /// A step of the optimizer is taken; or a local phase ended early, and this is what it came to.
     StepTaken {
         /// Of which work.
         id: u64,
@@ -182,7 +182,8 @@ impl Work {
         let id = self.id;
         let done = match self.what {
             What::Local(phase) => match phase.run(worker, &mut |stepped| hand_over(Done::Stepped { id, stepped })) {
-                Ok(()) => return,
+                Ok(None) => return,
+                Ok(Some(taken)) => Ok(Done::StepTaken { id, taken: Box::new(taken) }),
                 Err(error) => Err(error),
             },
             What::Step(step) => step.run(worker).map(|taken| Done::StepTaken { id, taken: Box::new(taken) }),
@@ -199,7 +200,11 @@ impl Work {
                 computed.map(|Computed { score, left_out, size }| Done::Trained { id, score, left_out, size })
             }
         };
-        hand_over(done.unwrap_or_else(|error| Done::Failed { problem: error.to_string() }));
+        match done {
+            Ok(done) => hand_over(done),
+            Err(TrainError::Cancelled) => {}
+            Err(error) => hand_over(Done::Failed { problem: error.to_string() }),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub struct EvaluateSpec {
     pub every_seconds: f64,
 }
 
+/// Where tests go by time, the clock is looked at after so many batches.
+const STRETCH: usize = 16;
 /// The longest time between two tests, some 30 years.
 const MOST_SECONDS: f64 = 1e9;
 
@@ -46,6 +48,14 @@ impl EvaluateSpec {
     pub fn last_due(&self, before: u64, now: u64) -> Option<u64> {
         let last = now.checked_div(self.every_batches)? * self.every_batches;
         (last > before).then_some(last)
+    }
+
+    /// How many batches at most may be trained at a stretch, after so many, before it is time to look whether to test.
+    pub fn n_until_next(&self, done: u64) -> usize {
+        if self.every_seconds > 0.0 {
+            return STRETCH;
+        }
+        done.checked_rem(self.every_batches).map_or(usize::MAX, |past| (self.every_batches - past) as usize)
     }
 
     /// After how much time to test, if it goes by time.
@@ -92,5 +102,7 @@ mod tests {
             |every_batches, before, now| EvaluateSpec { every_batches, ..Default::default() }.last_due(before, now);
         assert_eq!((due(10, 9, 10), due(10, 10, 11), due(10, 10, 19)), (Some(10), None, None));
         assert_eq!((due(10, 7, 33), due(1, 4, 5), due(0, 0, 100)), (Some(30), Some(5), None));
+        let left = |every_batches, done| EvaluateSpec { every_batches, ..Default::default() }.n_until_next(done);
+        assert_eq!((left(10, 0), left(10, 7), left(10, 10), left(0, 7)), (10, 3, 10, usize::MAX));
     }
 }

@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use nettorrent_engine::job::Job;
+use nettorrent_engine::job::{EvaluateSpec, Job};
 use nettorrent_engine::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
-use nettorrent_sim::{Scenario, Simulation, Toy};
+use nettorrent_sim::{Join, Observer, Scenario, Simulation, Toy};
+use nettorrent_swarm::record::{Event, Record};
 
 use crate::case;
 
@@ -141,6 +143,44 @@ fn every_strategy_comes_to_the_same_with_an_optimizer_of_the_workers() {
             assert!(off < 0.2, "{}: {off}", case.name());
         } else {
             assert_eq!(ours, theirs, "{}", case.name());
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_has_the_parameters_for_many_batches_gives_them_back_for_tests_and_newcomers() {
+    let case = case::Case::new("ring-all-reduce", toml::Table::new());
+    let evaluate = EvaluateSpec { every_batches: 5, ..EvaluateSpec::default() };
+    let job = |optimizer| Job { epochs: 3, batch: 8, optimizer, evaluate: evaluate.clone(), ..case::job() };
+    let custom = OptimizerSpec { custom: Some(1), ..momentum() };
+    let alone = |setup| {
+        let mut seen = Evaluations::default();
+        let outcome = Simulation::new(setup, 1, Scenario::lan()).unwrap().run_with(&mut seen).unwrap();
+        (seen.0, outcome.peers[0].values.clone())
+    };
+    let ours = alone(case.setup_for(Toy::new(7), job(momentum())));
+    let theirs = alone(case.setup_for(WithOptimizer(Arc::new(Toy::new(7))), job(custom.clone())));
+    assert!(!ours.0.is_empty());
+    assert_eq!(ours, theirs, "one peer comes to the same, tests and all");
+    // Whenever somebody comes, it is let in after the batch that is being trained, and both end alike.
+    for at_ms in [1, 3, 7, 20, 45] {
+        let scenario = Scenario { joins: vec![Join { at: Duration::from_millis(at_ms) }], ..Scenario::lan() };
+        let setup = case.setup_for(WithOptimizer(Arc::new(Toy::new(7))), job(custom.clone()));
+        let outcome = Simulation::new(setup, 1, scenario).unwrap().run().unwrap();
+        assert!(outcome.failures.is_empty(), "{:?}", outcome.failures);
+        let [first, second] = outcome.peers.as_slice() else { panic!("both are there") };
+        assert_eq!(first.values, second.values, "joined at {at_ms} ms");
+    }
+}
+
+/// The losses of all tests within epochs.
+#[derive(Default)]
+struct Evaluations(Vec<f64>);
+
+impl Observer for Evaluations {
+    fn record(&mut self, record: Record) {
+        if let Event::Evaluation { test_loss, .. } = record.event {
+            self.0.push(test_loss);
         }
     }
 }

@@ -216,6 +216,19 @@ impl Core {
         self.lends && self.is_alone() && self.own_round() > 0
     }
 
+    /// For how many rounds they are lent. A worker with an optimizer of its own may have a device, too, and bringing the parameters back
+    /// after every batch would cost more than the batch; so it has them until the next test, or until somebody wants them.
+    pub(super) fn n_lent_rounds(&self) -> usize {
+        let (Some(plan), Some(seat)) = (&self.plan, self.seat_of(self.me)) else { return 1 };
+        if self.training.optimizer.custom.is_none() {
+            return 1;
+        }
+        let round = self.own_round();
+        let has_a_batch = |round: &usize| plan.batches_in(seat, *round).len() == 1;
+        let n_left = (round..plan.n_rounds()).take_while(has_a_batch).count();
+        n_left.min(self.training.evaluate.n_until_next(self.batches_done(round))).max(1)
+    }
+
     /// Whether the parameters are lent to the worker.
     pub(super) fn is_lent(&self) -> bool {
         self.lent_for.is_some()

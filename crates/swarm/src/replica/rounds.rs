@@ -12,7 +12,7 @@ use super::evaluations::Evaluations;
 use super::learner::Learner;
 use super::pace::Pace;
 use super::recovery::Recovery;
-use super::turn::{Batch, TurnState};
+use super::turn::{Batch, Loan, TurnState};
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
@@ -26,6 +26,8 @@ pub(super) struct Rounds {
     pub pace: Pace,
     pub evaluations: Evaluations,
     pub last_endings: LastEndings,
+    /// What the worker is lent, where this peer is alone.
+    pub loan: Option<Loan>,
     /// What the step is for that the worker takes.
     stepping: Option<Stepping>,
     /// What a peer that is alone waits for before it trains on.
@@ -73,6 +75,13 @@ pub(super) enum AfterRound {
 }
 
 impl Rounds {
+    /// Somebody wants the parameters: the worker gives them back after the present batch.
+    pub(super) fn end_loan(&self) {
+        if let Some(loan) = &self.loan {
+            loan.handle.end_early();
+        }
+    }
+
     /// Whether work of this name is what the turn waits for.
     pub(super) fn wait_for(&self, work: u64) -> bool {
         self.turn.as_ref().is_some_and(|turn| turn.waits_for(work))
@@ -86,7 +95,7 @@ impl Rounds {
     fn begin_turn(&mut self, learner: &mut Learner, out: &mut Outbox) {
         let mut turn = TurnState::begin(learner);
         if turn.n_mine > 0 {
-            turn.order(&mut learner.core, out);
+            turn.order(&mut learner.core, &mut self.loan, out);
         } else if learner.core.is_asynchronous() {
             let changes = learner.core.no_changes();
             return turn.end_asynchronously(changes, learner, out);
@@ -140,6 +149,9 @@ impl Rounds {
         turn.advance(core, batch, out);
         if is_lent {
             let lr = core.lr(turn.round, 0.0);
+            if !core.is_lent() {
+                self.loan = None;
+            }
             self.count_round(&Counted::All, lr, core, out);
             return AfterBatch::RoundDone;
         }
@@ -211,7 +223,15 @@ impl Rounds {
                 self.count_round(&counted, self.lr(core), core, out);
                 return AfterBatch::RoundDone;
             }
-            None => drop(learner.core.take_back_step(taken)),
+            None => {
+                let core = &mut learner.core;
+                core.take_back_step(taken);
+                if self.loan.take().is_some() {
+                    // It ended early, and a batch that was to follow was not begun.
+                    (self.turn, core.is_computing) = (None, false);
+                    return AfterBatch::RoundDone;
+                }
+            }
         }
         AfterBatch::GoesOn
     }
@@ -240,7 +260,9 @@ impl Rounds {
                 return AfterRound::AllTrained;
             }
             if !core.segment_is_over() {
-                self.evaluations.evaluate_if_due(core, out);
+                if !core.is_lent() {
+                    self.evaluations.evaluate_if_due(core, out);
+                }
                 if core.is_alone() && self.evaluations.is_running() {
                     self.held = Some(Held::Evaluation);
                     return AfterRound::GoesOn;

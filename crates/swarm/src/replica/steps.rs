@@ -8,7 +8,7 @@ use nettorrent_engine::optimizer::Optimizer;
 
 use super::core::Core;
 use crate::effects::Outbox;
-use crate::phase_work::LocalState;
+use crate::local_state::LocalState;
 use crate::step_work::{StepResult, StepTaken, StepWork};
 use crate::strategy::OptimizerState;
 use crate::work::{What, Work};

@@ -146,7 +146,7 @@ impl Training {
 
     /// What is being computed and waited for is not wanted any more.
     pub(super) fn abandon(&mut self) {
-        (self.rounds.turn, self.rounds.held) = (None, None);
+        (self.rounds.turn, self.rounds.loan, self.rounds.held) = (None, None, None);
         let core = &mut self.learner.core;
         (core.request, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
         self.rounds.pace.on_view();

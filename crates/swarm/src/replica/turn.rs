@@ -9,7 +9,8 @@ use super::core::Core;
 use super::learner::Learner;
 use crate::batch_place::BatchPlace;
 use crate::effects::{Outbox, Phase};
-use crate::phase_work::{LocalState, PhaseHandle, PhaseWork};
+use crate::local_state::LocalState;
+use crate::phase_work::{PhaseHandle, PhaseWork};
 use crate::record::{Event, Record};
 use crate::step_work::StepTaken;
 use crate::strategy::{Payload, Scale, Trained, held_at};
@@ -44,6 +45,13 @@ pub(super) struct TurnState {
     compute: Duration,
     /// When its last batch was trained.
     pub ended: Option<Duration>,
+}
+
+/// The parameters are with the worker, for one round or for several.
+pub(super) struct Loan {
+    work: u64,
+    /// As long as it is there, somebody wants what is trained.
+    pub handle: PhaseHandle,
 }
 
 /// A batch of a turn that is computed.
@@ -95,8 +103,14 @@ impl TurnState {
     }
 
     /// Has it computed: the gradient of its batch, or where the peer takes steps by itself, all of them.
-    pub(super) fn order(&mut self, core: &mut Core, out: &mut Outbox) {
+    ///
+    /// A worker that is lent the parameters for several rounds is at it already.
+    pub(super) fn order(&mut self, core: &mut Core, loan: &mut Option<Loan>, out: &mut Outbox) {
         let (Some(seat), Some(plan)) = (core.seat_of(core.me), core.plan.clone()) else { return };
+        if let Some(loan) = loan.as_ref().filter(|_| core.is_lent()) {
+            self.work = loan.work;
+            return;
+        }
         self.work = core.next_work_id();
         let step = core.place.step;
         let place = BatchPlace { plan, seat, batch: self.first as usize, step };
@@ -106,8 +120,12 @@ impl TurnState {
                 self.local_phase(state, place, core)
             }
             Payload::Gradients if core.may_lend() => {
-                let state = core.lend(self.work);
-                self.local_phase(state, place, core)
+                let (state, n_rounds) = (core.lend(self.work), core.n_lent_rounds());
+                let outliers = core.outliers.clone();
+                let (phase, handle) = PhaseWork::new(core.training.clone(), place, n_rounds, state, outliers);
+                handle.set_rates(|k| core.lr(self.round + k, 0.0));
+                *loan = Some(Loan { work: self.work, handle });
+                What::Local(Box::new(phase))
             }
             Payload::Gradients | Payload::Updates => What::Gradient {
                 values: core.values.clone(),
