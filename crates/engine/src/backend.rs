@@ -23,8 +23,10 @@ pub struct Backend {
 pub struct Opening<'a> {
     /// The job.
     pub job: &'a Job,
-    /// Its model.
-    pub spec: &'a ModelSpec,
+    /// Its model, where that is one of ours.
+    pub spec: Option<&'a ModelSpec>,
+    /// The function that makes it, where it is Python's: `file.py:function`.
+    pub python: Option<&'a str>,
     /// The samples that it trains.
     pub train_set: Box<dyn Dataset>,
     /// The samples that it is tested on.

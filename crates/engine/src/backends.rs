@@ -1,12 +1,18 @@
 //! THE LIST of compute backends, sorted by name. A new one is a file in `backends/` and a line in each of the two lists here.
 
 mod cpu;
+#[cfg(unix)]
+mod python;
 
 use crate::backend::{Backend, BackendError};
 use crate::nearest::nearest;
 
 /// All backends.
-pub static BACKENDS: &[Backend] = &[cpu::BACKEND];
+pub static BACKENDS: &[Backend] = &[
+    cpu::BACKEND,
+    #[cfg(unix)]
+    python::BACKEND,
+];
 
 /// The backend of this name.
 pub fn find(name: &str) -> Result<&'static Backend, BackendError> {
@@ -39,8 +45,8 @@ mod tests {
     #[test]
     fn an_unknown_name_is_answered_with_the_nearest_and_the_list() {
         let error = find("cup").err().unwrap().to_string();
-        assert_eq!(error, "there is no backend `cup`; did you mean `cpu`? (known: cpu)");
-        assert_eq!(find("quantum").err().unwrap().to_string(), "there is no backend `quantum` (known: cpu)");
+        assert_eq!(error, "there is no backend `cup`; did you mean `cpu`? (known: cpu, python)");
+        assert_eq!(find("quantum").err().unwrap().to_string(), "there is no backend `quantum` (known: cpu, python)");
     }
 
     struct Batches(u64);
@@ -60,15 +66,16 @@ mod tests {
         }
     }
 
-    /// What every backend promises.
+    /// What every backend promises that needs nothing but this program; that of Python is tested with Python.
     #[test]
     fn all_backends_compute_gradients_scores_tests_and_local_steps() {
-        for backend in BACKENDS {
+        for backend in BACKENDS.iter().filter(|backend| backend.name != "python") {
             let job = Job { model: "mlp:16".into(), ..Job::default() };
             let [train_set, test_set] =
                 [Split::Train, Split::Test].map(|part| open(&job.data, None, part, job.seed).unwrap());
             let spec = job.model_spec(train_set.shape(), train_set.classes().len()).unwrap();
-            let opened = (backend.open)(Opening { job: &job, spec: &spec, train_set, test_set }).unwrap();
+            let opened =
+                (backend.open)(Opening { job: &job, spec: Some(&spec), python: None, train_set, test_set }).unwrap();
             let task: Arc<dyn Task> = opened.task;
             let (layout, mut values) = (task.layout(), task.init(1));
             assert_eq!(values.len(), layout.n_values(), "{}", backend.name);

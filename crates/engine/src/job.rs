@@ -13,10 +13,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::Batch;
+use crate::data::augment::{Flip, crop_flip};
 use crate::data::batches::{BatchRule, LastBatch, Order};
 use crate::data::source::DataSpec;
 use crate::model::{ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
+use crate::rng::Rng;
 use crate::schedule::{ScheduleError, ScheduleSpec};
 
 pub use evaluate::{EvaluateError, EvaluateSpec};
@@ -78,6 +81,17 @@ pub enum Augmentation {
     /// As they are.
     #[default]
     None,
+}
+
+impl Augmentation {
+    /// Changes samples of this shape; the seed decides how.
+    pub(crate) fn apply(self, batch: &mut Batch, shape: &[usize], seed: u64) {
+        if let (Self::CropFlip { padding, flip }, [height, width, channels]) = (self, shape) {
+            let mut rng = Rng::stream(seed, "augment", 0);
+            let flip = if flip { Flip::Horizontal } else { Flip::Never };
+            crop_flip(batch, [*height, *width, *channels], padding, flip, &mut rng);
+        }
+    }
 }
 
 /// When checkpoints are written.
@@ -194,6 +208,11 @@ impl Job {
     /// How samples become batches.
     pub fn batch_rule(&self) -> BatchRule {
         BatchRule { batch_size: self.batch, order: self.order, last: self.last }
+    }
+
+    /// The function that makes its model, if that is Python's: `file.py:function`.
+    pub fn python(&self) -> Option<&str> {
+        Some(self.model.as_str()).filter(|model| model.contains(".py:"))
     }
 
     /// The model's description for samples of this shape and this many classes.

@@ -2,12 +2,10 @@
 
 use std::ops::Range;
 
-use crate::data::augment::{Flip, crop_flip};
 use crate::data::{Batch, Dataset};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
 use crate::model::{BucketSink, Layout, Network, Score, Workspace};
-use crate::rng::Rng;
 use crate::train_error::TrainError;
 
 /// What a job wants learnt.
@@ -94,12 +92,8 @@ impl Learning {
     /// Reads training samples; varied by this seed, if one is given and the job wants it.
     pub fn read_train(&self, indices: &[usize], seed: Option<u64>, workspace: &Workspace) -> Result<Batch, TrainError> {
         let mut batch = workspace.install(|| self.train_set.batch(indices))?;
-        if let (Some(seed), Augmentation::CropFlip { padding, flip }, [height, width, channels]) =
-            (seed, self.augment, self.train_set.shape())
-        {
-            let mut rng = Rng::stream(seed, "augment", 0);
-            let flip = if flip { Flip::Horizontal } else { Flip::Never };
-            crop_flip(&mut batch, [*height, *width, *channels], padding, flip, &mut rng);
+        if let Some(seed) = seed {
+            self.augment.apply(&mut batch, self.train_set.shape(), seed);
         }
         Ok(batch)
     }

@@ -50,11 +50,11 @@ pub enum PipelineError {
 pub fn setup(
     job: &Job,
     opened: &Opened,
-    spec: &ModelSpec,
+    spec: Option<&ModelSpec>,
 ) -> Result<(Setup, Option<Arc<PipelineSetup>>), PipelineError> {
     let whole = Setup::new(job, opened.task.clone())?;
     let Some(pipeline) = &job.pipeline else { return Ok((whole, None)) };
-    let Some(parts) = &opened.parts else {
+    let (Some(parts), Some(spec)) = (&opened.parts, spec) else {
         return Err(PipelineError::NoParts { what: format!("what the backend `{}` computes", job.backend) });
     };
     if job.evaluate.interval().is_some() {

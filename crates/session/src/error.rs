@@ -37,6 +37,9 @@ pub enum SessionError {
     /// There is no such data set here.
     #[error("{0}")]
     NoData(String),
+    /// The swarm's model is not on this machine.
+    #[error("{0}")]
+    NoModel(String),
     /// The folder of data sets that were fetched.
     #[error(transparent)]
     Cache(#[from] CacheError),

@@ -41,7 +41,7 @@ pub fn run_local_peer(
     let orders: Orders = serde_json::from_str(&line).map_err(SessionError::Orders)?;
     let told = listen(input)?;
     let run = RunFolder::open(&orders.run)?;
-    let training = Arc::new(Training::with_model(run.job(&[])?, run.model_spec()?, orders.n_peers)?);
+    let training = Arc::new(Training::with_model(run.job(&[])?, run.described_model()?, orders.n_peers)?);
     let load = Load { n_processes: orders.n_peers, n_bytes: training.n_bytes() };
     block_on(load, train(&orders, run, &training, told, output))?
 }

@@ -71,6 +71,10 @@ pub fn definite(mut job: Job) -> Result<Job, SessionError> {
         0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),
         n => n,
     };
+    if let Some((file, function)) = job.python().and_then(|model| model.rsplit_once(':')) {
+        let path = std::path::absolute(file).map_err(SessionError::file("cannot find", Path::new(file)))?;
+        job.model = format!("{}:{function}", path.display());
+    }
     if let Some(path) = &mut job.data.path {
         *path = std::path::absolute(&*path).map_err(SessionError::file("cannot find", &*path))?;
     }

@@ -124,8 +124,12 @@ impl RunFolder {
         Ok(build_network(&self.path.join(MODEL_FILE).display().to_string(), &spec)?)
     }
 
-    /// The description of its network.
-    pub fn model_spec(&self) -> Result<ModelSpec, SessionError> {
+    /// The description of its network; none where the model is not one of ours.
+    pub fn described_model(&self) -> Result<Option<ModelSpec>, SessionError> {
+        if self.job(&[])?.python().is_some() { Ok(None) } else { self.model_spec().map(Some) }
+    }
+
+    fn model_spec(&self) -> Result<ModelSpec, SessionError> {
         let path = self.path.join(MODEL_FILE);
         let text = fs::read_to_string(&path).map_err(SessionError::file("cannot read", &path))?;
         Ok(read_toml(&path.display().to_string(), &text)?)

@@ -22,6 +22,9 @@ use crate::open::{data_spec, n_threads, open_data};
 use crate::run_folder::as_toml;
 use crate::start_point::StartPoint;
 
+/// The backend for models of Python.
+const PYTHON: &str = "python";
+
 /// What is trained, and how.
 pub struct Training {
     /// The job as it is run here: with this machine's path to the data and its number of threads.
@@ -46,8 +49,8 @@ impl Training {
     }
 
     /// The same with a model that was described before.
-    pub fn with_model(job: Job, spec: ModelSpec, n_peers: usize) -> Result<Self, SessionError> {
-        Self::open(job, Some(spec), Some(n_peers))
+    pub fn with_model(job: Job, spec: Option<ModelSpec>, n_peers: usize) -> Result<Self, SessionError> {
+        Self::open(job, spec, Some(n_peers))
     }
 
     /// What a job names, for a process that trains by itself; with a model that was described before, if there is one. What the job says
@@ -56,29 +59,47 @@ impl Training {
         Self::open(job, spec, None)
     }
 
-    fn open(mut job: Job, spec: Option<ModelSpec>, n_peers: Option<usize>) -> Result<Self, SessionError> {
-        let backend = backends::find(&job.backend)?;
+    fn open(job: Job, spec: Option<ModelSpec>, n_peers: Option<usize>) -> Result<Self, SessionError> {
+        let python = job.python().map(str::to_owned);
+        Self::open_with(job, spec, python.as_deref(), n_peers)
+    }
+
+    /// The same with a model that Python computes here, whoever computes it elsewhere.
+    fn open_with(
+        mut job: Job,
+        spec: Option<ModelSpec>,
+        python: Option<&str>,
+        n_peers: Option<usize>,
+    ) -> Result<Self, SessionError> {
+        let backend = backends::find(if python.is_some() { PYTHON } else { &job.backend })?;
         let train_set = open_data(&job, Split::Train)?;
         let test_set = open_data(&job, Split::Test)?;
         let spec = match spec {
-            Some(spec) => spec,
-            None => job.model_spec(train_set.shape(), train_set.classes().len())?,
+            Some(spec) => Some(spec),
+            None if job.python().is_some() => None,
+            None => Some(job.model_spec(train_set.shape(), train_set.classes().len())?),
         };
-        if let (Some(PipelineSpec { stages: Stages::Auto(_), .. }), Some(n_peers)) = (&job.pipeline, n_peers) {
-            planner::resolve(&mut job, &spec, n_peers)?;
+        if let (Some(PipelineSpec { stages: Stages::Auto(_), .. }), Some(n_peers), Some(spec)) =
+            (&job.pipeline, n_peers, &spec)
+        {
+            planner::resolve(&mut job, spec, n_peers)?;
         }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
-        let opened = (backend.open)(Opening { job: &job, spec: &spec, train_set, test_set })?;
+        let opened = (backend.open)(Opening { job: &job, spec: spec.as_ref(), python, train_set, test_set })?;
         let is_alone = n_peers.is_none();
         let (setup, pipelines) = if is_alone {
             // Whatever the strategy, with one peer there is nothing to exchange; the usual one takes a step with every batch.
             let job = Job { swarm: SwarmSpec::default(), pipeline: None, ..job.clone() };
-            nettorrent_pipeline::setup(&job, &opened, &spec)?
+            nettorrent_pipeline::setup(&job, &opened, spec.as_ref())?
         } else {
-            nettorrent_pipeline::setup(&job, &opened, &spec)?
+            nettorrent_pipeline::setup(&job, &opened, spec.as_ref())?
         };
-        let package = JobPackage { job: as_it_travels(&job), model: as_toml(&spec), data };
-        Ok(Self { job, task: opened.task, setup: Arc::new(setup), pipelines, package, spec: Some(spec), is_alone })
+        let model = match &spec {
+            Some(spec) => as_toml(spec),
+            None => description(PYTHON, opened.task.layout()),
+        };
+        let package = JobPackage { job: as_it_travels(&job), model, data };
+        Ok(Self { job, task: opened.task, setup: Arc::new(setup), pipelines, package, spec, is_alone })
     }
 
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
@@ -108,8 +129,15 @@ impl Training {
         package: &JobPackage,
         data: Option<&str>,
         threads: Option<usize>,
+        python: Option<&str>,
     ) -> Result<Self, SessionError> {
         let mut job = received_job(package)?;
+        if let (Some(theirs), None) = (job.python(), python) {
+            return Err(SessionError::NoModel(format!(
+                "this swarm trains `{theirs}`, a model of Python whose file does not travel; get it, look at it, and say \
+                 where it is with --model FILE.py:FUNCTION"
+            )));
+        }
         if let Some(argument) = data {
             job.data = data_spec(argument, job.data)?;
         } else if job.data.name.is_none() {
@@ -119,9 +147,15 @@ impl Training {
             ));
         }
         job.threads = n_threads(threads.unwrap_or(0));
-        let spec: ModelSpec = read_toml("the swarm's model", &package.model)?;
+        let spec = match job.python() {
+            Some(_) => None,
+            None => Some(read_toml::<ModelSpec>("the swarm's model", &package.model)?),
+        };
         // Whoever began the swarm has planned it.
-        let training = Self::with_model(job, spec, 1)?;
+        let training = Self::open_with(job, spec, python, Some(1))?;
+        if training.spec.is_none() && training.package.model != package.model {
+            return Err(SessionError::OtherTask(difference(&training.package.model, &package.model)));
+        }
         if training.package.data != package.data {
             return Err(SessionError::OtherTask(
                 "the data here are not those of the swarm: their contents differ; get the same data set, or say with \
@@ -253,6 +287,9 @@ fn check_text(what: &'static str, text: &str) -> Result<(), SessionError> {
 fn without_machine(mut job: Job) -> Job {
     job.threads = 0;
     job.data.path = None::<PathBuf>;
+    if let Some(file) = job.python().and_then(|model| Path::new(model).file_name()) {
+        job.model = file.to_string_lossy().into_owned();
+    }
     job
 }
 

@@ -16,28 +16,28 @@ fn no_path_that_a_swarm_names_is_opened() {
     let mut package = Training::from_job(job.clone(), 1).expect("a swarm that can start").package;
     assert!(!package.job.contains("private.csv"), "honest peers do not tell where their data are: {}", package.job);
     package.job = toml::to_string(&job).expect("a job");
-    let Err(error) = Training::from_package(&package, None, Some(1)) else { panic!("the file was opened") };
+    let Err(error) = Training::from_package(&package, None, Some(1), None) else { panic!("the file was opened") };
     assert!(!error.to_string().contains("private.csv"), "{error}");
     // Whoever joins may name the file itself.
     let own = job.data.path.as_deref().and_then(|path| path.to_str()).expect("a path in UTF-8");
-    Training::from_package(&package, Some(own), Some(1)).expect("the same data");
+    Training::from_package(&package, Some(own), Some(1), None).expect("the same data");
     let unnamed = Job { data: DataSpec { name: None, ..job.data.clone() }, ..job.clone() };
     package.job = toml::to_string(&unnamed).expect("a job");
-    assert!(matches!(Training::from_package(&package, None, Some(1)), Err(SessionError::NoData(_))));
+    assert!(matches!(Training::from_package(&package, None, Some(1), None), Err(SessionError::NoData(_))));
 }
 
 #[test]
 fn a_job_with_control_characters_is_refused() {
     let job = Job { model: "mlp:4".into(), ..Job::default() };
     let package = Training::from_job(job.clone(), 1).expect("a swarm that can start").package;
-    Training::from_package(&package, None, Some(1)).expect("an honest one");
+    Training::from_package(&package, None, Some(1), None).expect("an honest one");
     for model in ["\u{1b}]0;owned\u{7}", "a\nb", "\u{202e}x"] {
         let job = toml::to_string(&Job { model: model.into(), ..job.clone() }).expect("a job");
         let hostile = JobPackage { job, ..package.clone() };
-        let error = Training::from_package(&hostile, None, Some(1)).err().expect("it is refused").to_string();
+        let error = Training::from_package(&hostile, None, Some(1), None).err().expect("it is refused").to_string();
         assert!(error.contains("control characters") && !error.contains('\u{1b}'), "{error:?}");
     }
     let hostile = JobPackage { job: format!("{}\n\"\\u001b[2J\" = 1\n", package.job), ..package.clone() };
-    let error = Training::from_package(&hostile, None, Some(1)).err().expect("it is refused").to_string();
+    let error = Training::from_package(&hostile, None, Some(1), None).err().expect("it is refused").to_string();
     assert!(error.contains("control characters"), "{error:?}");
 }

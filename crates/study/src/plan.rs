@@ -202,7 +202,9 @@ impl Draft {
         fields.push(("seed".to_owned(), Value::Integer(seed)));
         let settings: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
-        model_spec(&job.model, None, None).map_err(|error| refuse(error.to_string()))?;
+        if job.python().is_none() {
+            model_spec(&job.model, None, None).map_err(|error| refuse(error.to_string()))?;
+        }
         let is_alone = n_peers == 1;
         if job.swarm.peers > 0 {
             return Err(refuse("the number of peers is the axis `peers`, not a field of the job".into()));

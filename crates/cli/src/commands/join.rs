@@ -23,6 +23,9 @@ pub(crate) struct JoinArguments {
     /// The data on this machine: a path, or a name [default: the swarm's data set in the cache].
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
+    /// A function that gives the swarm's model as a PyTorch module, to compute it with PyTorch here: FILE.py:FUNCTION.
+    #[arg(long, value_name = "FILE.py:FUNCTION")]
+    model: Option<String>,
     /// Number of compute threads; 0 for as many as the machine has.
     #[arg(long)]
     threads: Option<usize>,
@@ -67,7 +70,12 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         };
         println!("{there} there; opening the data");
     }
-    let training = Training::from_package(invited.package(), arguments.data.as_deref(), arguments.threads)?;
+    let training = Training::from_package(
+        invited.package(),
+        arguments.data.as_deref(),
+        arguments.threads,
+        arguments.model.as_deref(),
+    )?;
     Needs::of(&training)?.check(&arguments.limits())?;
     let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
     let json = network.json;

@@ -94,7 +94,7 @@ fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>
 
 fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {
     let job = definite(run.job(&arguments.job.settings())?)?;
-    let training = Training::with_model(job, run.model_spec()?, arguments.wait_for as usize)?;
+    let training = Training::with_model(job, run.described_model()?, arguments.wait_for as usize)?;
     training.check(arguments.wait_for as usize)?;
     let start = match resume_point(&run, None, &Notice { json: arguments.network.json })? {
         Some(checkpoint) => StartState::from_checkpoint(&run, &checkpoint, &training)?,

@@ -75,7 +75,7 @@ pub(crate) fn resume(arguments: &ResumeArguments) -> anyhow::Result<ExitCode> {
         let stopped = Stopped { run, events, checkpoint, is_changed, measures, json: arguments.json };
         return swarm::run::resume(job, stopped, &arguments.links);
     }
-    let training = Training::alone(job, Some(run.model_spec()?))?;
+    let training = Training::alone(job, run.described_model()?)?;
     let checkpoint = resume_point(&run, arguments.checkpoint.as_deref(), &Notice { json: arguments.json })?;
     let start = match &checkpoint {
         Some(checkpoint) => {

@@ -105,7 +105,7 @@ pub(crate) fn resume(job: Job, stopped: Stopped, links: &LinkArguments) -> anyho
     links.check()?;
     let Stopped { run, events, checkpoint, is_changed, measures, json } = stopped;
     let n_peers = job.swarm.peers;
-    let training = Training::with_model(job, run.model_spec()?, n_peers)?;
+    let training = Training::with_model(job, run.described_model()?, n_peers)?;
     let start = match &checkpoint {
         Some(checkpoint) => StartState::from_checkpoint(&run, checkpoint, &training)?.point(),
         None => StartPoint::default(),

@@ -1,0 +1,247 @@
+//! `python`: a PyTorch model in a Python process for each worker, on the processor or a GPU.
+//!
+//! The job names it as `file.py:function`; the function gives a `torch.nn.Module` that takes the samples of the job's data and gives a
+//! number for each class. Samples are read here, and optimizers and strategies are ours: the process only computes gradients and scores.
+//! If the job's model is one of ours, a function that gives the same network lets a peer compute it with PyTorch among others that do not.
+
+mod process;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use process::{ModelSource, Process, SharedFile};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::backend::{Backend, BackendError, Opened, Opening};
+use crate::data::{Batch, Dataset};
+use crate::job::{Augmentation, build_network};
+use crate::model::{Layout, NamedTensor, Score};
+use crate::rng::Rng;
+use crate::task::{GradientSink, Task, Worker};
+use crate::train_error::TrainError;
+
+pub(super) const BACKEND: Backend =
+    Backend { name: "python", about: "a PyTorch model (`model = \"file.py:function\"`) in Python processes", open };
+
+fn open(opening: Opening<'_>) -> Result<Opened, BackendError> {
+    let Opening { job, spec, python, train_set, test_set } = opening;
+    let Some(model) = python.map(str::to_owned) else {
+        let problem = format!(
+            "the backend `python` computes models of Python, and `{}` is one of ours; write model = \"file.py:function\"",
+            job.model
+        );
+        return Err(TrainError::Mismatch(problem).into());
+    };
+    let network = spec.map(|spec| build_network(&job.model, spec)).transpose()?;
+    let (n_classes, threads, seed) = (train_set.classes().len(), job.threads, job.seed);
+    let source = ModelSource { model: &model, input_shape: train_set.shape(), n_classes, seed, threads };
+    let (mut first, described) = Process::start(&source)?;
+    let own = || {
+        let of = |kind: &str| -> Vec<(String, Vec<usize>)> {
+            let those = described.tensors.iter().filter(|tensor| tensor.2 == kind);
+            those.map(|(name, shape, _)| (name.clone(), shape.clone())).collect()
+        };
+        Layout::with_buffers(&of("parameter"), &of("buffer"))
+    };
+    let layout = network.as_ref().map_or_else(own, crate::model::Network::layout);
+    let memory = Memory::new(&layout, job.batch, train_set.shape())?;
+    memory.open_in(&mut first, &layout)?;
+    let initial = match &network {
+        Some(network) => network.init(&mut Rng::stream(seed, "init", 0)),
+        None => memory.initial(&mut first, layout.n_values())?,
+    };
+    let task = PythonTask {
+        model,
+        layout,
+        initial,
+        train_set,
+        test_set,
+        batch: job.batch,
+        augment: job.augment,
+        seed,
+        first: Mutex::new(Some((first, memory))),
+    };
+    Ok(Opened { task: Arc::new(task), parts: None })
+}
+
+/// A model of Python's with its data.
+struct PythonTask {
+    model: String,
+    layout: Layout,
+    initial: Vec<f32>,
+    train_set: Box<dyn Dataset>,
+    test_set: Box<dyn Dataset>,
+    batch: usize,
+    augment: Augmentation,
+    seed: u64,
+    /// The process that told what the model is, until a worker has it.
+    first: Mutex<Option<(Process, Memory)>>,
+}
+
+impl Task for PythonTask {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn init(&self, _: u64) -> Vec<f32> {
+        self.initial.clone()
+    }
+
+    fn labels(&self) -> &[u32] {
+        self.train_set.labels()
+    }
+
+    fn n_test(&self) -> usize {
+        self.test_set.len()
+    }
+
+    fn origin(&self, sample: usize) -> Option<String> {
+        self.train_set.origin(sample)
+    }
+
+    fn worker(self: Arc<Self>, threads: usize) -> Result<Box<dyn Worker>, TrainError> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (process, memory) = match first {
+            Some(first) => first,
+            None => {
+                let (input_shape, n_classes) = (self.train_set.shape(), self.train_set.classes().len());
+                let source = ModelSource { model: &self.model, input_shape, n_classes, seed: self.seed, threads };
+                let (mut process, _) = Process::start(&source)?;
+                let memory = Memory::new(&self.layout, self.batch, input_shape)?;
+                memory.open_in(&mut process, &self.layout)?;
+                (process, memory)
+            }
+        };
+        Ok(Box::new(PythonWorker { gradient: vec![0.0; self.layout.n_values()], task: self, process, memory }))
+    }
+}
+
+/// What a process shares with its peer: values, a gradient, the samples of a batch, and their labels.
+struct Memory {
+    file: SharedFile,
+    n_values: usize,
+    n_batch: usize,
+    n_inputs: usize,
+}
+
+impl Memory {
+    fn new(layout: &Layout, n_batch: usize, input_shape: &[usize]) -> Result<Self, TrainError> {
+        let (n_values, n_inputs) = (layout.n_values(), n_batch * input_shape.iter().product::<usize>());
+        let file = SharedFile::create(2 * n_values + n_inputs + n_batch).map_err(unshared)?;
+        Ok(Self { file, n_values, n_batch, n_inputs })
+    }
+
+    /// Tells the process where it is, and where each tensor lies in the flat vector.
+    fn open_in(&self, process: &mut Process, layout: &Layout) -> Result<(), TrainError> {
+        let places: Vec<_> = layout.tensors().iter().map(place).collect();
+        let (n_values, n_batch) = (self.n_values, self.n_batch);
+        let request = json!({
+            "do": "open", "path": self.file.path(), "n_values": n_values, "n_batch": n_batch, "places": places,
+        });
+        let opened = process.ask::<Nothing>(&request).map(drop);
+        self.file.unlink();
+        opened
+    }
+
+    fn initial(&self, process: &mut Process, n_values: usize) -> Result<Vec<f32>, TrainError> {
+        process.ask::<Nothing>(&json!({ "do": "initial" }))?;
+        let mut values = vec![0.0; n_values];
+        self.file.read(0, &mut values).map_err(unshared)?;
+        Ok(values)
+    }
+
+    fn write_batch(&self, values: &[f32], batch: &Batch) -> Result<(), TrainError> {
+        self.file.write(0, values).map_err(unshared)?;
+        self.file.write(2 * self.n_values, &batch.inputs).map_err(unshared)?;
+        self.file.write_integers(2 * self.n_values + self.n_inputs, &batch.labels).map_err(unshared)
+    }
+}
+
+fn unshared(error: std::io::Error) -> TrainError {
+    TrainError::Worker(format!("cannot share memory with the Python process: {error}"))
+}
+
+/// A tensor's name, start, lengths and steps in the flat vector.
+fn place(NamedTensor { name, tensor, range }: &NamedTensor) -> (&str, usize, Vec<usize>, Vec<usize>) {
+    let (lens, steps) = tensor.axes.iter().copied().unzip();
+    (name, range.start, lens, steps)
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+struct Said {
+    loss_sum: f64,
+    n_correct: usize,
+}
+
+/// Has a process compute.
+struct PythonWorker {
+    task: Arc<PythonTask>,
+    process: Process,
+    memory: Memory,
+    gradient: Vec<f32>,
+}
+
+impl PythonWorker {
+    /// How the model does on these samples, a batch at a time.
+    fn evaluate(&mut self, values: &[f32], set: Set, samples: &[usize]) -> Result<Score, TrainError> {
+        let mut sum = Score::default();
+        for samples in samples.chunks(self.memory.n_batch) {
+            let data = if set == Set::Train { &self.task.train_set } else { &self.task.test_set };
+            let batch = data.batch(samples)?;
+            self.memory.write_batch(values, &batch)?;
+            let said: Said = self.process.ask(&json!({ "do": "evaluate", "n": batch.len() }))?;
+            sum += Score { loss_sum: said.loss_sum, n_correct: said.n_correct, n: batch.len(), ..Score::default() };
+        }
+        Ok(sum)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Train,
+    Test,
+}
+
+impl Worker for PythonWorker {
+    fn layout(&self) -> &Layout {
+        &self.task.layout
+    }
+
+    fn gradient(
+        &mut self,
+        values: &[f32],
+        samples: &[usize],
+        seed: u64,
+        sink: &mut GradientSink<'_>,
+    ) -> Result<Score, TrainError> {
+        let Self { task, process, memory, gradient } = self;
+        let (mut score, mut part) = (Score::default(), vec![0.0; memory.n_values]);
+        gradient.fill(0.0);
+        // A batch may be larger than the job's where peers are few.
+        for some in samples.chunks(memory.n_batch) {
+            let mut batch = task.train_set.batch(some)?;
+            task.augment.apply(&mut batch, task.train_set.shape(), seed);
+            memory.write_batch(values, &batch)?;
+            let said: Said = process.ask(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?;
+            score += Score { loss_sum: said.loss_sum, n_correct: said.n_correct, n: batch.len(), ..Score::default() };
+            memory.file.read(memory.n_values, &mut part).map_err(unshared)?;
+            let share = some.len() as f32 / samples.len() as f32;
+            gradient.iter_mut().zip(&part).for_each(|(sum, number)| *sum += share * number);
+        }
+        let buckets = task.layout.buckets().iter().enumerate();
+        buckets.for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
+        Ok(score)
+    }
+
+    fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
+        self.evaluate(values, Set::Train, samples)
+    }
+
+    fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        self.evaluate(values, Set::Test, &samples.collect::<Vec<_>>())
+    }
+}
