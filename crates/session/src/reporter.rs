@@ -346,6 +346,8 @@ fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
         | Event::GivenUp { .. }
         | Event::StateReceived { .. }
         | Event::Differs { .. }
+        | Event::Joined { .. }
+        | Event::Lost { .. }
         | Event::LeftOut { .. }
         | Event::RolledBack { .. }
         | Event::Finished { .. } => {}

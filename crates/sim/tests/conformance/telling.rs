@@ -46,6 +46,8 @@ impl Observer for Listener {
             | Event::GivenUp { .. }
             | Event::StateReceived { .. }
             | Event::Differs { .. }
+            | Event::Joined { .. }
+            | Event::Lost { .. }
             | Event::RolledBack { .. }
             | Event::Finished { .. } => {}
         }
