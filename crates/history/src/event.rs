@@ -310,6 +310,8 @@ pub struct Differs {
     /// The epoch after which all compared theirs, counted from 1; none if it showed in a state that was handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// Whether most have what the other has, so that it is clear who is wrong.
+    pub is_outvoted: bool,
 }
 
 /// Training samples are left out from here on, because they spoil the batches that they are in.

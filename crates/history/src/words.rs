@@ -84,10 +84,14 @@ pub fn cause_text(cause: LossCause) -> &'static str {
 
 impl fmt::Display for Differs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, from, epoch, .. } = self;
+        let Self { who, from, epoch, is_outvoted, .. } = self;
         write!(f, "{who} has other parameters than {from}")?;
         epoch.iter().try_for_each(|epoch| write!(f, " after epoch {epoch}"))?;
-        write!(f, ", though both say that they trained the same: the memory or the program of {who} may be at fault")
+        f.write_str(", though both say that they trained the same: the memory or the program of ")?;
+        match is_outvoted {
+            true => write!(f, "{who} may be at fault. When the members change, it takes over the others' state."),
+            false => f.write_str("one of them may be at fault."),
+        }
     }
 }
 

@@ -230,9 +230,9 @@ impl RunLog {
                 let (detection_s, recovery_s) = (*detection_s, *recovery_s);
                 self.events.write_at(at, Event::Loss(Loss { peer, lost, cause, view, detection_s, recovery_s }));
             }
-            RecordEvent::Differs { who, from, epoch } => {
-                let (peer, who, from, epoch) = (record.peer, *who, *from, *epoch);
-                self.events.write_at(at, Event::Differs(Differs { peer, who, from, epoch }));
+            RecordEvent::Differs { who, from, epoch, is_outvoted } => {
+                let (peer, who, from, epoch, is_outvoted) = (record.peer, *who, *from, *epoch, *is_outvoted);
+                self.events.write_at(at, Event::Differs(Differs { peer, who, from, epoch, is_outvoted }));
                 return true;
             }
             // All peers tell the same.

@@ -60,6 +60,8 @@ pub enum Event {
         from: PeerId,
         /// The epoch after which that showed, counted from 1; none if it showed in a state that was handed over.
         epoch: Option<u64>,
+        /// Whether more than half of all who compared theirs have what the other has, or the other is the one whose state goes on.
+        is_outvoted: bool,
     },
     /// This peer joined others who trained already, and has trained a round with them.
     Joined {
@@ -305,7 +307,7 @@ mod tests {
         let (who, from) = (PeerId(2), PeerId(3));
         let lost = Event::Lost { who, cause: LossCause::CutOff, view: 3, detection_s: 0.5, recovery_s: None };
         for event in [
-            Event::Differs { who, from, epoch: Some(2) },
+            Event::Differs { who, from, epoch: Some(2), is_outvoted: true },
             lost,
             Event::GivenUp { n_samples: 1, donor: who },
         ] {

@@ -169,7 +169,7 @@ impl Replica {
     /// The same, if others look after runs that diverge: then this one stops.
     pub fn without_recovery(mut self) -> Self {
         self.training.recovery = Recovery::none();
-        self.training.learner.core.lends = false;
+        (self.training.learner.core.lends, self.training.learner.core.holds_whole) = (false, false);
         self
     }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressStyle};
-use nettorrent_history::{Epoch, Event, Line, Note, PeerProgress, Progress};
+use nettorrent_history::{Differs, Epoch, Event, Line, Note, PeerProgress, Progress};
 use nettorrent_session::Training;
 use nettorrent_session::event_log::Fate;
 use nettorrent_session::live_log::Topology;
@@ -143,7 +143,7 @@ impl ProgressView {
                     self.say(&loss.to_string());
                 }
             }
-            Event::Differs(differs) => self.say(&differs.to_string()),
+            Event::Differs(differs) => self.show_difference(differs),
             Event::Rollback(rollback) => self.say(&rollback.to_string()),
             Event::CheckpointFailed(failed) => self.say(&failed.to_string()),
             Event::LogFailed(failed) => self.say(&failed.to_string()),
@@ -167,6 +167,16 @@ impl ProgressView {
         if !is_routine && self.said.iter().all(|(_, said)| said != text) {
             self.say(&format!("{peer}: {text}"));
             self.said.push((Instant::now(), text.to_owned()));
+        }
+    }
+
+    /// The first member tells of it, and who differs.
+    fn show_difference(&mut self, differs: &Differs) {
+        let text = differs.to_string();
+        self.said.retain(|(when, _)| when.elapsed() < ECHO);
+        if self.said.iter().all(|(_, said)| *said != text) {
+            self.say(&text);
+            self.said.push((Instant::now(), text));
         }
     }
 

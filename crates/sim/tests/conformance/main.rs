@@ -7,6 +7,7 @@ mod attacks;
 mod case;
 mod coding;
 mod costs;
+mod differing;
 mod equality;
 mod evaluations;
 mod hostile;

@@ -51,6 +51,14 @@ impl Claim {
         Self { weight: core.weight, epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
     }
 
+    /// What a peer says whose parameters are not what its past says: it takes over the state of whoever is as far, or further.
+    #[must_use]
+    pub(super) fn outvoted(self) -> Self {
+        let Standing { n_samples, round, history } = self.standing;
+        let standing = Standing { n_samples: n_samples.saturating_sub(1), round, history: mix(!history) };
+        Self { standing, ..self }
+    }
+
     /// Whether two peers have the same past, and hold the same.
     fn is_equal(&self, other: &Self) -> bool {
         (self.epoch, self.standing, self.ledger) == (other.epoch, other.standing, other.ledger)

@@ -57,6 +57,8 @@ pub(crate) struct Core {
     /// Whether the parameters and the optimizer may be lent to the worker, and whether they are.
     pub lends: bool,
     pub is_lent: bool,
+    /// Whether the parameters are those of the whole network, and not of a block of it.
+    pub holds_whole: bool,
     /// What the round began with, where the peer takes steps by itself before the exchange: if the round is void, so are
     /// they.
     pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
@@ -116,6 +118,7 @@ impl Core {
             place,
             lends: true,
             is_lent: false,
+            holds_whole: true,
             round_start: None,
             plan: None,
             request: None,

@@ -220,7 +220,7 @@ impl Fetch {
         self.next = 0;
         let members = &core.view.members;
         let (peer, donor) = (members[rank], members[self.donor()]);
-        out.records.push(core.record(Event::Differs { who: peer, from: donor, epoch: None }));
+        out.records.push(core.record(Event::Differs { who: peer, from: donor, epoch: None, is_outvoted: true }));
     }
 
     /// Asks for more, as much as may be on its way. When all is asked for, who has nothing left to send is asked for a chunk that
