@@ -230,6 +230,12 @@ impl RunLog {
                 let (detection_s, recovery_s) = (*detection_s, *recovery_s);
                 self.events.write_at(at, Event::Loss(Loss { peer, lost, cause, view, detection_s, recovery_s }));
             }
+            RecordEvent::LateDonor { who, instead } => {
+                let text =
+                    format!("{who} was asked for its state and has sent nothing for long: {instead} is asked instead");
+                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
+                return true;
+            }
             RecordEvent::Differs { who, from, epoch, is_outvoted } => {
                 let (peer, who, from, epoch, is_outvoted) = (record.peer, *who, *from, *epoch, *is_outvoted);
                 self.events.write_at(at, Event::Differs(Differs { peer, who, from, epoch, is_outvoted }));

@@ -52,6 +52,13 @@ pub enum Event {
         /// From whom it came.
         donors: Vec<PeerId>,
     },
+    /// A peer was asked for its state, and nothing of it has come for long.
+    LateDonor {
+        /// Who.
+        who: PeerId,
+        /// Who is asked instead.
+        instead: PeerId,
+    },
     /// A peer says that it has the same past as another, and has other parameters.
     Differs {
         /// Who. (The name `peer` is that of who tells.)

@@ -46,6 +46,7 @@ impl Observer for Listener {
             | Event::GivenUp { .. }
             | Event::StateReceived { .. }
             | Event::Differs { .. }
+            | Event::LateDonor { .. }
             | Event::Joined { .. }
             | Event::Lost { .. }
             | Event::RolledBack { .. }

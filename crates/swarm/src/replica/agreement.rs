@@ -14,7 +14,7 @@ use super::core::Core;
 use super::fetch::{Fetch, Partial, Snapshot};
 use super::pace::compared;
 use super::transfer::Transfer;
-use crate::effects::Outbox;
+use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
 use crate::strategy::AnyStrategy;
@@ -241,6 +241,13 @@ impl Agreement {
                 *self = agreement;
                 Partial::default()
             }
+        }
+    }
+
+    /// The time is over in which a part of a state should have come.
+    pub(super) fn on_timer(&mut self, token: TimerToken, core: &Core, out: &mut Outbox) {
+        if let Self::Behind(fetch) = self {
+            fetch.on_timer(token, core, out);
         }
     }
 
