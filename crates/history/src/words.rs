@@ -52,16 +52,16 @@ impl fmt::Display for StateReceived {
 impl fmt::Display for Joined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { peer, admission_s, round_s } = self;
-        write!(f, "{peer} has joined: let in after {admission_s:.1} s, first round trained after {round_s:.1} s")
+        write!(f, "{peer} has joined: let in after {admission_s:.2} s, first round trained after {round_s:.2} s")
     }
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lost, cause, detection_s, recovery_s, .. } = self;
-        write!(f, "{lost} is gone ({}): noticed {detection_s:.1} s after its last sign of life; ", cause_text(*cause))?;
+        write!(f, "{lost} is gone ({}): noticed {detection_s:.2} s after its last sign of life; ", cause_text(*cause))?;
         match recovery_s {
-            Some(recovery_s) => write!(f, "training went on {recovery_s:.1} s later"),
+            Some(recovery_s) => write!(f, "training went on {recovery_s:.2} s later"),
             None => f.write_str("the run ended before another round"),
         }
     }
