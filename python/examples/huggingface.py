@@ -29,9 +29,9 @@ def main() -> None:
         vocab_size=8, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, num_labels=2
     )
     args = TrainingArguments(
-        "runs", num_train_epochs=8, per_device_train_batch_size=64, learning_rate=2e-3, lr_scheduler_type="cosine"
+        "runs", num_train_epochs=4, per_device_train_batch_size=64, learning_rate=2e-3, lr_scheduler_type="cosine"
     )
-    sets = {"train_dataset": WhichFirst(8000, 1), "eval_dataset": WhichFirst(1000, 2)}
+    sets = {"train_dataset": WhichFirst(4000, 1), "eval_dataset": WhichFirst(1000, 2)}
     trainer = SwarmTrainer(BertForSequenceClassification(config), args, **sets, swarm={"peers": 4})
     print(trainer.train())
 

@@ -3,10 +3,9 @@
 from typing import Any
 
 from ._api import fit, join, start
-from ._loop import Left
 from ._swarm import Swarm
 from ._watch import Result
-from ._worker import TorchWorker
+from ._worker import Left, TorchWorker
 
 __all__ = ["Left", "Result", "Swarm", "SwarmError", "TorchWorker", "fit", "join", "start"]
 

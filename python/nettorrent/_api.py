@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 from ._data import Collate, as_samples, batch_size
-from ._job import DEFAULT_BATCH, batch_in, make_job
+from ._job import DEFAULT_BATCH, batch_in, check_optimizer, describe, make_job
+from ._loop import LoopWorker
 from ._objective import Loss, Metric, StepFunction
 from ._optimizer import OptimizerLike, replica
-from ._swarm import Described, MakeWorker, Swarm
+from ._swarm import Described, MakeWorker, Swarm, resumes
 from ._watch import Callback, Result, Watch
 from ._worker import TorchWorker
 
@@ -87,7 +88,7 @@ def fit(
     ]
     toml = make_job(
         _name_of(model),
-        workers[0].n_optimizer_vectors,
+        _optimizer_of(workers[0]),
         epochs=epochs,
         batch=batch,
         seed=seed,
@@ -96,10 +97,14 @@ def fit(
         schedule=schedule,
         more=job,
     )
-    run = _core().Run.local(toml, workers, _options(out=out, resume=resume))
-    watch = Watch(workers[0], callbacks, progress)
-    with watch:
-        return watch.result(run, run.run(watch.on_line))
+    try:
+        run = _core().Run.local(toml, workers, _options(out=out, resume=resume))
+    except BaseException:
+        for worker in workers:
+            worker.close()
+        raise
+    with Watch(run, workers, callbacks, progress, resumes(run)) as watch:
+        return watch.result(run.run(watch.on_line))
 
 
 def start(
@@ -147,7 +152,7 @@ def start(
         worker = make(size)
         toml = make_job(
             _name_of(model),
-            worker.n_optimizer_vectors,
+            _optimizer_of(worker),
             epochs=epochs,
             batch=size,
             seed=seed,
@@ -187,7 +192,12 @@ def join(
     settings = _options(out=out, listen=listen, address=address, discover=discover, encryption=encryption)
 
     def connect(make: MakeWorker, default_batch: int | None) -> Any:
-        return _core().Run.join(ticket, lambda toml: make(batch_in(toml)), settings)
+        def make_like(job: str) -> LoopWorker:
+            worker = make(batch_in(job))
+            check_optimizer(_optimizer_of(worker), job)
+            return worker
+
+        return _core().Run.join(ticket, make_like, settings)
 
     described = Described(model, loss, test, optimizer, lr, worker)
     return Swarm(described, connect, data, callbacks, progress)
@@ -212,6 +222,10 @@ def _given(data: Any) -> Any:
 
 def _name_of(model: nn.Module) -> str:
     return type(model).__name__
+
+
+def _optimizer_of(worker: TorchWorker) -> dict[str, Any]:
+    return describe(worker.optimizer, worker.n_optimizer_vectors)
 
 
 def _device_of(device: Device | Sequence[Device] | None, peer: int) -> Device | None:

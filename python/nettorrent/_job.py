@@ -8,12 +8,27 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch.optim import Optimizer
+
 DEFAULT_BATCH = 32
+
+_LEAST_LR = 1e-30
+
+# Those that are built on others come first.
+_KINDS: tuple[tuple[type[Optimizer], str], ...] = (
+    (torch.optim.SGD, "sgd"),
+    (torch.optim.ASGD, "sgd"),
+    (torch.optim.Adagrad, "adagrad"),
+    (torch.optim.RMSprop, "rmsprop"),
+    (torch.optim.AdamW, "adamw"),
+    (torch.optim.Adam, "adam"),
+)
 
 
 def make_job(
     model_name: str,
-    n_optimizer_vectors: int,
+    optimizer: Mapping[str, Any],
     *,
     epochs: int,
     batch: int,
@@ -23,18 +38,55 @@ def make_job(
     schedule: str | Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> str:
-    """A job whose optimizer is PyTorch's own; `more` holds any other fields, and wins over the rest."""
+    """A job with what `describe` says of PyTorch's optimizer; `more` holds any other fields, and wins over the rest."""
     job: dict[str, Any] = {
         "model": model_name,
         "epochs": epochs,
         "batch": batch,
         "seed": seed,
-        "optimizer": {"lr": 1.0, "custom": n_optimizer_vectors},
+        "optimizer": dict(optimizer),
         "swarm": {"strategy": strategy, "options": dict(options or {})},
     }
     if schedule is not None:
         job["schedule"] = {"kind": schedule} if isinstance(schedule, str) else dict(schedule)
     return to_toml(_merged(job, more or {}))
+
+
+def describe(optimizer: Optimizer, n_vectors: int) -> dict[str, Any]:
+    """What an optimizer is like, for the rules that set a swarm's learning rate; the steps stay its own.
+
+    Optimizers that the job has no name for count as `adamw`, whose steps do not grow with the gradient either.
+    """
+    group = optimizer.param_groups[0]
+    kind = next((name for which, name in _KINDS if isinstance(optimizer, which)), "adamw")
+    lr = float(group.get("lr", 0.0))
+    described: dict[str, Any] = {"kind": kind, "lr": lr if lr >= _LEAST_LR else 1.0}
+    momentum = float(group.get("momentum") or 0.0) if kind in ("sgd", "rmsprop") else 0.0
+    if 0.0 < momentum < 1.0:
+        described["momentum"] = momentum
+        if kind == "sgd" and group.get("nesterov"):
+            described["nesterov"] = True
+    return {**described, "custom": n_vectors}
+
+
+def check_optimizer(optimizer: Mapping[str, Any], job: str) -> None:
+    """Refuses an optimizer that is not like that of the swarm's job: replicas that step differently drift apart."""
+    section = re.search(r"^\[optimizer\]\n((?:[^\[\n].*\n?|\n)*)", job, re.MULTILINE)
+    theirs = dict(re.findall(r"^(\w+)\s*=\s*(.+?)\s*$", section.group(1) if section else "", re.MULTILINE))
+    usual = {"momentum": 0.0, "nesterov": False}
+    for name in ("kind", "custom", "lr", "momentum", "nesterov"):
+        if name not in theirs:
+            continue
+        here, there = optimizer.get(name, usual.get(name)), json.loads(theirs[name])
+        if isinstance(there, float):
+            there = float(f"{there:.6g}")
+        is_same = math.isclose(here, there, rel_tol=1e-5) if isinstance(there, float) else here == there
+        if not is_same:
+            what = "the number of vectors it keeps" if name == "custom" else name
+            raise ValueError(
+                f"the optimizer here is not that of the swarm: {what} is {here} here and {there} there. Make it the "
+                "same; a schedule comes with the swarm"
+            )
 
 
 def batch_in(job: str) -> int:

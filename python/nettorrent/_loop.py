@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import queue
+import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,13 +20,12 @@ from ._data import to_device
 from ._flat import floats, integers
 from ._objective import n_correct
 from ._random import device_lock
-from ._worker import Score, TorchWorker, eval_mode
+from ._worker import Left, Score, TorchWorker, eval_mode
+
+LOOK_EVERY = 0.1
+"""After how many seconds without work it is looked whether somebody has pressed Ctrl-C."""
 
 Evaluate = Callable[[], tuple[float, int, int]]
-
-
-class Left(Exception):
-    """The loop was left before the run's end: this peer leaves the swarm."""
 
 
 class Runs(Protocol):
@@ -99,6 +100,7 @@ class LoopWorker(TorchWorker):
         """Nobody is going to train: calls that wait, and later ones, fail."""
         if not self._inbox.done():
             self._inbox.set_exception(Left("the swarm was left before training began"))
+            self.close()
 
     @property
     def n_test(self) -> int:
@@ -135,6 +137,8 @@ class LoopWorker(TorchWorker):
         inbox = self._inbox.result()
         if inbox is None:
             return here(*args)
+        if self._is_closed:
+            raise Left("training has ended")
         request = _Request(in_loop, args, Future())
         inbox.put(request)
         return request.answer.result()
@@ -239,6 +243,23 @@ class LoopWorker(TorchWorker):
         return Report(float(value), 0 if right is None else int(right), overflowed)
 
 
+@contextlib.contextmanager
+def _interrupts_put_off() -> Iterator[list[int]]:
+    """Has Ctrl-C wait until the work at hand is done: half a step must not be left behind, nor a call unanswered."""
+    interrupts: list[int] = []
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interrupts
+        return
+    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if interrupts:
+        raise KeyboardInterrupt
+
+
 class Loop:
     """The user's side: it gives out batches, and takes back what came of them."""
 
@@ -282,17 +303,22 @@ class Loop:
         report = self._worker.report(loss, output, target, scaler)
         self._is_out = False
         request, turn = self._current
-        self._go_on(request, turn, lambda: turn.send(report))
+        with _interrupts_put_off():
+            self._go_on(request, turn, lambda: turn.send(report))
         self._serve()
 
     def _serve(self) -> None:
         """Does what Rust asks for until there is a batch for the user, or the run has ended."""
-        while self._current is None and self._end is None:
-            item = self._inbox.get()
-            if isinstance(item, _Request):
-                self._begin(item)
-            else:
-                self._take_note(item)
+        with _interrupts_put_off() as interrupts:
+            while self._current is None and self._end is None and not interrupts:
+                try:
+                    item = self._inbox.get(timeout=LOOK_EVERY)
+                except queue.Empty:
+                    continue
+                if isinstance(item, _Request):
+                    self._begin(item)
+                else:
+                    self._take_note(item)
 
     def _take_note(self, item: Any) -> None:
         if isinstance(item, End):

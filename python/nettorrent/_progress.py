@@ -36,7 +36,7 @@ class Progress:
         elif kind == "checkpoint-failed":
             self._print(f"no checkpoint could be written: {event.get('problem')}")
         elif kind == "note" and not event.get("is_routine"):
-            self._print(f"{event.get('peer', 'a peer')}: {event.get('text')}")
+            self._print(str(event.get("text")))
         elif kind == "stop":
             self.close()
 

@@ -43,6 +43,11 @@ class Described:
         return LoopWorker(self.model, self.loss, data, self.test, self.optimizer, self.lr, **options)
 
 
+def resumes(run: Any) -> str:
+    """How to go on with a run that was stopped."""
+    return f'Go on with resume="{run.folder}"'
+
+
 class Swarm:
     """A peer of a swarm across machines; made by `start` and `join`.
 
@@ -88,10 +93,16 @@ class Swarm:
             made.append(self._described.worker(data, batch))
             return made[-1]
 
-        self._run = self._connect_run(make, batch_size(data))
+        try:
+            self._run = self._connect_run(make, batch_size(data))
+        except BaseException:
+            for worker in made:
+                worker.abandon()
+            raise
         self._worker = made[-1]
         weakref.finalize(self, self._worker.abandon)
-        self._watch = Watch(self._worker, self._callbacks, self._progress)
+        again = resumes(self._run) if self._run.ticket else "The others go on: join again with their ticket"
+        self._watch = Watch(self._run, made[-1:], self._callbacks, self._progress, again)
 
     def _connected(self) -> tuple[Any, LoopWorker, Watch]:
         if self._run is None or self._worker is None or self._watch is None:
@@ -131,7 +142,7 @@ class Swarm:
         run, worker, watch = self._begin()
         worker.compute_here()
         with watch:
-            self.result = watch.result(run, run.run(watch.on_line))
+            self.result = watch.result(run.run(watch.on_line))
         return self.result
 
     def events(self) -> Iterator[Event]:
@@ -150,11 +161,11 @@ class Swarm:
             finally:
                 if end is None:
                     run.leave()
-                    while not isinstance(inbox.get(), End):
-                        pass
+                    while not isinstance(item := inbox.get(), End):
+                        watch.on_event(item)
             if end.problem is not None:
                 raise end.problem
-            self.result = watch.result(run, end.result or {})
+            self.result = watch.result(end.result or {})
 
     def batches(self, data: Any = None) -> Iterator[Any]:
         """The batches of a loop of your own, until training ends, from `data` or those that `start` or `join` got.
@@ -168,15 +179,15 @@ class Swarm:
             self._connect(data)
         run, worker, watch = self._begin()
         self._loop = Loop(worker, run, watch.on_event)
-        return self._train(self._loop, run, watch)
+        return self._train(self._loop, watch)
 
-    def _train(self, loop: Loop, run: Any, watch: Watch) -> Iterator[Any]:
+    def _train(self, loop: Loop, watch: Watch) -> Iterator[Any]:
         with watch:
             try:
                 yield from loop.batches()
             finally:
                 if loop.result is not None:
-                    self.result = watch.result(run, loop.result)
+                    self.result = watch.result(loop.result)
 
     def step(self, loss: Tensor | float, output: Any = None, target: Any = None, scaler: Any = None) -> None:
         """Ends a batch of a loop of your own, after `loss.backward()`.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 from ._flat import floats
 from ._progress import Progress
@@ -34,21 +36,41 @@ class Result:
 
 
 class Watch:
-    """Follows a run: keeps its epochs, shows progress, tells callbacks, puts the final values into the model."""
+    """Follows a run: keeps its epochs, shows progress, tells callbacks, puts the final values into the model.
 
-    def __init__(self, worker: TorchWorker, callbacks: Iterable[Callback], progress: bool) -> None:
+    `again` says how to go on with a run that was stopped.
+    """
+
+    def __init__(
+        self, run: Any, workers: Sequence[TorchWorker], callbacks: Iterable[Callback], progress: bool, again: str
+    ) -> None:
         self.history: list[Event] = []
-        self._worker = worker
-        self._progress = Progress(lambda: worker.counts_correct) if progress else None
+        self._run, self._workers, self._worker, self._again = run, workers, workers[0], again
+        self._progress = Progress(lambda: self._worker.counts_correct) if progress else None
         shown: list[Callback] = [self._progress] if self._progress else []
         self._tellers: list[Callback] = [self._remember, *shown, *callbacks]
+        self._has_said_how_to_go_on = False
 
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._progress:
             self._progress.close()
+        if kind is not None:
+            self._close_workers()
+        if kind is KeyboardInterrupt:
+            self._say_how_to_go_on(sys.stderr)
+
+    def _close_workers(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+    def _say_how_to_go_on(self, stream: TextIO | None) -> None:
+        steps = sorted(Path(self._run.folder, "checkpoints").glob("step-*"))
+        if steps and not self._has_said_how_to_go_on:
+            self._has_said_how_to_go_on = True
+            print(f"Stopped at step {int(steps[-1].name[5:])}; nothing is lost. {self._again}", file=stream, flush=True)
 
     def on_line(self, line: str) -> None:
         self.on_event(json.loads(line))
@@ -61,10 +83,14 @@ class Watch:
         if event.get("event") == "epoch":
             self.history.append(event)
 
-    def result(self, run: Any, end: Mapping[str, Any]) -> Result:
-        checkpoint = end.get("checkpoint")
+    def result(self, end: Mapping[str, Any]) -> Result:
+        """How it ended; the workers compute no more, and the model has the final values."""
+        self._close_workers()
+        run, checkpoint = self._run, end.get("checkpoint")
         if checkpoint is not None:
             self._worker.load(floats(memoryview(run.read_checkpoint(checkpoint))))
+        if end["ending"] != "finished" and self._progress:
+            self._say_how_to_go_on(None)
         last = self.history[-1] if self.history else {}
         kind = "test" if self._worker.n_test else "train"
         return Result(

@@ -6,18 +6,25 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.hooks import RemovableHandle
 
 from ._data import Collate, Samples, TensorSamples, as_samples, to_device
 from ._flat import Layout, floats, integers
 from ._objective import Judged, Loss, Metric, Objective, StepFunction, n_correct
 from ._optimizer import OptimizerLike, OptimizerState, make_optimizer, trained_by
-from ._random import own_cpu, own_device, seed_device
+from ._random import device_lock, own_cpu, own_device, seed_device
 
 Score = tuple[float, int, int, list[float]]
+
+
+class Left(Exception):
+    """This peer has left the swarm: nothing more is computed for it."""
 
 
 def best_device() -> torch.device:
@@ -79,6 +86,8 @@ class TorchWorker:
         self._batch, self._accumulate = batch, accumulate
         self._autocast, self._clip_norm = autocast, clip_norm
         self._n_steps = 0
+        self._hooks = [] if compile else _let_lone_samples_pass(model)
+        self._is_closed = False
         self.counts_correct = False
         """Whether outputs and targets are those of a classification, so that accuracy says something."""
 
@@ -119,6 +128,13 @@ class TorchWorker:
     def load(self, values: Tensor) -> None:
         """Puts a flat vector into the model."""
         self.layout.load(values)
+
+    def close(self) -> None:
+        """Waits for a call that is being computed, and refuses later ones: the model is the user's again."""
+        self._is_closed = True
+        with device_lock(self.device):
+            for hook in self._hooks:
+                hook.remove()
 
     # Gradients that are exchanged.
 
@@ -248,6 +264,8 @@ class TorchWorker:
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
         with own_device(self.device), torch.enable_grad():
+            if self._is_closed:
+                raise Left("training has ended")
             yield
 
     def _read(self, data: Samples, parts: Sequence[Tensor], seed: int) -> list[Any]:
@@ -299,6 +317,36 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def _let_lone_samples_pass(model: nn.Module) -> list[RemovableHandle]:
+    """Has batch norm use its running statistics for a lone sample, which has no variance and is refused else.
+
+    How many samples of a batch a peer gets depends on how fast it is: one is not the user's mistake.
+    """
+    hooks = []
+    for module in model.modules():
+        if isinstance(module, _BatchNorm):
+            hooks.append(module.register_forward_pre_hook(_rest_if_alone))
+            hooks.append(module.register_forward_hook(_wake, always_call=True))
+    return hooks
+
+
+def _rest_if_alone(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
+    numbers = inputs[0] if inputs else None
+    if norm.training and isinstance(numbers, Tensor) and numbers.ndim > 1 and numbers.numel() == numbers.shape[1]:
+        norm.training = False
+        _resting.add(norm)
+
+
+def _wake(norm: nn.Module, *_: Any) -> None:
+    if norm in _resting:
+        _resting.discard(norm)
+        norm.training = True
+
+
+_resting: WeakSet[nn.Module] = WeakSet()
+"""Batch norms that are in evaluation mode for one sample."""
 
 
 def _test_samples(test: Any, collate: Collate | None) -> Samples:

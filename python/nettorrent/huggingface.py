@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -37,7 +39,9 @@ class SwarmTrainer(Trainer):
         self.remove_callback(PrinterCallback)
 
     def train(self, resume_from_checkpoint: Any = None, *_: Any, **__: Any) -> TrainOutput:
-        """Trains with the swarm. A checkpoint to resume from is one of the swarm's, not of a Trainer's."""
+        """Trains with the swarm, with a run's folder in `output_dir`. What it resumes from is such a folder."""
+        if resume_from_checkpoint is True:
+            raise ValueError("say which run to resume: give the folder that was printed when it stopped")
         loader: Any = self.get_train_dataloader()
         model: Any = self.model
         args = self.args
@@ -63,9 +67,9 @@ class SwarmTrainer(Trainer):
             autocast=torch.bfloat16 if args.bf16 else None,
             seed=args.seed,
             device=args.device,
-            out=args.output_dir,
+            out=None if resume_from_checkpoint else Path(args.output_dir or ".", time.strftime("swarm-%Y%m%d-%H%M%S")),
             callbacks=[self._on_event],
-            resume=resume_from_checkpoint,
+            resume=resume_from_checkpoint or None,
             progress=not args.disable_tqdm,
             **self._swarm,
         )

@@ -7,6 +7,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_net::address::Address;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_session::{Options, RunFolder, SessionError, StartState, Training};
+use nettorrent_swarm::link_spec::LinkSpecError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,6 +39,11 @@ impl Settings {
                 "address" => options.address = Some(address(&value)?),
                 "discover" => options.discover = value.extract()?,
                 "encryption" => options.encryption = if value.extract()? { Encryption::On } else { Encryption::Off },
+                "link" => {
+                    let link: String = value.extract()?;
+                    options.link =
+                        Some(link.parse().map_err(|error: LinkSpecError| PyValueError::new_err(error.to_string()))?);
+                }
                 "tensorboard" => options.tensorboard = value.extract()?,
                 other => return Err(PyValueError::new_err(format!("there is no option `{other}`"))),
             }

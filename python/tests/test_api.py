@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import nettorrent
-from nettorrent._job import batch_in, make_job, to_toml
+from nettorrent._job import batch_in, check_optimizer, describe, make_job, to_toml
 from nettorrent._progress import Progress
 
 
@@ -139,7 +139,7 @@ def test_jobs_are_toml():
     schedule = {"kind": "cosine", "warmup": 0.5}
     text = make_job(
         "Net",
-        2,
+        {"kind": "sgd", "lr": 0.5, "custom": 2},
         epochs=3,
         batch=8,
         seed=5,
@@ -151,13 +151,52 @@ def test_jobs_are_toml():
     job = tomllib.loads(text)
     assert job["swarm"] == {"strategy": "gossip", "split": "class", "options": {"period": 4, "fast": True}}
     assert (
-        job["optimizer"] == {"lr": 1.0, "custom": 2}
+        job["optimizer"] == {"kind": "sgd", "lr": 0.5, "custom": 2}
         and job["schedule"] == schedule
         and job["checkpoint"] == {"every": 0}
     )
     assert job["data"]["name"] == 'a "name"' and "augment" not in job and batch_in(text) == 8
     with pytest.raises(TypeError, match="cannot hold"):
         to_toml({"x": nn.Linear(1, 1)})
+
+
+OPTIMIZERS = {
+    "plain": (lambda p: torch.optim.SGD(p, lr=0.1), {"kind": "sgd", "lr": 0.1}),
+    "momentum": (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), {"kind": "sgd", "lr": 0.1, "momentum": 0.9}),
+    "nesterov": (
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True},
+    ),
+    "averaged": (lambda p: torch.optim.ASGD(p, lr=0.1), {"kind": "sgd", "lr": 0.1}),
+    "rmsprop": (
+        lambda p: torch.optim.RMSprop(p, lr=0.1, momentum=0.5),
+        {"kind": "rmsprop", "lr": 0.1, "momentum": 0.5},
+    ),
+    "adagrad": (lambda p: torch.optim.Adagrad(p, lr=0.1), {"kind": "adagrad", "lr": 0.1}),
+    "adam": (lambda p: torch.optim.Adam(p, lr=torch.tensor(0.125)), {"kind": "adam", "lr": 0.125}),
+    "adamw": (lambda p: torch.optim.AdamW(p, lr=0.1), {"kind": "adamw", "lr": 0.1}),
+    "other": (lambda p: torch.optim.NAdam(p, lr=0.1), {"kind": "adamw", "lr": 0.1}),
+    "no rate": (lambda p: torch.optim.SGD(p, lr=0.0), {"kind": "sgd", "lr": 1.0}),
+    "groups": (lambda p: torch.optim.SGD([{"params": p, "lr": 0.2}], lr=0.1), {"kind": "sgd", "lr": 0.2}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_jobs_say_what_an_optimizer_is_like(name):
+    make, wanted = OPTIMIZERS[name]
+    assert describe(make(net().parameters()), 3) == {**wanted, "custom": 3}
+
+
+def test_an_optimizer_that_is_not_the_swarms_is_told():
+    kept = {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "custom": 1}
+    job = 'batch = 2\n\n[optimizer]\nkind = "sgd"\nlr = 0.10000000149011612\nmomentum = 0.8999999761581421\n'
+    job += "nesterov = false\ncustom = 1\n\n[swarm]\nlr = 5\n"
+    check_optimizer(kept, job)
+    check_optimizer(kept, "batch = 2\n")
+    others = {"kind": "adamw", "lr": 0.2, "momentum": 0.5, "nesterov": True, "custom": 2}
+    for name, value in others.items():
+        with pytest.raises(ValueError, match=f"{value} here and"):
+            check_optimizer({**kept, name: value}, job)
 
 
 class Terminal(io.StringIO):

@@ -1,4 +1,6 @@
 import gc
+import os
+import signal
 
 import pytest
 import torch
@@ -7,6 +9,7 @@ from test_worker import batches, data, net, plain
 from torch.nn import functional as F
 
 from nettorrent._loop import Left, Loop, LoopWorker
+from nettorrent._worker import TorchWorker
 
 SGD = {"optimizer": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)}
 
@@ -264,3 +267,24 @@ def test_without_a_loop_it_is_a_plain_worker():
     run = FakeRun(worker, by_gradients(batches(3)))
     worker.compute_here()
     assert run.run(None)["step"] == 3
+
+
+@pytest.mark.parametrize("at", ["gradient", "step"])
+def test_ctrl_c_within_a_call_waits_until_it_is_answered(monkeypatch, at):
+    """Half a step must not be left behind, and Rust is not told of a failure."""
+    function = getattr(TorchWorker, "_hand_over_gradient" if at == "gradient" else "step")
+    calls = []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return function(*args)
+
+    monkeypatch.setattr(TorchWorker, "_hand_over_gradient" if at == "gradient" else "step", interrupted)
+    loop, run, model = loop_of(by_gradients(batches(100)))
+    with pytest.raises(KeyboardInterrupt):
+        train(loop, model)
+    gc.collect()
+    assert run.left.is_set() and loop.result["ending"] == "left" and run.peer.n_steps in (2, 3)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

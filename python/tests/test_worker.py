@@ -15,7 +15,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from nettorrent._worker import TorchWorker
+from nettorrent._worker import Left, TorchWorker
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -43,10 +43,11 @@ def data(n=48, seed=0):
     return x, (x.mean((1, 2, 3)) > 0).long() + (x[:, 0, 0, 0] > 0.5).long()
 
 
-def net(seed=0, norm=True, dropout=0.2):
+def net(seed=0, norm=True, dropout=0.2, channels=5):
     torch.manual_seed(seed)
-    layers = [nn.Conv2d(1, 5, 3), nn.BatchNorm2d(5) if norm else nn.Identity(), nn.ReLU(), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(80, 3))
+    n = channels
+    layers = [nn.Conv2d(1, n, 3), nn.BatchNorm2d(n) if norm else nn.Identity(), nn.ReLU(), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(16 * n, 3))
 
 
 def batches(n_batches, n=48, size=8):
@@ -404,3 +405,26 @@ def test_autocast_and_compile_are_passed_on():
     torch.testing.assert_close(rough, fine, atol=0.1, rtol=0.1)
     with pytest.raises(ValueError, match="GradScaler"):
         TorchWorker(net(), F.cross_entropy, (x, y), autocast=torch.float16)
+
+
+def test_a_lone_sample_passes_batch_norm_with_its_running_statistics():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    x, y = data()
+    worker = TorchWorker(model, F.cross_entropy, (x, y), optimizer="sgd")
+    peer = Peer(worker)
+    (loss, *_), gradient = peer.gradient([3], 1)
+    with torch.no_grad():
+        assert loss == F.cross_entropy(copy.deepcopy(model).eval()(x[3:4]), y[3:4]).item()
+    assert model[2].training and gradient[peer.n_params :].count_nonzero() == 0 and gradient.count_nonzero() > 0
+    worker.close()
+    with pytest.raises(ValueError, match="more than 1 value"):
+        model(x[3:4])
+
+
+def test_a_closed_worker_computes_no_more():
+    worker = TorchWorker(net(), F.cross_entropy, data(), optimizer="sgd")
+    peer = Peer(worker)
+    worker.close()
+    with pytest.raises(Left):
+        peer.gradient([0, 1], 1)

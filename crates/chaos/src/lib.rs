@@ -13,5 +13,6 @@ pub mod oracle;
 pub mod plan;
 pub mod process;
 pub mod seeds;
+pub mod summary;
 pub mod training;
 pub mod world;

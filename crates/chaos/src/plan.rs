@@ -44,20 +44,19 @@ pub enum Action {
 
 /// All are there by then: the first ones wait for each other, for ever if need be.
 const CALM: Duration = Duration::from_millis(300);
+
 impl Action {
-    /// What happens, in a word; of what lasts, its beginning and its end are told apart.
-    pub fn name(self) -> &'static str {
+    /// The fault that it begins, in a word; nothing if it ends one.
+    pub fn fault(self) -> Option<&'static str> {
         match self {
-            Self::Kill(_) => "kill",
-            Self::Leave(_) => "leave",
-            Self::Suspend(_, true) => "suspend",
-            Self::Suspend(_, false) => "resume",
-            Self::Stick(_, true) => "stick",
-            Self::Stick(_, false) => "unstick",
-            Self::Cut(_, _, true) => "cut",
-            Self::Cut(_, _, false) => "mend",
-            Self::Reset(..) => "reset",
-            Self::Join(_) => "join",
+            Self::Kill(_) => Some("kill"),
+            Self::Leave(_) => Some("leave"),
+            Self::Suspend(_, true) => Some("suspend"),
+            Self::Stick(_, true) => Some("stick"),
+            Self::Cut(_, _, true) => Some("one-way cut"),
+            Self::Reset(..) => Some("reset"),
+            Self::Join(_) => Some("join"),
+            Self::Suspend(_, false) | Self::Stick(_, false) | Self::Cut(_, _, false) => None,
         }
     }
 }

@@ -67,6 +67,8 @@ pub struct Told {
     pub view: u32,
     /// Whether it ever agreed with others on whose state goes on.
     pub has_met_others: bool,
+    /// How it joined, and how it lost others and went on.
+    pub churn: Vec<Event>,
     /// What happened to it and when, for people.
     pub log: Vec<String>,
 }
@@ -255,6 +257,13 @@ async fn train(
                 Report::Record { record: Record { event: Event::View { members, .. }, .. }, .. } => {
                     told.borrow_mut().has_met_others |= members.len() > 1;
                     return;
+                }
+                Report::Record {
+                    record: Record { event: event @ (Event::Joined { .. } | Event::Lost { .. }), .. },
+                    ..
+                } => {
+                    told.borrow_mut().churn.push(event.clone());
+                    format!("{event:?}")
                 }
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,

@@ -66,7 +66,7 @@ impl Parallelism {
         let set = |n, seed| Box::new(made_up(&[6], 3, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(120, 1), set(60, 2)).expect("samples of its shape"));
         let opened = Opened { task: learning.clone(), parts: Some(learning) };
-        nettorrent_pipeline::setup(&job, &opened, &spec).expect("stages that fit the model").0
+        nettorrent_pipeline::setup(&job, &opened, Some(&spec)).expect("stages that fit the model").0
     }
 
     fn job(&self, seed: u64, settings: &[String]) -> Job {

@@ -24,6 +24,8 @@ pub struct Outcome {
     pub n_samples: u64,
     /// What came of each process that was started.
     pub fates: Vec<Fate>,
+    /// What happened of all that was planned: who has ended is hit by nothing.
+    pub happened: Vec<Action>,
     /// How long it took, in its own time.
     pub took: Duration,
 }
@@ -45,33 +47,44 @@ async fn carry_out(plan: &Plan, tasks: &LocalSet) -> Outcome {
     let mut processes: Vec<Process> = (0..plan.n_peers)
         .map(|host| Process::start(host, common.clone(), Beginning::Together(plan.n_peers), tasks))
         .collect();
+    let mut happened = Vec::new();
     for (at, action) in &plan.actions {
         sleep_until(began + *at).await;
-        apply(*action, &mut processes, &common, tasks);
+        if apply(*action, &mut processes, &common, tasks) {
+            happened.push(*action);
+        }
     }
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until && !processes.iter().all(Process::has_ended) {
         sleep(LOOK_EVERY).await;
     }
     let fates = processes.iter().map(Process::fate).collect();
-    Outcome { n_samples, fates, took: began.elapsed() }
+    Outcome { n_samples, fates, happened, took: began.elapsed() }
 }
 
-fn apply(action: Action, processes: &mut Vec<Process>, common: &Common, tasks: &LocalSet) {
-    let known = |host: Host, processes: &[Process]| processes.iter().position(|process| process.host == host);
+/// Has something happen, and says whether it happened to somebody.
+fn apply(action: Action, processes: &mut Vec<Process>, common: &Common, tasks: &LocalSet) -> bool {
+    let lives = |host: Host| processes.iter().any(|process| process.host == host && !process.has_ended());
     match action {
-        Action::Cut(from, to, true) => common.network.cut(from, to),
-        Action::Cut(from, to, false) => common.network.mend(from, to),
-        Action::Reset(a, b) => common.network.reset(a, b),
+        Action::Cut(from, to, is_cut) => {
+            let change = if is_cut { Network::cut } else { Network::mend };
+            change(&common.network, from, to);
+            lives(from) && lives(to)
+        }
+        Action::Reset(a, b) => {
+            common.network.reset(a, b);
+            lives(a) && lives(b)
+        }
         Action::Join(host) => {
             let living = processes.iter().filter(|process| !process.has_ended());
             let addresses = living.map(|process| Address::InProcess(process.host)).collect();
             processes.push(Process::start(host, common.clone(), Beginning::Join(addresses), tasks));
+            true
         }
         Action::Kill(host) | Action::Leave(host) | Action::Suspend(host, _) | Action::Stick(host, _) => {
+            let lived = lives(host);
             // It may be one that comes later.
-            let Some(at) = known(host, processes) else { return };
-            let process = &mut processes[at];
+            let Some(process) = processes.iter_mut().find(|process| process.host == host) else { return false };
             match action {
                 Action::Kill(_) => process.kill(),
                 Action::Leave(_) => process.leave(),
@@ -79,6 +92,7 @@ fn apply(action: Action, processes: &mut Vec<Process>, common: &Common, tasks: &
                 Action::Stick(_, is_stuck) => process.stick(is_stuck),
                 Action::Cut(..) | Action::Reset(..) | Action::Join(_) => {}
             }
+            lived
         }
     }
 }

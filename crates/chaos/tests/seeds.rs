@@ -1,9 +1,12 @@
 //! Worlds that were drawn from seeds.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nettorrent_chaos::oracle::violations;
 use nettorrent_chaos::plan::{Action, Plan};
+use nettorrent_chaos::summary::Summary;
 use nettorrent_chaos::{seeds, world};
 
 fn log(seed: u64) -> Vec<String> {
@@ -17,12 +20,41 @@ fn a_seed_gives_the_same_world_every_time() {
     }
 }
 
+#[test]
+fn how_many_worlds_run_at_a_time_changes_none_of_them() {
+    let run = |n_jobs| {
+        let (mut summary, mut logs) = (Summary::new(0..28), BTreeMap::new());
+        seeds::run(0..28, n_jobs, &AtomicBool::new(false), |trial| {
+            summary.add(&trial);
+            let fates = trial.outcome.expect("nobody panics").fates;
+            logs.insert(trial.plan.seed, fates.into_iter().map(|fate| fate.told.log).collect::<Vec<_>>());
+        });
+        (summary, logs)
+    };
+    let alone = run(1);
+    assert_eq!((alone.0.n_run, alone.1.len()), (28, 28));
+    assert_eq!(alone, run(3));
+}
+
+#[test]
+fn a_run_that_is_stopped_tells_what_was_done() {
+    let is_stopped = AtomicBool::new(false);
+    let mut summary = Summary::new(100..10_000);
+    seeds::run(100..10_000, 2, &is_stopped, |trial| {
+        summary.add(&trial);
+        is_stopped.store(true, Ordering::Relaxed);
+    });
+    // The other thread ends the world that it is in the middle of.
+    assert!((1..=2).contains(&summary.n_run), "{summary}");
+    assert!(summary.to_string().contains("of 9900 from 100 on: stopped before the end"), "{summary}");
+}
+
 /// Among them are those that failed once: 11 (a joiner whom nobody answers any more), 152 and 488 (blocks of a pipeline that came early),
 /// 219 (a machine that is stuck), 2393 (peers that stand by). Later ones are in [`links_that_are_closed_for_silence`].
 #[test]
 fn nothing_is_violated_whatever_happens() {
     let mut failed = Vec::new();
-    seeds::run(0..2400, |trial| {
+    seeds::run(0..2400, seeds::n_cores(), &AtomicBool::new(false), |trial| {
         if !trial.violations.is_empty() {
             failed.push(format!("{}{:?}", trial.plan, trial.violations));
         }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use nettorrent_figures::Unit;
-use nettorrent_history::{History, PeerHistory, Reason, Start, Times};
+use nettorrent_history::{History, JoinSummary, LossSummary, PeerHistory, Reason, Start, Times, cause_text};
 use nettorrent_swarm::PeerId;
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ pub(crate) fn board(name: &str, history: &History, totals: &Totals) -> Value {
         "numbers": numbers(history, totals).into_string(),
         "figures": figures,
         "peers": peers(history).into_string(),
+        "churn": churn(history).into_string(),
         "happened": happened(history).into_string(),
     })
 }
@@ -121,6 +122,48 @@ fn row(id: PeerId, peer: &PeerHistory) -> Markup {
     }
 }
 
+/// Who came and who was lost, and how long that took; nothing where nobody did.
+fn churn(history: &History) -> Markup {
+    let (joins, losses) = (history.join_summaries(), history.loss_summaries());
+    let seconds = |seconds: Option<f64>| Unit::Seconds.format(seconds.unwrap_or(f64::NAN));
+    let at = |at_s: f64| format!("{at_s:.1} s");
+    let join = |join: &JoinSummary| {
+        let donors: Vec<String> = join.donors.iter().map(ToString::to_string).collect();
+        let (state_s, n_bytes) = (Unit::Seconds.format(join.state_s), Unit::Bytes.format(join.n_bytes as f64));
+        vec![at(join.at_s), join.peer.to_string(), n_bytes, state_s, donors.join(", "), seconds(join.round_s)]
+    };
+    let loss = |loss: &LossSummary| {
+        let (lost, cause) = (loss.lost.to_string(), cause_text(loss.cause).to_owned());
+        vec![at(loss.at_s), lost, cause, seconds(Some(loss.detection_s)), seconds(loss.recovery_s)]
+    };
+    let newest_first = |mut rows: Vec<Vec<String>>| {
+        rows.reverse();
+        rows.truncate(MOST_PEERS);
+        rows
+    };
+    html! {
+        @if !joins.is_empty() {
+            h2 { "Joins" }
+            (table(&["time", "peer", "state", "transfer", "from", "until first round"], &newest_first(joins.iter().map(join).collect())))
+        }
+        @if !losses.is_empty() {
+            h2 { "Losses" }
+            (table(&["time", "peer", "cause", "detection", "recovery"], &newest_first(losses.iter().map(loss).collect())))
+        }
+    }
+}
+
+fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead { tr { @for name in head { th { (name) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
 /// What happened, the newest first.
 fn happened(history: &History) -> Markup {
     let mut lines: Vec<(f64, String)> = Vec::new();
@@ -141,6 +184,8 @@ fn happened(history: &History) -> Markup {
     lines.extend(history.dropped.iter().map(|(at_s, dropped)| (*at_s, dropped.to_string())));
     lines.extend(history.left_out.iter().map(|(at_s, left_out)| (*at_s, left_out.to_string())));
     lines.extend(history.states_received.iter().map(|(at_s, received)| (*at_s, received.to_string())));
+    lines.extend(history.joined.iter().map(|(at_s, joined)| (*at_s, joined.to_string())));
+    lines.extend(history.differences.iter().map(|(at_s, differs)| (*at_s, differs.to_string())));
     lines.extend(history.notes.iter().map(|(at_s, note)| (*at_s, format!("{}: {}", note.peer, note.text))));
     let kept = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let checkpoints = history.checkpoints.iter();
@@ -163,8 +208,11 @@ fn happened(history: &History) -> Markup {
 mod tests {
     use super::board;
     use crate::totals::Totals;
-    use nettorrent_history::{CheckpointFailed, Evaluation, Event, History, Line, LogFailed, Note, Reason, Stop};
+    use nettorrent_history::{
+        CheckpointFailed, Evaluation, Event, History, Joined, Line, LogFailed, Loss, Note, Reason, StateReceived, Stop,
+    };
     use nettorrent_swarm::PeerId;
+    use nettorrent_swarm::record::LossCause;
 
     #[test]
     fn what_peers_say_is_text_and_nothing_else() {
@@ -191,6 +239,30 @@ mod tests {
         for part in ["left out here: 3", "step 20 (epoch 2) is not on the disk", "7 events could not be written"] {
             assert!(shown.contains(part), "{shown}");
         }
+    }
+
+    #[test]
+    fn joins_and_losses_are_told_with_how_long_they_took() {
+        let mut history = History::default();
+        assert_eq!(board("run", &history, &Totals::default())["churn"], "");
+        let [one, two, three] = [1, 2, 3].map(|join_index| PeerId::new(join_index, 0));
+        let received = StateReceived { peer: three, n_bytes: 5_000_000, seconds: 2.5, donors: vec![one, two] };
+        let joined = Joined { peer: three, admission_s: 0.5, round_s: 3.5 };
+        let loss = |peer, detection_s, recovery_s| {
+            Event::Loss(Loss { peer, lost: two, cause: LossCause::Silent, view: 4, detection_s, recovery_s })
+        };
+        let events = [
+            Event::StateReceived(received),
+            Event::Joined(joined),
+            loss(one, 14.5, Some(0.25)),
+            loss(three, 15.5, Some(0.5)),
+        ];
+        events.into_iter().for_each(|event| history.add(Line { at_s: 20.0, event }));
+        let shown = board("run", &history, &Totals::default())["churn"].to_string();
+        for part in ["5 MB", "2.5 s", "peer 1, peer 2", "3.5 s", "silent", "15.5 s", "500 ms"] {
+            assert!(shown.contains(&format!("<td>{part}</td>")), "{part}: {shown}");
+        }
+        assert_eq!(shown.matches("<td>silent</td>").count(), 1, "one loss, whoever tells of it: {shown}");
     }
 
     #[test]

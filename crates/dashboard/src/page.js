@@ -29,7 +29,7 @@ async function refresh() {
     if (!answer.ok) throw new Error(await answer.text());
     const board = await answer.json();
     document.title = board.title;
-    for (const id of ['name', 'numbers', 'peers', 'happened']) show(id, board[id]);
+    for (const id of ['name', 'numbers', 'peers', 'churn', 'happened']) show(id, board[id]);
     show('state', board.state);
     state.className = board.class;
     showFigures(board.figures);

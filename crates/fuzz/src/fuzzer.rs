@@ -4,9 +4,9 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nettorrent_allocation::Watch;
 use nettorrent_engine::rng::Rng;
 
-use crate::allocation::most_held;
 use crate::mutation::mutated;
 use crate::target::Target;
 
@@ -95,7 +95,9 @@ impl Fuzzer {
 
     fn read(&self, input: &[u8]) -> Result<String, Finding> {
         let finding = |problem: String| Finding { input: input.to_vec(), problem };
-        let (answer, n_bytes) = most_held(|| catch_unwind(AssertUnwindSafe(|| (self.target.read)(input))));
+        let watch = Watch::start();
+        let answer = catch_unwind(AssertUnwindSafe(|| (self.target.read)(input)));
+        let n_bytes = watch.highest();
         let answer = answer.map_err(|panic| finding(said(&*panic)))?;
         let most = self.target.most_bytes + self.target.times_input * input.len();
         if n_bytes > most {

@@ -6,7 +6,6 @@
 //! any toolchain and gives the same inputs for the same seed. It does not see which code an input reaches, as libFuzzer would; what a
 //! reader answers is what guides it, so readers with precise errors are searched well.
 
-pub mod allocation;
 mod corpus;
 mod fuzzer;
 mod mutation;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use nettorrent_fuzz::allocation::Counting;
+use nettorrent_allocation::Counting;
 use nettorrent_fuzz::{Corpus, Finding, Fuzzer, TARGETS, Target, find};
 
 #[global_allocator]

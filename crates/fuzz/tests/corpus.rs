@@ -1,6 +1,6 @@
 //! A short run of every target, and all that was ever found.
 
-use nettorrent_fuzz::allocation::Counting;
+use nettorrent_allocation::Counting;
 use nettorrent_fuzz::{Corpus, Finding, Fuzzer, TARGETS};
 
 #[global_allocator]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nettorrent_swarm::PeerId;
-use nettorrent_swarm::record::number_or_none;
+use nettorrent_swarm::record::{LossCause, number_or_none};
 use serde::{Deserialize, Serialize};
 
 use crate::peer_work::{PeerEpoch, PeerProgress, Resources, Times};
@@ -61,6 +61,12 @@ pub enum Event {
     LeftOut(LeftOut),
     /// A peer that was behind has got another's whole state.
     StateReceived(StateReceived),
+    /// A peer that joined others has trained its first round with them.
+    Joined(Joined),
+    /// A member was lost, and training has gone on without it.
+    Loss(Loss),
+    /// A peer has other parameters than it should.
+    Differs(Differs),
     /// Training had diverged and goes on from an earlier state.
     Rollback(Rollback),
     /// A checkpoint is whole on the disk.
@@ -261,6 +267,51 @@ pub struct StateReceived {
     pub seconds: f64,
     /// From whom it came.
     pub donors: Vec<PeerId>,
+}
+
+/// A peer that joined others has trained its first round with them. What it received before is told by `state-received`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Who.
+    pub peer: PeerId,
+    /// How long it took since it began to look for the others until they had let it in and agreed on whose state goes on.
+    pub admission_s: f64,
+    /// How long it took since it began to look for them until its first round counted.
+    pub round_s: f64,
+}
+
+/// A member was lost, as another one saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Who tells.
+    pub peer: PeerId,
+    /// Who was lost.
+    pub lost: PeerId,
+    /// Why: `silent`, `ended`, `disconnected`, `cut-off`, `unreachable`, `stuck`, `left`, `removed`, or `told` if only others know.
+    pub cause: LossCause,
+    /// The number of the first view without it.
+    pub view: u32,
+    /// Seconds from the last sign of life of it until that view was there.
+    pub detection_s: f64,
+    /// Seconds from there until a round counted again; none if the run ended before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_s: Option<f64>,
+}
+
+/// A peer has other parameters than another, though both say that they trained the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Differs {
+    /// Who tells.
+    pub peer: PeerId,
+    /// Whose parameters are not as they should be.
+    pub who: PeerId,
+    /// Whose are.
+    pub from: PeerId,
+    /// The epoch after which all compared theirs, counted from 1; none if it showed in a state that was handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Whether most have what the other has, so that it is clear who is wrong.
+    pub is_outvoted: bool,
 }
 
 /// Training samples are left out from here on, because they spoil the batches that they are in.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
-    Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note, PeerAddress,
-    Progress, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
+    Checkpoint, CheckpointFailed, Differs, Dropped, Epoch, Evaluation, Event, Joined, LeftOut, Line, LogFailed, Loss,
+    Note, PeerAddress, Progress, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
 };
 use crate::log::HistoryError;
 use crate::peer_work::{Resources, Times};
@@ -40,6 +40,12 @@ pub struct History {
     pub left_out: Vec<(f64, LeftOut)>,
     /// States that peers which were behind have got from others, and when.
     pub states_received: Vec<(f64, StateReceived)>,
+    /// Peers that joined, and when each had trained its first round.
+    pub joined: Vec<(f64, Joined)>,
+    /// Members that were lost, as each of the others saw it.
+    pub losses: Vec<(f64, Loss)>,
+    /// Peers whose parameters were not as they should be.
+    pub differences: Vec<(f64, Differs)>,
     /// How often training diverged and went back.
     pub rollbacks: Vec<(f64, Rollback)>,
     /// Checkpoints that were written.
@@ -106,6 +112,9 @@ impl History {
             Event::Dropped(dropped) => self.dropped.push((at_s, dropped)),
             Event::LeftOut(left_out) => self.left_out.push((at_s, left_out)),
             Event::StateReceived(received) => self.states_received.push((at_s, received)),
+            Event::Joined(joined) => self.joined.push((at_s, joined)),
+            Event::Loss(loss) => self.losses.push((at_s, loss)),
+            Event::Differs(differs) => self.differences.push((at_s, differs)),
             Event::Rollback(rollback) => {
                 self.forget_after(rollback.epoch, rollback.step);
                 self.rollbacks.push((at_s, rollback));

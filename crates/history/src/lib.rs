@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod churn;
 mod event;
 mod history;
 mod log;
@@ -23,11 +24,13 @@ mod peer_work;
 mod tensorboard;
 mod words;
 
+pub use churn::{JoinSummary, LossSummary};
 pub use event::{
-    BadSample, Checkpoint, CheckpointFailed, Dropped, Epoch, Evaluation, Event, LeftOut, Line, LogFailed, Note,
-    PeerAddress, Progress, Reason, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
+    BadSample, Checkpoint, CheckpointFailed, Differs, Dropped, Epoch, Evaluation, Event, Joined, LeftOut, Line,
+    LogFailed, Loss, Note, PeerAddress, Progress, Reason, Replicas, Rollback, Start, StateReceived, Stop, ViewChange,
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};
 pub use peer_work::{PeerEpoch, PeerProgress, Resources, Times, Wait};
 pub use tensorboard::TensorBoard;
+pub use words::cause_text;

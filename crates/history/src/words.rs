@@ -2,7 +2,11 @@
 
 use std::fmt;
 
-use crate::event::{BadSample, CheckpointFailed, Dropped, LeftOut, LogFailed, Rollback, StateReceived};
+use nettorrent_swarm::record::LossCause;
+
+use crate::event::{
+    BadSample, CheckpointFailed, Differs, Dropped, Joined, LeftOut, LogFailed, Loss, Rollback, StateReceived,
+};
 
 /// So many samples are named in a line; the events have them all.
 const MOST_NAMED: usize = 5;
@@ -42,6 +46,52 @@ impl fmt::Display for StateReceived {
         let plural = if donors.len() == 1 { "" } else { "s" };
         let (megabytes, indices) = (*n_bytes as f64 / 1e6, indices.join(", "));
         write!(f, "{peer} has received the state: {megabytes:.1} MB in {seconds:.1} s from peer{plural} {indices}")
+    }
+}
+
+impl fmt::Display for Joined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { peer, admission_s, round_s } = self;
+        write!(f, "{peer} has joined: let in after {admission_s:.2} s, first round trained after {round_s:.2} s")
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lost, cause, detection_s, recovery_s, .. } = self;
+        write!(f, "{lost} is gone ({}): noticed {detection_s:.2} s after its last sign of life; ", cause_text(*cause))?;
+        match recovery_s {
+            Some(recovery_s) => write!(f, "training went on {recovery_s:.2} s later"),
+            None => f.write_str("the run ended before another round"),
+        }
+    }
+}
+
+/// Why a member was lost, in a word or two.
+pub fn cause_text(cause: LossCause) -> &'static str {
+    match cause {
+        LossCause::Silent => "silent",
+        LossCause::Ended => "its process ended",
+        LossCause::Disconnected => "its link broke",
+        LossCause::CutOff => "cut off for what it sent",
+        LossCause::Unreachable => "not reachable for all",
+        LossCause::Stuck => "its computation stood still",
+        LossCause::Left => "it left",
+        LossCause::Removed => "removed by the owner",
+        LossCause::Told => "others say so",
+    }
+}
+
+impl fmt::Display for Differs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, from, epoch, is_outvoted, .. } = self;
+        write!(f, "{who} has other parameters than {from}")?;
+        epoch.iter().try_for_each(|epoch| write!(f, " after epoch {epoch}"))?;
+        f.write_str(", though both say that they trained the same: the memory or the program of ")?;
+        match is_outvoted {
+            true => write!(f, "{who} may be at fault. When the members change, it takes over the others' state."),
+            false => f.write_str("one of them may be at fault."),
+        }
     }
 }
 

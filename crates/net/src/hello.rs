@@ -13,7 +13,7 @@ use crate::sealed_file::Name;
 use crate::ticket::SwarmId;
 
 /// The protocol that this program speaks; peers of other versions are refused.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The longest that a frame of a handshake may be.
 pub(crate) const MAX_HELLO_LEN: usize = 1 << 10;
@@ -150,7 +150,7 @@ pub(crate) fn looks_like_tls(first: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Hello, MAX_HELLO_LEN, NoHello, Purpose, looks_like_hello, looks_like_tls};
+    use super::{Answer, Hello, MAGIC, MAX_HELLO_LEN, NoHello, Purpose, VERSION, looks_like_hello, looks_like_tls};
     use crate::founder::Founder;
     use crate::refusal::Refusal;
     use crate::ticket::{Secret, SwarmId};
@@ -184,10 +184,11 @@ mod tests {
 
     #[test]
     fn hellos_of_other_versions_are_recognised_whatever_follows() {
-        let mut body = b"NetTorr\0\x08\0\0\0".to_vec();
+        let mut body = MAGIC.to_vec();
+        body.extend((VERSION + 1).to_le_bytes());
         body.extend(b"something that has not been thought of yet");
         let frame = Frame::new(Kind::Hello, Bytes::from(body));
-        assert_eq!(Hello::from_frame(&frame), Err(NoHello::Version(8)));
+        assert_eq!(Hello::from_frame(&frame), Err(NoHello::Version(VERSION + 1)));
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub mod turned_away;
 pub mod wire;
 
 mod certificate;
+mod churn;
 mod compute;
 mod contacts;
 mod cover;

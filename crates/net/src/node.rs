@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nettorrent_swarm::record::Event;
+use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::address::Address;
+use crate::churn::{Churn, Sign};
 use crate::close_reason::CloseReason;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
@@ -91,6 +92,7 @@ pub struct Node {
     /// Whether it joined and has not agreed with any member yet, so that it has nothing of what they learnt.
     is_newcomer: bool,
     meters: Meters,
+    churn: Churn,
     telemetry: Telemetry,
 }
 
@@ -130,6 +132,7 @@ impl Node {
             joins_by: None,
             is_newcomer: false,
             meters: Meters::new(settings.measures_waits),
+            churn: Churn::default(),
             telemetry: Telemetry::default(),
             settings,
         })
@@ -148,6 +151,7 @@ impl Node {
         if !introducers.is_empty() && self.settings.membership.wait_for <= 1 {
             self.joins_by = Some(JOIN_DEADLINES * self.settings.membership.deadline);
             self.is_newcomer = true;
+            self.churn.join(self.now());
         }
         self.on_members(membership::Input::Join(introducers), &mut report);
         let mut is_leaving = false;
@@ -189,6 +193,9 @@ impl Node {
                 () = sleep_until(wake_at) => self.on_wake(&mut report),
             }
         };
+        for event in self.churn.end() {
+            self.tell_event(event, &mut report);
+        }
         report(Report::Ending, &*self.peer);
         while let Ok(bytes) = telemetry.try_recv() {
             self.send_telemetry(bytes);
@@ -270,6 +277,7 @@ impl Node {
             let is_stuck = self.compute.is_stuck(self.settings.membership.deadline.saturating_mul(LEAST_PATIENCE));
             self.on_members(membership::Input::Stuck(is_stuck), report);
             let heard = self.contacts.heard();
+            heard.iter().for_each(|peer| self.churn.hear(now, *peer, Sign::Life));
             self.on_members(membership::Input::Heard(heard), report);
             self.on_members(membership::Input::Wake, report);
         }
@@ -318,15 +326,25 @@ impl Node {
         }
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
         self.out.timers.drain(..).for_each(|(after, token)| self.timers.set(now + after, token));
+        let mut told = Vec::new();
         for mut record in self.out.records.drain(..) {
             self.is_newcomer &= !matches!(&record.event, Event::View { members, .. } if members.len() > 1);
             let waits = self.meters.complete(now, &mut record, self.contacts.outflows());
             report(Report::Record { record: &record, waits: &waits }, &*self.peer);
+            let news = self.churn.on_event(now, &record.event);
+            told.extend(news);
         }
+        told.into_iter().for_each(|event| self.tell_event(event, report));
         for block in self.out.saved.drain(..) {
             report(Report::Saved(&block), &*self.peer);
         }
         self.failure = self.failure.take().or(self.out.failure.take());
+    }
+
+    /// Tells what this node has found out itself.
+    fn tell_event(&self, event: Event, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+        let record = Record { peer: self.endpoint.identity().peer, at_s: self.now().as_secs_f64(), event };
+        report(Report::Record { record: &record, waits: &[] }, &*self.peer);
     }
 
     /// Hands the membership an input and does what it asks for.
@@ -348,6 +366,7 @@ impl Node {
             if note == Note::OutOfNumbers {
                 self.failure = Some(note.to_string());
             }
+            self.churn.on_note(&note);
             report(Report::Note(&note), &*self.peer);
         }
         if let Some(view) = self.member_out.view.take() {
@@ -356,6 +375,7 @@ impl Node {
                 self.failure.get_or_insert_with(|| NOBODY_LEFT.to_owned());
                 return;
             }
+            self.churn.on_view(now, self.peer.view(), &view);
             let lost = self.peer.view().members.iter().filter(|&&peer| view.rank(peer).is_none());
             lost.for_each(|&peer| self.contacts.cut(peer));
             self.on_input(Input::View(view), report);
@@ -394,6 +414,11 @@ impl Node {
 
     fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let LinkEvent { peer, link, event } = event;
+        if let inbox::Event::Frame(frame) = &event
+            && !self.visitors.has(link)
+        {
+            self.churn.hear(self.now(), peer, sign_of(frame.head.kind));
+        }
         match event {
             inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame, report),
             inbox::Event::Frame(frame) => match frame.head.kind {
@@ -420,6 +445,7 @@ impl Node {
                     self.on_members(membership::Input::Broken(peer), report);
                 }
                 if !self.contacts.has_link(peer) {
+                    self.churn.disconnect(peer);
                     self.on_input(Input::LinkEnded(peer), report);
                 }
             }
@@ -458,5 +484,13 @@ impl Node {
             since_s: now.saturating_sub(status.began).as_secs_f64(),
             members: self.members(),
         }
+    }
+}
+
+/// What a message shows of who sends it.
+fn sign_of(kind: Kind) -> Sign {
+    match kind {
+        Kind::Membership | Kind::Probe | Kind::Telemetry | Kind::Service | Kind::Hello => Sign::Life,
+        Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => Sign::Training,
     }
 }

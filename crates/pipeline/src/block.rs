@@ -134,7 +134,7 @@ impl Block {
             self.evaluations.push_back(Evaluation::new(purpose, id, values, batches, first));
         };
         match what {
-            What::Test { values, samples } => {
+            What::Test { values, samples, .. } => {
                 let part = |range: std::ops::Range<usize>| {
                     Samples::Test(samples.start + range.start..samples.start + range.end)
                 };

@@ -61,7 +61,7 @@ impl Evaluation {
         let is_over = self.n_done as usize == self.batches.len();
         is_over.then_some(match self.purpose {
             Purpose::Judge => Done::Scored { id, score },
-            Purpose::Train | Purpose::Test => Done::Tested { id, score },
+            Purpose::Train | Purpose::Test => Done::Tested { id, score, hash: None },
         })
     }
 }

@@ -32,6 +32,8 @@ pub struct PipelinePeer {
     blocks: Blocks,
     snapshots: Snapshots,
     held: HeldFrames,
+    /// What its blocks were before the view changed: if it turns out that all was done, they are the end.
+    former: Vec<BlockView>,
     /// How far its blocks were when it gave them up.
     place: Place,
     phase: Phase,
@@ -57,6 +59,9 @@ impl Peer for PipelinePeer {
     }
 
     fn blocks(&self) -> Vec<BlockView> {
+        if self.is_finished() && self.blocks.iter().next().is_none() {
+            return self.former.clone();
+        }
         let view = |block: &Block| BlockView {
             pipeline: block.position.pipeline,
             slot: block.position.slot,
@@ -108,6 +113,7 @@ impl PipelinePeer {
             blocks: Blocks::default(),
             snapshots: Snapshots::default(),
             held: HeldFrames::default(),
+            former: Vec::new(),
             place: Place::default(),
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
@@ -187,6 +193,11 @@ impl PipelinePeer {
         };
         (self.directory.view, self.directory.rank) = (view, rank);
         self.place = self.place().clone();
+        // If the view changes again before all have agreed, there is nothing new.
+        let held = self.blocks();
+        if !held.is_empty() {
+            self.former = held;
+        }
         self.blocks.clear();
         self.snapshots.on_view();
         if let Some(verdict) = self.agreement.begin(claim, &self.directory, out) {
@@ -207,6 +218,7 @@ impl PipelinePeer {
             self.tell_end(out);
             return Ok(());
         }
+        self.former.clear();
         self.directory.holders = verdict.holders.iter().map(|&rank| rank as usize).collect();
         self.snapshots.go_back_to((!verdict.is_origin).then_some(verdict.snapshot));
         let mut awaited = std::collections::BTreeMap::new();

@@ -97,9 +97,9 @@ mod tests {
         let opened = Opened { task, parts: None };
         let whole = Job::default();
         let spec = whole.model_spec(&[8, 8, 1], 10).unwrap();
-        assert!(setup(&whole, &opened, &spec).is_ok_and(|(_, pipelines)| pipelines.is_none()));
+        assert!(setup(&whole, &opened, Some(&spec)).is_ok_and(|(_, pipelines)| pipelines.is_none()));
         let cut = Job { pipeline: Some(PipelineSpec::default()), ..whole };
-        let error = setup(&cut, &opened, &spec).err().unwrap();
+        let error = setup(&cut, &opened, Some(&spec)).err().unwrap();
         assert!(matches!(error, PipelineError::NoParts { .. }));
         assert!(error.to_string().starts_with("what the backend `cpu` computes cannot be cut into stages"), "{error}");
     }

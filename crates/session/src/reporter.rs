@@ -346,6 +346,9 @@ fn add(sums: &mut PeerProgress, event: &Event, waits: &[(PeerId, Duration)]) {
         | Event::GivenUp { .. }
         | Event::StateReceived { .. }
         | Event::Differs { .. }
+        | Event::LateDonor { .. }
+        | Event::Joined { .. }
+        | Event::Lost { .. }
         | Event::LeftOut { .. }
         | Event::RolledBack { .. }
         | Event::Finished { .. } => {}

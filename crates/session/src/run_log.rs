@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_history::{
-    BadSample, Dropped, Epoch, Evaluation, Event, LeftOut, Note, Replicas, Rollback, StateReceived, Times, ViewChange,
+    BadSample, Differs, Dropped, Epoch, Evaluation, Event, Joined, LeftOut, Loss, Note, Replicas, Rollback,
+    StateReceived, Times, ViewChange,
 };
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
 use nettorrent_swarm::sketch::spread;
@@ -220,12 +221,24 @@ impl RunLog {
                 let (peer, n_bytes, seconds, donors) = (record.peer, *n_bytes, *seconds, donors.clone());
                 self.events.write_at(at, Event::StateReceived(StateReceived { peer, n_bytes, seconds, donors }));
             }
-            RecordEvent::Differs { peer, from } => {
-                let text = format!(
-                    "{peer} has other parameters than {from}, though both say that they trained the same: \
-                     its memory or its program may be at fault"
-                );
+            RecordEvent::Joined { admission_s, round_s } => {
+                let (peer, admission_s, round_s) = (record.peer, *admission_s, *round_s);
+                self.events.write_at(at, Event::Joined(Joined { peer, admission_s, round_s }));
+            }
+            RecordEvent::Lost { who, cause, view, detection_s, recovery_s } => {
+                let (peer, lost, cause, view) = (record.peer, *who, *cause, *view);
+                let (detection_s, recovery_s) = (*detection_s, *recovery_s);
+                self.events.write_at(at, Event::Loss(Loss { peer, lost, cause, view, detection_s, recovery_s }));
+            }
+            RecordEvent::LateDonor { who, instead } => {
+                let text =
+                    format!("{who} was asked for its state and has sent nothing for long: {instead} is asked instead");
                 self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
+                return true;
+            }
+            RecordEvent::Differs { who, from, epoch, is_outvoted } => {
+                let (peer, who, from, epoch, is_outvoted) = (record.peer, *who, *from, *epoch, *is_outvoted);
+                self.events.write_at(at, Event::Differs(Differs { peer, who, from, epoch, is_outvoted }));
                 return true;
             }
             // All peers tell the same.

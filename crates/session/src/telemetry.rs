@@ -16,6 +16,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const MOST_EPOCHS: usize = 64;
 const MOST_SAMPLES: usize = 16;
 const MOST_REPLICAS: usize = 4;
+const MOST_JOINS: usize = 4;
+/// More donors than any state comes from.
+const MOST_DONORS: usize = 64;
 /// The most epochs that are kept apart for the messages to come.
 const MOST_PENDING: usize = 1024;
 /// More bytes, or more samples, than any peer has moved in the time that one message is about.
@@ -31,6 +34,9 @@ struct Message {
     resources: Vec<Resources>,
     /// What its replica looked like at the ends of epochs.
     replicas: Vec<Record>,
+    /// How it came to the others: what it received, and how long that took.
+    #[serde(default)]
+    joins: Vec<Record>,
 }
 
 /// Gathers what is to be told.
@@ -51,6 +57,12 @@ impl Telemetry {
             PeerEvent::Resources(resources) => self.pending.resources.push(*resources),
             PeerEvent::Record(record) if matches!(record.event, Event::Replica { .. }) => {
                 self.pending.replicas.push(record.clone());
+            }
+            PeerEvent::Record(record)
+                if matches!(record.event, Event::StateReceived { .. } | Event::Joined { .. })
+                    && self.pending.joins.len() < MOST_JOINS =>
+            {
+                self.pending.joins.push(record.clone());
             }
             _ => {}
         }
@@ -110,15 +122,19 @@ fn add(sums: &mut PeerProgress, later: &PeerProgress) {
 
 /// What another peer tells about itself; nothing, if that is not what an honest peer sends.
 pub(crate) fn read(from: PeerId, bytes: &[u8]) -> Option<Vec<PeerEvent>> {
-    let Message { progress, resources, replicas } = serde_json::from_slice(bytes).ok()?;
-    let is_short = progress.len() <= MOST_EPOCHS && resources.len() <= MOST_SAMPLES && replicas.len() <= MOST_REPLICAS;
+    let Message { progress, resources, replicas, joins } = serde_json::from_slice(bytes).ok()?;
+    let is_short = progress.len() <= MOST_EPOCHS
+        && resources.len() <= MOST_SAMPLES
+        && replicas.len() <= MOST_REPLICAS
+        && joins.len() <= MOST_JOINS;
     let is_sound = progress.iter().all(|progress| progress.times.peer == from && is_possible(progress))
         && resources.iter().all(|resources| resources.peer == from && takes_are_possible(resources))
-        && replicas.iter().all(|record| record.peer == from && is_replica(&record.event));
+        && replicas.iter().all(|record| record.peer == from && is_replica(&record.event))
+        && joins.iter().all(|record| record.peer == from && is_join(&record.event));
     (is_short && is_sound).then(|| {
         let progress = progress.into_iter().map(PeerEvent::Progress);
         let resources = resources.into_iter().map(PeerEvent::Resources);
-        progress.chain(resources).chain(replicas.into_iter().map(PeerEvent::Record)).collect()
+        progress.chain(resources).chain(replicas.into_iter().chain(joins).map(PeerEvent::Record)).collect()
     })
 }
 
@@ -152,6 +168,17 @@ fn takes_are_possible(resources: &Resources) -> bool {
 
 fn is_replica(event: &Event) -> bool {
     matches!(event, Event::Replica { sketch, .. } if sketch.len() == N_SUMS && sketch.iter().all(|sum| sum.is_finite()))
+}
+
+fn is_join(event: &Event) -> bool {
+    let is_time = |seconds: &f64| (0.0..MOST_SECONDS).contains(seconds);
+    match event {
+        Event::StateReceived { n_bytes, seconds, donors } => {
+            *n_bytes < MOST_COUNTED && is_time(seconds) && donors.len() <= MOST_DONORS
+        }
+        Event::Joined { admission_s, round_s } => is_time(admission_s) && is_time(round_s),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +276,16 @@ mod tests {
         assert_eq!(read(ME, &told(&[replica(vec![0.5; 256])])).expect("an honest message").len(), 1);
         assert!(read(ME, &told(&[replica(vec![0.5; 255])])).is_none(), "a sketch of another length");
         assert!(read(ME, b"{").is_none());
+        let join = |seconds: f64, n_bytes: u64, n_donors: usize| {
+            let donors = vec![PeerId(1); n_donors];
+            let received = Event::StateReceived { n_bytes, seconds, donors };
+            let joined = Event::Joined { admission_s: 1.0, round_s: seconds };
+            [received, joined].map(|event| PeerEvent::Record(Record { peer: ME, at_s: 1.0, event }))
+        };
+        assert_eq!(read(ME, &told(&join(2.0, 100, 4))).expect("an honest message").len(), 2);
+        for strange in [join(-1.0, 100, 4), join(2.0, u64::MAX, 4), join(2.0, 100, 65)] {
+            assert!(read(ME, &told(&strange)).is_none(), "{strange:?}");
+        }
         assert!(read(ME, &told(&[PeerEvent::Resources(resources(PeerId(8)))])).is_none(), "it speaks for another");
         let endless = Resources { rss_bytes: u64::MAX, ..resources(ME) };
         assert!(read(ME, &told(&[PeerEvent::Resources(endless)])).is_none(), "sums of that would overflow");

@@ -7,20 +7,30 @@ use nettorrent_engine::data::{Batch, Dataset, Split, Tone};
 use nettorrent_engine::evaluation::{check_fit, evaluate};
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::{Network, Workspace, best_class};
+use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 use serde::Serialize;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, open_data};
 use crate::run_folder::RunFolder;
+use crate::training::Training;
 
 /// A model that was trained, with test samples.
 pub struct TrainedModel {
     job: Job,
-    network: Network,
+    model: Model,
     values: Vec<f32>,
     test_set: Box<dyn Dataset>,
     workspace: Workspace,
+}
+
+/// What computes it.
+enum Model {
+    /// Our engine.
+    Ours(Network),
+    /// A Python process.
+    Python(Box<dyn Worker>),
 }
 
 /// How well a model does on its test samples.
@@ -36,7 +46,7 @@ pub struct ModelEvaluation {
     pub accuracy: f64,
     /// The names of the classes.
     pub classes: Vec<String>,
-    /// Rows are what samples are, columns what the model took them for.
+    /// Rows are what samples are, columns what the model took them for; empty where Python computes the model.
     pub confusion: Vec<Vec<usize>>,
 }
 
@@ -68,20 +78,27 @@ impl TrainedModel {
         n_threads: usize,
     ) -> Result<Self, SessionError> {
         let workspace = workspace(n_threads)?;
-        let (mut job, network) = (run.job(settings)?, run.network()?);
+        let mut job = run.job(settings)?;
         let checkpoint = run.choose(checkpoint)?.ok_or_else(|| {
             let shown = run.path().display();
             SessionError::Run(format!(
                 "the run {shown} has no checkpoint yet; train it first, with `nettorrent resume {shown}`"
             ))
         })?;
-        let values = run.load_model(&checkpoint, &network.layout())?;
         if let Some(argument) = data {
             job.data = data_spec(argument, job.data)?;
         }
         let test_set = open_data(&job, Split::Test)?;
+        if job.python().is_some() {
+            let training = Training::alone(Job { threads: n_threads, ..job.clone() }, None)?;
+            let values = run.load_model(&checkpoint, training.task.layout())?;
+            let model = Model::Python(training.task.clone().worker(n_threads)?);
+            return Ok(Self { job, model, values, test_set, workspace });
+        }
+        let network = run.network()?;
+        let values = run.load_model(&checkpoint, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
-        Ok(Self { job, network, values, test_set, workspace })
+        Ok(Self { job, model: Model::Ours(network), values, test_set, workspace })
     }
 
     /// The model of this name or description, with the weights in a file; some fields of the usual job may be set otherwise.
@@ -101,29 +118,44 @@ impl TrainedModel {
         let network = build_network(model, &spec)?;
         let values = load_weights(weights, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
-        Ok(Self { job, network, values, test_set, workspace })
+        Ok(Self { job, model: Model::Ours(network), values, test_set, workspace })
     }
 
     /// Classifies all test samples.
     pub fn evaluate(&mut self) -> Result<ModelEvaluation, SessionError> {
-        let Self { job, network, values, test_set, workspace } = self;
-        let n_classes = network.n_classes();
-        let mut confusion = vec![vec![0; n_classes]; n_classes];
+        let Self { job, model, values, test_set, workspace } = self;
         let all = 0..test_set.len();
-        let score = evaluate(network, values, test_set.as_ref(), all, job.batch, workspace, |batch, logits, _| {
-            for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
-                confusion[label as usize][best_class(row)] += 1;
+        let (score, confusion) = match model {
+            // What it takes each sample for stays in its process.
+            Model::Python(worker) => (worker.test(values, all)?, Vec::new()),
+            Model::Ours(network) => {
+                let n_classes = network.n_classes();
+                let mut confusion = vec![vec![0; n_classes]; n_classes];
+                let mut count = |batch: &Batch, logits: &[f32]| {
+                    for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
+                        confusion[label as usize][best_class(row)] += 1;
+                    }
+                };
+                let score =
+                    evaluate(network, values, test_set.as_ref(), all, job.batch, workspace, |batch, logits, _| {
+                        count(batch, logits);
+                        true
+                    })?;
+                (score, confusion)
             }
-            true
-        })?;
+        };
         let (n, loss, accuracy, classes) = (score.n, score.loss(), score.accuracy(), test_set.classes().to_vec());
         Ok(ModelEvaluation { model: job.model.clone(), n, loss, accuracy, classes, confusion })
     }
 
     /// Classifies a picture, prepared as the data's are.
     pub fn classify(&mut self, picture: &Path, tone: Tone) -> Result<Classification<'_>, SessionError> {
+        let Model::Ours(network) = &self.model else {
+            let problem = format!("`{}` is computed by Python: classify with the model itself there", self.job.model);
+            return Err(TrainError::Mismatch(problem).into());
+        };
         let batch = Batch { inputs: self.test_set.picture(picture, tone)?, labels: vec![0] };
-        let (logits, _) = self.network.predict(&self.values, &batch, &mut self.workspace);
+        let (logits, _) = network.predict(&self.values, &batch, &mut self.workspace);
         let classes = probabilities(&logits).zip(self.test_set.classes());
         let mut guesses: Vec<Guess<'_>> = classes.map(|(probability, class)| Guess { class, probability }).collect();
         guesses.sort_by(|a, b| b.probability.total_cmp(&a.probability));

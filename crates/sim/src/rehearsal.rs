@@ -7,6 +7,7 @@ use std::time::Duration;
 use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_swarm::strategy::Malformed;
+use nettorrent_swarm::wire::Frame;
 use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, State, TimerToken, View};
 
 use crate::membership::id;
@@ -29,6 +30,8 @@ pub struct Rehearsal {
     n_refused: u64,
     /// Whose frames were refused, and why.
     pub refused: Vec<(PeerId, Malformed)>,
+    /// Which frames get lost: from whom, to whom. None, unless somebody says so.
+    pub loses: fn(usize, usize, &Frame) -> bool,
 }
 
 /// More inputs than any of these runs needs; who goes round in circles reaches it.
@@ -49,6 +52,7 @@ impl Rehearsal {
             n_steps: 0,
             n_refused: 0,
             refused: Vec::new(),
+            loses: |_, _, _| false,
             setup,
         };
         host.tell_view();
@@ -121,6 +125,9 @@ impl Rehearsal {
         }
         self.refused.append(&mut self.out.refused);
         for (to, frame) in self.out.frames.drain(..) {
+            if (self.loses)(peer, to.join_index() as usize, &frame) {
+                continue;
+            }
             self.inputs.push_back((to.join_index() as usize, Input::Frame { from: id(peer), frame }));
         }
         self.timers.extend(self.out.timers.drain(..).map(|(_, timer)| (peer, timer)));

@@ -34,8 +34,9 @@ pub use measure::{Evaluation, MeasureError, measure};
 pub use plan::{Plan, RunSpec, text};
 pub use ready::{READY, Ready, find};
 pub use results::{
-    Axis, EpochPoint, Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Prediction, Published,
-    ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy, WaitedFor,
+    Axis, EpochPoint, Facts, Host, JoinMeasurement, LossMeasurement, Machine, Measurement, Outcome, PeerMeasurement,
+    Prediction, Published, ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy,
+    WaitedFor,
 };
 pub use runner::{Progress, Runner, RunnerEnd};
 pub use runner_error::RunnerError;

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use nettorrent_history::{self as history, Epoch, History, HistoryError, PeerHistory, Reason, Times};
+use nettorrent_history::{
+    self as history, Epoch, History, HistoryError, JoinSummary, LossSummary, PeerHistory, Reason, Times,
+};
 use nettorrent_swarm::PeerId;
 use serde::Deserialize;
 
 use crate::results::{
-    EpochPoint, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint, ResourceUse, TestPoint, TimedAccuracy,
-    WaitedFor,
+    EpochPoint, JoinMeasurement, LossMeasurement, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint,
+    ResourceUse, TestPoint, TimedAccuracy, WaitedFor,
 };
 
 /// Why a run cannot be measured.
@@ -71,6 +73,8 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
         payload_bytes: peers.iter().map(|peer| peer.payload_sent_bytes).sum(),
         socket_bytes: is_counted.then(on_sockets),
         replica_distances: history.replicas.iter().map(|(_, replicas)| distance(replicas)).collect(),
+        joins: history.join_summaries().iter().map(join).collect(),
+        losses: history.loss_summaries().iter().map(loss).collect(),
         peak_rss_bytes: stop.peak_rss_bytes,
         epochs,
         evaluations,
@@ -126,6 +130,16 @@ fn tests(history: &History) -> (Vec<EpochPoint>, Vec<TestPoint>) {
 
 fn distance(replicas: &nettorrent_history::Replicas) -> ReplicaDistance {
     ReplicaDistance { epoch: replicas.epoch, distance: replicas.distance }
+}
+
+fn join(join: &JoinSummary) -> JoinMeasurement {
+    let JoinSummary { peer, n_bytes, state_s, ref donors, round_s, .. } = *join;
+    JoinMeasurement { peer, n_bytes, state_s, n_donors: donors.len(), round_s }
+}
+
+fn loss(loss: &LossSummary) -> LossMeasurement {
+    let LossSummary { lost, cause, detection_s, recovery_s, .. } = *loss;
+    LossMeasurement { peer: lost, cause, detection_s, recovery_s }
 }
 
 fn measure_peer(peer: PeerId, history: &PeerHistory) -> PeerMeasurement {

@@ -1,6 +1,7 @@
 //! A study's report: one page, a text and tables, made from what the study found.
 
 mod accuracy;
+mod churn;
 mod document;
 mod group;
 mod html;
@@ -112,6 +113,7 @@ fn document(results: &Results, folder: &Path) -> Document {
         resources::section(&groups, featured),
         replicas::section(&groups),
         replicas::confusion(results),
+        churn::section(results),
         published::section(results, &groups),
         method::failures(results),
         Some(method::section(results, &groups)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use nettorrent_swarm::PeerId;
-use nettorrent_swarm::record::number_or_none;
+use nettorrent_swarm::record::{LossCause, number_or_none};
 use serde::{Deserialize, Serialize};
 
 /// All that a study found.
@@ -171,10 +171,44 @@ pub struct Measurement {
     pub confusion: Vec<Vec<u64>>,
     /// How far replicas were apart at the ends of epochs.
     pub replica_distances: Vec<ReplicaDistance>,
+    /// Peers that joined, or came back.
+    #[serde(default)]
+    pub joins: Vec<JoinMeasurement>,
+    /// Members that were lost.
+    #[serde(default)]
+    pub losses: Vec<LossMeasurement>,
     /// The peak memory of the largest process.
     pub peak_rss_bytes: Option<u64>,
     /// What was predicted, if something was.
     pub prediction: Option<Prediction>,
+}
+
+/// A peer that joined, or came back, and took over the others' state.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JoinMeasurement {
+    /// Who.
+    pub peer: PeerId,
+    /// How much of the state came over links.
+    pub n_bytes: u64,
+    /// How long that took.
+    pub state_s: f64,
+    /// From how many it came.
+    pub n_donors: usize,
+    /// How long it took from when it began to look for the others until its first round counted; none for who came back.
+    pub round_s: Option<f64>,
+}
+
+/// A member that was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LossMeasurement {
+    /// Who.
+    pub peer: PeerId,
+    /// Why.
+    pub cause: LossCause,
+    /// How long it took from its last sign of life until the others were in a view without it.
+    pub detection_s: f64,
+    /// How long it took from there until a round counted again; none if the run ended before.
+    pub recovery_s: Option<f64>,
 }
 
 /// How things stood after an epoch.

@@ -6,7 +6,9 @@ use std::fs;
 
 use fixture::{Course, fail, results};
 use nettorrent_study::report::write;
-use nettorrent_study::{Outcome, Results, RunResult};
+use nettorrent_study::{JoinMeasurement, LossMeasurement, Outcome, Results, RunResult};
+use nettorrent_swarm::PeerId;
+use nettorrent_swarm::record::LossCause;
 
 /// What a report's files say.
 struct Report {
@@ -91,6 +93,28 @@ fn every_section_is_there_and_in_the_contents() {
         "Confusion matrix",
     ] {
         assert!(report.html.contains(figure), "there is no figure {figure}");
+    }
+}
+
+#[test]
+fn joins_and_losses_are_told_with_how_long_they_took() {
+    let mut results = clear_winner();
+    report(&results).does_not_say("Joins and losses");
+    let Outcome::Done(measured) = &mut results.runs[4].outcome else { panic!("it went well") };
+    let peer = PeerId::new(3, 0);
+    measured.joins.push(JoinMeasurement {
+        peer,
+        n_bytes: 400_000_000,
+        state_s: 32.5,
+        n_donors: 2,
+        round_s: Some(34.0),
+    });
+    let (cause, detection_s) = (LossCause::Stuck, 1.5);
+    measured.losses.push(LossMeasurement { peer, cause, detection_s, recovery_s: None });
+    let report = report(&results);
+    assert!(report.html.contains("<section id=\"churn\">") && report.html.contains("<a href=\"#churn\">"));
+    for cell in ["400 MB", "32.5 s", "34 s", "its computation stood still", "1.5 s"] {
+        report.says(cell);
     }
 }
 

@@ -8,6 +8,7 @@ mod block;
 pub mod codec;
 pub mod collective;
 mod effects;
+pub mod fingerprint;
 mod held;
 pub mod link_spec;
 mod local_state;

@@ -52,12 +52,44 @@ pub enum Event {
         /// From whom it came.
         donors: Vec<PeerId>,
     },
+    /// A peer was asked for its state, and nothing of it has come for long.
+    LateDonor {
+        /// Who.
+        who: PeerId,
+        /// Who is asked instead.
+        instead: PeerId,
+    },
     /// A peer says that it has the same past as another, and has other parameters.
     Differs {
-        /// Who.
-        peer: PeerId,
+        /// Who. (The name `peer` is that of who tells.)
+        who: PeerId,
         /// The other.
         from: PeerId,
+        /// The epoch after which that showed, counted from 1; none if it showed in a state that was handed over.
+        epoch: Option<u64>,
+        /// Whether more than half of all who compared theirs have what the other has, or the other is the one whose state goes on.
+        is_outvoted: bool,
+    },
+    /// This peer joined others who trained already, and has trained a round with them.
+    Joined {
+        /// How long it took since it began to look for the others until they had let it in and agreed on whose state goes on.
+        admission_s: f64,
+        /// How long it took until its first round with them counted.
+        round_s: f64,
+    },
+    /// A member was lost, and training has gone on without it.
+    Lost {
+        /// Who.
+        who: PeerId,
+        /// Why it does not take part any more.
+        cause: LossCause,
+        /// The first view without it.
+        view: u32,
+        /// How long it took from the last sign of life that this peer had of it until that view was there. If it was stuck, the
+        /// last message about training is the last sign of life.
+        detection_s: f64,
+        /// How long it took from there until a round counted again; none if the run ended before.
+        recovery_s: Option<f64>,
     },
     /// A batch is trained, whether or not its round will count.
     Batch {
@@ -215,6 +247,30 @@ pub enum Event {
     },
 }
 
+/// Why a member is not in the next view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossCause {
+    /// It answered nobody for too long.
+    Silent,
+    /// Its process ended.
+    Ended,
+    /// Its link broke; more was not known when the others went on without it.
+    Disconnected,
+    /// It said what no honest member says.
+    CutOff,
+    /// It and another member could not reach each other.
+    Unreachable,
+    /// It answered, but its computation stood still.
+    Stuck,
+    /// It said goodbye.
+    Left,
+    /// The swarm's owner removed it.
+    Removed,
+    /// Others know why.
+    Told,
+}
+
 /// A number that may have become infinite or none, which JSON writes as `null`.
 pub fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
@@ -248,9 +304,25 @@ impl Spent {
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Record, Spent};
+    use super::{Event, LossCause, Record, Spent};
     use crate::view::PeerId;
     use std::time::Duration;
+
+    /// Processes of one machine tell each other records as JSON, in which who tells and what it tells are side by side.
+    #[test]
+    fn a_record_about_another_peer_can_be_read_again() {
+        let (who, from) = (PeerId(2), PeerId(3));
+        let lost = Event::Lost { who, cause: LossCause::CutOff, view: 3, detection_s: 0.5, recovery_s: None };
+        for event in [
+            Event::Differs { who, from, epoch: Some(2), is_outvoted: true },
+            lost,
+            Event::GivenUp { n_samples: 1, donor: who },
+        ] {
+            let record = Record { peer: PeerId(1), at_s: 0.0, event };
+            let text = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
+        }
+    }
 
     #[test]
     fn what_was_spent_goes_into_one_round_and_no_other_record() {

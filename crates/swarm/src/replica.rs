@@ -80,6 +80,9 @@ impl Peer for Replica {
             }
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
             Input::LinkEnded(peer) => self.held.forget(peer, self.core().view.number),
+            Input::Timer(token) if token.timer == fetch::TIMER => {
+                self.agreement.on_timer(token, &self.training.learner.core, out);
+            }
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) | Input::BlockWritten => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
@@ -175,7 +178,7 @@ impl Replica {
     /// The same, if others look after runs that diverge: then this one stops.
     pub fn without_recovery(mut self) -> Self {
         self.training.recovery = Recovery::none();
-        self.training.learner.core.lends = false;
+        (self.training.learner.core.lends, self.training.learner.core.holds_whole) = (false, false);
         self
     }
 
@@ -276,7 +279,7 @@ impl Replica {
         let donor = verdict.donor as usize;
         if verdict.is_behind(learner.core.rank) {
             let partial = std::mem::take(&mut self.partial);
-            let fetch = Fetch::new(verdict.transfer(), &verdict.donors(), partial, &learner.core);
+            let fetch = Fetch::begin(verdict.transfer(), &verdict.donors(), partial, &learner.core, out);
             self.agreement = Agreement::Behind(fetch);
             self.release_held(out);
             return Ok(());

@@ -14,6 +14,7 @@ use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 
 use crate::batch_place::BatchPlace;
+use crate::fingerprint::fingerprint;
 use crate::outliers::{Computed, Outliers};
 use crate::phase_work::{PhaseWork, Stepped};
 use crate::step_work::{StepTaken, StepWork};
@@ -69,6 +70,8 @@ pub enum What {
         values: Arc<Vec<f32>>,
         /// Which.
         samples: Range<usize>,
+        /// Whether the parameters are to be compared with those of others, so that their hash is wanted.
+        is_compared: bool,
     },
 }
 
@@ -134,6 +137,8 @@ pub enum Done {
         id: u64,
         /// How the samples were classified.
         score: Score,
+        /// The [`fingerprint`] of the parameters, if it was wanted.
+        hash: Option<u64>,
     },
     /// Something else is computed.
     Other {
@@ -189,7 +194,11 @@ impl Work {
             What::Step(step) => step.run(worker).map(|taken| Done::StepTaken { id, taken: Box::new(taken) }),
             What::Other { values, work } => work.run(&values, worker).map(|result| Done::Other { id, result }),
             What::Score { values, samples } => worker.score(&values, &samples).map(|score| Done::Scored { id, score }),
-            What::Test { values, samples } => worker.test(&values, samples).map(|score| Done::Tested { id, score }),
+            What::Test { values, samples, is_compared } => {
+                let hash = is_compared.then(|| fingerprint(&values));
+                let score = if samples.is_empty() { Ok(Score::default()) } else { worker.test(&values, samples) };
+                score.map(|score| Done::Tested { id, score, hash })
+            }
             What::Gradient { values, place, seed, scale, outliers, mut spare } => {
                 let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });

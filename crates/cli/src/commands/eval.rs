@@ -79,6 +79,9 @@ const MOST_COLUMNS: usize = 20;
 
 fn print_tables(found: &ModelEvaluation) {
     println!("{}: accuracy {:.2} %, loss {:.4}, {} samples", found.model, 100.0 * found.accuracy, found.loss, found.n);
+    if found.confusion.is_empty() {
+        return;
+    }
     let width = found.classes.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
     if found.classes.len() <= MOST_COLUMNS {
         println!("\nRows are what the samples are, columns what the model took them for.\n");

@@ -1,11 +1,11 @@
 //! The display of a swarm: a bar for the whole, and a line for each peer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressStyle};
-use nettorrent_history::{Epoch, Event, Line, Note, PeerProgress, Progress};
+use nettorrent_history::{Differs, Epoch, Event, Line, Note, PeerProgress, Progress};
 use nettorrent_session::Training;
 use nettorrent_session::event_log::Fate;
 use nettorrent_session::live_log::Topology;
@@ -28,6 +28,8 @@ pub(crate) struct ProgressView {
     peers: BTreeMap<PeerId, ProgressBar>,
     output: Output,
     topology: Topology,
+    /// Losses that were said, by view: all others tell of each.
+    told: BTreeSet<(PeerId, u32)>,
     /// What was said of late, and when.
     said: Vec<(Instant, String)>,
     epochs: u64,
@@ -54,7 +56,17 @@ impl ProgressView {
         let style = ProgressStyle::with_template("{prefix} {bar:24.cyan/dim} {msg}");
         whole.set_style(style.expect("the template is right").progress_chars("━╸─"));
         let output = if json { Output::Json } else { Output::Words };
-        Self { bars, whole, peers: BTreeMap::new(), output, topology, said: Vec::new(), epochs, n_train }
+        Self {
+            bars,
+            whole,
+            peers: BTreeMap::new(),
+            output,
+            topology,
+            told: BTreeSet::new(),
+            said: Vec::new(),
+            epochs,
+            n_train,
+        }
     }
 
     pub(crate) fn topology(&self) -> Topology {
@@ -89,6 +101,7 @@ impl ProgressView {
                 match &line.event {
                     Event::LeftOut(left_out) => self.tell(&left_out.to_string()),
                     Event::Rollback(rollback) => self.tell(&rollback.to_string()),
+                    Event::Differs(differs) => self.tell(&differs.to_string()),
                     Event::CheckpointFailed(failed) => self.tell(&failed.to_string()),
                     Event::LogFailed(failed) => self.tell(&failed.to_string()),
                     _ => {}
@@ -124,6 +137,13 @@ impl ProgressView {
             Event::Dropped(dropped) => self.say(&dropped.to_string()),
             Event::LeftOut(left_out) => self.say(&left_out.to_string()),
             Event::StateReceived(received) => self.say(&received.to_string()),
+            Event::Joined(joined) => self.say(&joined.to_string()),
+            Event::Loss(loss) => {
+                if self.told.insert((loss.lost, loss.view)) {
+                    self.say(&loss.to_string());
+                }
+            }
+            Event::Differs(differs) => self.show_difference(differs),
             Event::Rollback(rollback) => self.say(&rollback.to_string()),
             Event::CheckpointFailed(failed) => self.say(&failed.to_string()),
             Event::LogFailed(failed) => self.say(&failed.to_string()),
@@ -147,6 +167,16 @@ impl ProgressView {
         if !is_routine && self.said.iter().all(|(_, said)| said != text) {
             self.say(&format!("{peer}: {text}"));
             self.said.push((Instant::now(), text.to_owned()));
+        }
+    }
+
+    /// The first member tells of it, and who differs.
+    fn show_difference(&mut self, differs: &Differs) {
+        let text = differs.to_string();
+        self.said.retain(|(when, _)| when.elapsed() < ECHO);
+        if self.said.iter().all(|(_, said)| *said != text) {
+            self.say(&text);
+            self.said.push((Instant::now(), text));
         }
     }
 

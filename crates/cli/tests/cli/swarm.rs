@@ -131,6 +131,15 @@ fn a_killed_peer_is_done_without() {
                 events.iter().filter(|event| is_told(event)).map(|event| join_index(&event["peer"])).collect();
             assert!((0..4).all(|peer| peer == victim || told.contains(&peer)), "{field} of {told:?}");
         }
+        // And how long they took to notice that it was gone, and to go on without it.
+        let losses: Vec<&Value> = events.iter().filter(|event| is(event, "loss")).collect();
+        let tellers: BTreeSet<u64> = losses.iter().map(|loss| join_index(&loss["peer"])).collect();
+        assert!((0..4).all(|peer| (peer == victim) != tellers.contains(&peer)), "{losses:?}");
+        for loss in losses {
+            assert_eq!(join_index(&loss["lost"]), victim, "{loss}");
+            let is_time = |field: &str| loss[field].as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds));
+            assert!(is_time("detection_s") && is_time("recovery_s"), "{loss}");
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nettorrent_allocation::{Counting, Watch};
 use nettorrent_net::frames::{FrameReader, ReadError};
 use nettorrent_net::handshake::{Encryption, shake};
 use nettorrent_net::hello::VERSION;
@@ -13,8 +14,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng, RngExt, SeedableRng};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::memory;
 use crate::pairs::{frame, terms};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 const N_SEEDS: u64 = 300;
 
@@ -36,7 +39,7 @@ fn head(n_bytes: u32) -> [u8; HEAD_LEN] {
 async fn a_head_that_announces_too_much_is_refused_before_anything_is_allocated() {
     for n_bytes in [MAX_BODY_LEN as u32 + 1, u32::MAX] {
         let bytes = [&head(n_bytes)[..], &[0; 100]].concat();
-        let watch = memory::start();
+        let watch = Watch::start();
         let error = read_all(&bytes).await;
         assert!(matches!(error, ReadError::Malformed(FrameError::TooLong { n_bytes: n }) if n == n_bytes), "{error}");
         assert!(watch.highest() < 32 << 10, "{} bytes were held", watch.highest());
@@ -48,7 +51,7 @@ async fn announcing_much_and_sending_little_costs_little() {
     for (n_sent, most) in [(0, 300 << 10), (300 << 10, 600 << 10), (1 << 20, 4 << 20)] {
         let mut bytes = head(MAX_BODY_LEN as u32).to_vec();
         bytes.resize(HEAD_LEN + n_sent, 1);
-        let watch = memory::start();
+        let watch = Watch::start();
         let error = read_all(&bytes).await;
         let expected = MAX_BODY_LEN - n_sent;
         assert!(matches!(error, ReadError::CutOff { n_missing } if n_missing == expected), "{error}");
@@ -62,7 +65,7 @@ async fn random_bytes_are_no_frames() {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut bytes = vec![0; rng.random_range(0..5000)];
         rng.fill_bytes(&mut bytes);
-        let watch = memory::start();
+        let watch = Watch::start();
         let _ = read_all(&bytes).await;
         assert!(watch.highest() < 400 << 10, "seed {seed}: {} bytes were held", watch.highest());
     }
@@ -84,7 +87,7 @@ async fn frames_with_changed_bytes_are_frames_or_errors() {
             bytes[at] = rng.random();
         }
         bytes.truncate(rng.random_range(0..=bytes.len()));
-        let watch = memory::start();
+        let watch = Watch::start();
         let _ = read_all(&bytes).await;
         assert!(watch.highest() < 400 << 10, "seed {seed}: {} bytes were held", watch.highest());
     }
@@ -126,7 +129,7 @@ async fn random_bytes_are_no_handshake() {
         }
         for role in [Role::Dialler, Role::Listener] {
             for encryption in [Encryption::On, Encryption::Off] {
-                let watch = memory::start();
+                let watch = Watch::start();
                 let error = shaken_by(&bytes, role, encryption, seed % 2 == 0).await;
                 assert!(!error.to_string().is_empty());
                 assert!(watch.highest() < 512 << 10, "seed {seed}: {} bytes were held", watch.highest());
@@ -158,11 +161,13 @@ async fn who_speaks_another_protocol_is_named_as_such() {
 #[tokio::test(start_paused = true)]
 async fn another_version_is_named_and_told_ours_where_it_will_always_find_it() {
     let mut theirs = Head { kind: Kind::Hello, view: 0, round: 0, part: 0, n_bytes: 40 }.to_bytes().to_vec();
-    theirs.extend(b"NetTorr\0\x08\0\0\0");
+    let newer = VERSION + 1;
+    theirs.extend(b"NetTorr\0");
+    theirs.extend(newer.to_le_bytes());
     theirs.extend([0xee; 28]);
     let error = shaken_by(&theirs, Role::Listener, Encryption::Off, false).await;
     let text = error.to_string();
-    let versions = format!("this side speaks version {VERSION} of the protocol and the other side version 8");
+    let versions = format!("this side speaks version {VERSION} of the protocol and the other side version {newer}");
     assert!(text.contains(&versions), "{text}");
     assert!(text.contains("update the older"), "{text}");
 

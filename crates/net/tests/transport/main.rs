@@ -9,7 +9,6 @@ mod cut_off;
 mod frames;
 mod hostile;
 mod limits;
-mod memory;
 mod pace;
 mod pairs;
 mod refusals;

@@ -3,7 +3,7 @@
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
-use nettorrent_net::hello::Purpose;
+use nettorrent_net::hello::{Purpose, VERSION};
 use nettorrent_net::register::NO_JOIN_INDEX;
 use nettorrent_net::ticket::Secret;
 use nettorrent_swarm::view::PeerId;
@@ -155,12 +155,14 @@ async fn a_refusal_arrives_even_if_the_refused_one_has_said_more_than_anybody_re
     let (listener, mut arrivals) = Endpoint::bind(settings(0, Encryption::Off)).await.unwrap();
     let mut stranger = TcpStream::connect(listener.local_address().tcp().unwrap()).await.unwrap();
     let mut words = Head { kind: Kind::Hello, view: 0, round: 0, part: 0, n_bytes: 12 }.to_bytes().to_vec();
-    words.extend(b"NetTorr\0\x08\0\0\0");
+    let newer = VERSION + 1;
+    words.extend(b"NetTorr\0");
+    words.extend(newer.to_le_bytes());
     words.resize(200_000, 0xff);
     stranger.write_all(&words).await.unwrap();
     let mut told = Vec::new();
     let (_, reason) = refused(&mut arrivals).await;
-    assert!(reason.contains("version 8"), "{reason}");
+    assert!(reason.contains(&format!("version {newer}")), "{reason}");
     // A socket that is closed with unread bytes in it resets the connection instead of ending it.
     stranger.shutdown().await.unwrap();
     stranger.read_to_end(&mut told).await.unwrap();

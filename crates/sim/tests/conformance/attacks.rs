@@ -32,7 +32,8 @@ impl Digits {
         let (train_set, test_set) = (part(Split::Train), part(Split::Test));
         let spec = job.model_spec(train_set.shape(), train_set.classes().len()).unwrap();
         let backend = backends::find(&job.backend).unwrap();
-        let opened = (backend.open)(Opening { job: &job, spec: &spec, train_set, test_set }).unwrap();
+        let opened =
+            (backend.open)(Opening { job: &job, spec: Some(&spec), python: None, train_set, test_set }).unwrap();
         Self { task: opened.task }
     }
 

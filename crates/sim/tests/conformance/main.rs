@@ -8,6 +8,7 @@ mod case;
 mod coding;
 mod costs;
 mod custom_optimizer;
+mod differing;
 mod equality;
 mod evaluations;
 mod hostile;

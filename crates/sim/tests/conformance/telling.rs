@@ -46,6 +46,9 @@ impl Observer for Listener {
             | Event::GivenUp { .. }
             | Event::StateReceived { .. }
             | Event::Differs { .. }
+            | Event::LateDonor { .. }
+            | Event::Joined { .. }
+            | Event::Lost { .. }
             | Event::RolledBack { .. }
             | Event::Finished { .. } => {}
         }

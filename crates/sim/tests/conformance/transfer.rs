@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::OptimizerSpec;
-use nettorrent_sim::{Fault, Join, Outcome, Scenario, Simulation, Toy, ToySize, What, When};
+use nettorrent_sim::{Fault, Join, Outcome, Rehearsal, Scenario, Simulation, Toy, ToySize, What, When};
 use nettorrent_swarm::record::Event;
+use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Setup};
 
 use crate::case;
@@ -76,4 +77,54 @@ fn what_has_come_is_not_sent_again_when_a_donor_is_lost() {
         assert!(outcome.live().all(|peer| peer.is_finished));
     }
     assert!(n_resumed > 0);
+}
+
+/// Peers of whom the last one comes when the others have made some rounds, and to whom these frames get lost.
+fn join_while_lost(strategy: &str, n_peers: usize, loses: fn(usize, usize, &Frame) -> bool) -> Rehearsal {
+    let newest = n_peers - 1;
+    let mut host = Rehearsal::new(setup(strategy), n_peers).unwrap();
+    host.loses = loses;
+    host.inputs.clear();
+    host.give_up(newest);
+    let mut has_joined = false;
+    loop {
+        host.run(|host, _, _| {
+            if !has_joined && host.peers[0].place().standing.round >= 1 {
+                has_joined = true;
+                host.gone[newest] = false;
+                host.tell_view();
+            }
+        });
+        // Whoever was refused is left out of the next view, as a node does it.
+        let Some((from, _)) = host.refused.pop() else { return host };
+        host.give_up(from.join_index() as usize);
+    }
+}
+
+fn is_state(frame: &Frame) -> bool {
+    frame.head.kind == Kind::Snapshot
+}
+
+#[test]
+fn another_donor_is_asked_when_the_main_one_sends_nothing() {
+    for n_peers in [3, 5] {
+        let host = join_while_lost("ring-all-reduce", n_peers, |from, _, frame| from == 0 && is_state(frame));
+        assert!(host.is_over() && host.gone.iter().all(|gone| !gone), "{n_peers} peers");
+        let first = host.peers[0].values();
+        assert!(host.peers.iter().all(|peer| peer.values() == first), "{n_peers} peers");
+    }
+}
+
+#[test]
+fn another_donor_is_asked_when_the_main_one_stops_in_the_middle() {
+    // The title and the first digests come, and no chunk. Each keeps an optimizer of its own, so its chunks come from the main donor only.
+    let host = join_while_lost("local-sgd", 3, |from, _, frame| from == 0 && is_state(frame) && frame.head.part != 0);
+    assert!(host.is_over() && host.gone.iter().all(|gone| !gone));
+}
+
+#[test]
+fn a_donor_that_nobody_can_replace_and_that_sends_nothing_is_given_up() {
+    // Of three, the first two trained; then nothing of the state of either comes.
+    let host = join_while_lost("ring-all-reduce", 3, |_, to, frame| to == 2 && is_state(frame));
+    assert!(host.gone[0] || host.gone[1]);
 }

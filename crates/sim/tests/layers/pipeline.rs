@@ -46,7 +46,7 @@ impl Pipeline {
         let set = |n, seed| Box::new(made_up(&spec.input, n_classes, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(n_train, 1), set(n_train / 2, 2)).unwrap());
         let opened = Opened { task: learning.clone(), parts: Some(learning.clone()) };
-        let (setup, pipelines) = nettorrent_pipeline::setup(&job, &opened, spec)?;
+        let (setup, pipelines) = nettorrent_pipeline::setup(&job, &opened, Some(spec))?;
         let pipelines = pipelines.expect("a job with layers");
         Ok(Self { job, learning, setup: Arc::new(setup), pipelines })
     }

@@ -14,7 +14,7 @@ use super::core::Core;
 use super::fetch::{Fetch, Partial, Snapshot};
 use super::pace::compared;
 use super::transfer::Transfer;
-use crate::effects::Outbox;
+use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, Standing};
 use crate::strategy::AnyStrategy;
@@ -49,6 +49,14 @@ impl Claim {
         let shares = if is_told { fingerprint(&encoded(&(ledger, strategy.account()))) } else { 0 };
         let clock = if core.is_asynchronous() { Clock::of(core) } else { Clock::default() };
         Self { weight: core.weight, epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
+    }
+
+    /// What a peer says whose parameters are not what its past says: it takes over the state of whoever is as far, or further.
+    #[must_use]
+    pub(super) fn outvoted(self) -> Self {
+        let Standing { n_samples, round, history } = self.standing;
+        let standing = Standing { n_samples: n_samples.saturating_sub(1), round, history: mix(!history) };
+        Self { standing, ..self }
     }
 
     /// Whether two peers have the same past, and hold the same.
@@ -233,6 +241,13 @@ impl Agreement {
                 *self = agreement;
                 Partial::default()
             }
+        }
+    }
+
+    /// The time is over in which a part of a state should have come.
+    pub(super) fn on_timer(&mut self, token: TimerToken, core: &Core, out: &mut Outbox) {
+        if let Self::Behind(fetch) = self {
+            fetch.on_timer(token, core, out);
         }
     }
 

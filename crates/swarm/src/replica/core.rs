@@ -57,6 +57,8 @@ pub(crate) struct Core {
     /// Whether the parameters and the optimizer may be lent to the worker, and for which work they are.
     pub lends: bool,
     pub lent_for: Option<u64>,
+    /// Whether the parameters are those of the whole network, and not of a block of it.
+    pub holds_whole: bool,
     /// What the round began with, where the peer takes steps by itself before the exchange: if the round is void, so are
     /// they.
     pub round_start: Option<(Arc<Vec<f32>>, Optimizer)>,
@@ -118,6 +120,7 @@ impl Core {
             place,
             lends: true,
             lent_for: None,
+            holds_whole: true,
             round_start: None,
             plan: None,
             request: None,

@@ -40,13 +40,17 @@ impl Donor {
 
     /// The main donor begins.
     pub(super) fn begin(&self, core: &Core, out: &mut Outbox) {
+        self.begin_with(&self.behind.iter().copied().collect::<Vec<_>>(), core, out);
+    }
+
+    fn begin_with(&self, ranks: &[usize], core: &Core, out: &mut Outbox) {
         let (title, digests) = (Message::Title(Box::new(self.title.clone())), self.digests_from(0));
-        for &rank in &self.behind {
+        for &rank in ranks {
             self.transfer.say(&title, rank, core, out);
             self.transfer.say(&digests, rank, core, out);
         }
         for index in 0..WINDOW.min(self.chunks.n()) {
-            self.give(index, self.behind.iter().copied(), core, out);
+            self.give(index, ranks.iter().copied(), core, out);
         }
     }
 
@@ -76,6 +80,7 @@ impl Donor {
                 self.give(index as usize, std::iter::once(rank), core, out);
             }
             Message::AskChunk(_) => return Err(Malformed::new("it asks for a chunk that there is not")),
+            Message::AskTitle => self.begin_with(&[rank], core, out),
             Message::Done => drop(self.behind.remove(&rank)),
             Message::Title(_) | Message::Digests { .. } => {
                 return Err(Malformed::new("it sends its state to one who is not behind"));

@@ -36,6 +36,10 @@ pub(super) struct Report {
     step: u64,
     train: PartialScore,
     test: PartialScore,
+    /// What the parameters were, where all should have the same: this peer's, or what most have.
+    hash: Option<u64>,
+    /// In what all together did: who has that, by rank.
+    rank: u32,
 }
 
 /// Evaluations that are going on.
@@ -54,6 +58,35 @@ pub(super) struct EpochEvaluation {
     took: Duration,
     /// Whether the last one shows that training has diverged: then nobody has finished.
     is_spoilt: bool,
+    /// What this peer's parameters were after the epochs that are not concluded.
+    own_hashes: BTreeMap<u64, u64>,
+    is_outvoted: bool,
+}
+
+/// What members say about parameters that should be equal.
+#[derive(Debug, PartialEq, Eq)]
+struct Vote {
+    /// What most have; of equals, what the first one has.
+    hash: u64,
+    /// The first one who has it.
+    first: PeerId,
+    /// Who has something else.
+    others: Vec<PeerId>,
+    /// Whether those are fewer than half.
+    is_outvoted: bool,
+}
+
+impl Vote {
+    /// None if there is nothing to compare.
+    fn of(hashes: impl Iterator<Item = (PeerId, u64)>) -> Option<Self> {
+        let hashes: Vec<(PeerId, u64)> = hashes.collect();
+        let n_with = |hash: u64| hashes.iter().filter(|(_, other)| *other == hash).count();
+        // Of several that are the most, `max_by_key` would take the last.
+        let (first, hash) = hashes.iter().rev().copied().max_by_key(|(_, hash)| n_with(*hash))?;
+        let others: Vec<PeerId> = hashes.iter().filter(|(_, other)| *other != hash).map(|(peer, _)| *peer).collect();
+        let is_outvoted = 2 * n_with(hash) > hashes.len();
+        (hashes.len() > 1).then_some(Self { hash, first, others, is_outvoted })
+    }
 }
 
 impl EpochEvaluation {
@@ -95,24 +128,33 @@ impl EpochEvaluation {
         let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let epoch = next.epoch;
         let (round, step) = (core.place.standing.round, core.place.step);
-        let report = Report { epoch, round, step, train: train.into(), test: PartialScore::default() };
-        if samples.is_empty() {
+        let report = Report { epoch, round, step, train: train.into(), ..Report::default() };
+        // Who trains asynchronously is together with the others in the end only.
+        let are_equal = !core.is_asynchronous() || epoch >= core.n_epochs();
+        let is_compared = are_equal && core.view.len() > 1 && core.holds_whole;
+        if samples.is_empty() && !is_compared {
             self.told = report;
             return Some(report);
         }
         let id = core.next_work_id();
         let values = Arc::clone(&core.values);
         self.running.push((id, report));
-        out.work.push(Work { id, what: What::Test { values, samples } });
+        out.work.push(Work { id, what: What::Test { values, samples, is_compared } });
         None
     }
 
     /// What this peer has to tell when its part is done; none if the work was not for that.
-    pub(super) fn on_own_test(&mut self, id: u64, score: Score, took: Duration) -> Option<Report> {
+    pub(super) fn on_own_test(
+        &mut self,
+        id: u64,
+        (score, hash): (Score, Option<u64>),
+        took: Duration,
+    ) -> Option<Report> {
         let at = self.running.iter().position(|(work, _)| *work == id)?;
         let (_, report) = self.running.remove(at);
+        self.own_hashes.extend(hash.map(|hash| (report.epoch, hash)));
         self.took = took;
-        self.told = Report { test: score.into(), ..report };
+        self.told = Report { test: score.into(), hash, ..report };
         Some(self.told)
     }
 
@@ -217,8 +259,18 @@ impl EpochEvaluation {
                 // All who were there ended it in the same place, and who came later is further.
                 (round, step) = (round.min(report.round), step.min(report.step));
             }
+            let vote = Vote::of(heard.iter().filter_map(|(peer, report)| Some((*peer, report.hash?))));
             self.heard.remove(&epoch);
-            let report = Report { epoch, round, step, train: train.into(), test: test.into() };
+            let mut report = Report { epoch, round, step, train: train.into(), test: test.into(), ..Report::default() };
+            if let Some(Vote { hash, first: from, others, is_outvoted }) = vote {
+                let differs =
+                    others.into_iter().map(|who| Event::Differs { who, from, epoch: Some(epoch), is_outvoted });
+                out.records.extend(differs.map(|differs| core.record(differs)));
+                if is_outvoted {
+                    report.hash = Some(hash);
+                    report.rank = core.view.rank(from).unwrap_or(0) as u32;
+                }
+            }
             let why = recovery.spoilt_by(core, &train, &test);
             let part = if why.is_some() { SPOILT } else { CONCLUDED };
             core.tell_others(Kind::Tested, part, &encoded_with_metrics(&report, core.task()), out);
@@ -236,6 +288,7 @@ impl EpochEvaluation {
             return None;
         }
         self.concluded = report.epoch;
+        self.compare(report, core, out);
         self.last = Some(*report);
         let (train, test): (Score, Score) = (report.train.into(), report.test.into());
         self.is_spoilt |= spoilt.is_some();
@@ -258,6 +311,25 @@ impl EpochEvaluation {
             test_s: self.took.as_secs_f64(),
         }));
         spoilt
+    }
+
+    /// Most members have these parameters after an epoch, as far as that is known: does this peer?
+    fn compare(&mut self, report: &Report, core: &Core, out: &mut Outbox) {
+        let own = self.own_hashes.remove(&report.epoch);
+        self.own_hashes.retain(|epoch, _| *epoch > report.epoch);
+        let (Some(own), Some(most)) = (own, report.hash) else { return };
+        self.is_outvoted = own != most;
+        // The first member has said so already, also of itself.
+        let Some(&from) = core.view.members.get(report.rank as usize).filter(|_| core.rank != 0) else { return };
+        if self.is_outvoted {
+            let differs = Event::Differs { who: core.me, from, epoch: Some(report.epoch), is_outvoted: true };
+            out.records.push(core.record(differs));
+        }
+    }
+
+    /// Whether this peer had other parameters than most after the last epoch that was compared.
+    pub(super) fn is_outvoted(&self) -> bool {
+        self.is_outvoted
     }
 
     /// Whether all members are known to have done and told everything.
@@ -288,7 +360,24 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{EpochEvaluation, Report};
+    use super::{EpochEvaluation, Report, Vote};
+    use crate::view::PeerId;
+
+    #[test]
+    fn who_has_what_few_have_is_named() {
+        let vote = |hashes: &[u64]| Vote::of((0..).map(PeerId).zip(hashes.iter().copied()));
+        let found = |hash, first, others: &[u64], is_outvoted| {
+            let others = others.iter().copied().map(PeerId).collect();
+            Some(Vote { hash, first: PeerId(first), others, is_outvoted })
+        };
+        assert_eq!(vote(&[]), None);
+        assert_eq!(vote(&[5]), None);
+        assert_eq!(vote(&[5, 5, 5]), found(5, 0, &[], true));
+        assert_eq!(vote(&[5, 5, 7, 5]), found(5, 0, &[2], true));
+        assert_eq!(vote(&[7, 5, 5]), found(5, 1, &[0], true));
+        assert_eq!(vote(&[7, 5]), found(7, 0, &[1], false));
+        assert_eq!(vote(&[9, 5, 7, 5]), found(5, 1, &[0, 2], false));
+    }
 
     #[test]
     fn epochs_that_are_trained_again_are_not_concluded() {

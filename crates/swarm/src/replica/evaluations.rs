@@ -125,7 +125,7 @@ impl Evaluations {
         let id = core.next_work_id();
         self.running.push((id, evaluation));
         let values = Arc::clone(&core.values);
-        out.work.push(Work { id, what: What::Test { values, samples } });
+        out.work.push(Work { id, what: What::Test { values, samples, is_compared: false } });
     }
 
     /// By time: if this is the first member and there was no test for long enough, it names a batch.

@@ -10,7 +10,7 @@ use super::asynchronous::Ending;
 use super::core::Core;
 use super::transfer::{Chunks, DIGESTS_AT_ONCE, Digest, Message, Said, Title, Transfer, WINDOW};
 use crate::codec::Codec;
-use crate::effects::Outbox;
+use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::Place;
 use crate::record::Event;
@@ -39,8 +39,12 @@ pub(super) struct Partial {
 /// A state that is on its way.
 pub(super) struct Fetch {
     transfer: Transfer,
-    /// Who has it, by rank, and how many chunks are asked of each; the first is the main donor.
-    donors: Vec<(usize, usize)>,
+    /// Who has it; the first is the main donor.
+    donors: Vec<Giver>,
+    /// Those of whom nothing came in time, by rank.
+    given_up: Vec<usize>,
+    /// Whether the timer is set.
+    is_timed: bool,
     title: Option<Box<Title>>,
     chunks: Chunks,
     n_state_vectors: usize,
@@ -58,12 +62,31 @@ pub(super) struct Fetch {
     n_bytes: u64,
 }
 
+/// One who has the state.
+struct Giver {
+    rank: usize,
+    /// How many chunks are asked of it.
+    n_asked: usize,
+    /// Whether it owed something when the timer was set, and whether something has come from it since.
+    owed: bool,
+    has_given: bool,
+}
+
+/// How many deadlines a donor may send nothing of what it was asked for; it is looked at as often, so it takes up to twice as long. A
+/// chunk must come through a slow link in that time.
+const DEADLINES: u32 = 2;
+/// The timer of transfers. Strategies count theirs from 0.
+pub(super) const TIMER: u32 = u32::MAX;
+
 impl Fetch {
     /// A state that these ranks have; with what came before the view changed.
-    pub(super) fn new(transfer: Transfer, donors: &[u32], partial: Partial, core: &Core) -> Self {
-        Self {
+    pub(super) fn begin(transfer: Transfer, donors: &[u32], partial: Partial, core: &Core, out: &mut Outbox) -> Self {
+        let giver = |&rank: &u32| Giver { rank: rank as usize, n_asked: 0, owed: false, has_given: false };
+        let mut fetch = Self {
             transfer,
-            donors: donors.iter().map(|&rank| (rank as usize, 0)).collect(),
+            donors: donors.iter().map(giver).collect(),
+            given_up: Vec::new(),
+            is_timed: false,
             title: None,
             chunks: Chunks::new([]),
             n_state_vectors: 0,
@@ -75,17 +98,82 @@ impl Fetch {
             n_missing: 0,
             began: core.now,
             n_bytes: 0,
-        }
+        };
+        fetch.set_timer_if_owed(core, out);
+        fetch
     }
 
     /// The main donor's rank.
     pub(super) fn donor(&self) -> usize {
-        self.donors[0].0
+        self.donors[0].rank
+    }
+
+    /// Whether something is to come from a donor.
+    fn owes(&self, giver: &Giver) -> bool {
+        let is_told = self.title.is_some() && self.digests.len() == self.chunks.n();
+        giver.n_asked > 0 || giver.rank == self.donor() && !is_told
+    }
+
+    fn set_timer_if_owed(&mut self, core: &Core, out: &mut Outbox) {
+        let owed: Vec<bool> = self.donors.iter().map(|giver| self.owes(giver)).collect();
+        if self.is_timed || !owed.contains(&true) {
+            return;
+        }
+        self.is_timed = true;
+        for (giver, owed) in self.donors.iter_mut().zip(owed) {
+            (giver.owed, giver.has_given) = (owed, false);
+        }
+        let token = TimerToken { view: core.view.number, round: self.transfer.0, timer: TIMER };
+        out.timers.push((core.training.swarm.deadline().saturating_mul(DEADLINES), token));
+    }
+
+    /// The time is over in which something should have come from everybody who was asked. Others are asked instead; if there are none,
+    /// who has the state and does not give it costs all who wait, and is given up.
+    pub(super) fn on_timer(&mut self, token: TimerToken, core: &Core, out: &mut Outbox) {
+        if (token.view, token.round) != (core.view.number, self.transfer.0) {
+            return;
+        }
+        self.is_timed = false;
+        let is_late = |giver: &&Giver| giver.owed && !giver.has_given && self.owes(giver);
+        let late: Vec<usize> = self.donors.iter().filter(is_late).map(|giver| giver.rank).collect();
+        for rank in late {
+            let who = core.view.members[rank];
+            if self.donors.len() == 1 {
+                let waited_s = (core.training.swarm.deadline() * DEADLINES).as_secs_f64();
+                let why = format!("nothing of the state that it was asked for has come for {waited_s} seconds");
+                return out.refused.push((who, Malformed::new(why)));
+            }
+            let was_main = rank == self.donor();
+            self.give_up(rank);
+            let instead = core.view.members[self.donor()];
+            out.records.push(core.record(Event::LateDonor { who, instead }));
+            if was_main {
+                self.begin_anew();
+                self.transfer.say(&Message::AskTitle, self.donor(), core, out);
+            }
+        }
+        if self.title.is_some() {
+            self.ask(core, out);
+        }
+        self.set_timer_if_owed(core, out);
+    }
+
+    /// Nothing more is asked of a donor.
+    fn give_up(&mut self, rank: usize) {
+        self.forget_donor(rank);
+        self.given_up.push(rank);
+    }
+
+    /// Another donor tells what there is. What has come is compared with that, and fetched anew only where it is something else.
+    fn begin_anew(&mut self) {
+        (self.title, self.digests, self.next) = (None, Vec::new(), 0);
+        self.asked.clear();
+        self.donors.iter_mut().for_each(|giver| giver.n_asked = 0);
     }
 
     /// Whom this peer waits for, by rank.
     pub(super) fn waits_for(&self) -> Vec<usize> {
-        let asked = self.donors.iter().filter(|(_, n_asked)| *n_asked > 0).map(|(rank, _)| *rank);
+        let asked = self.donors.iter().filter(|giver| giver.n_asked > 0).map(|giver| giver.rank);
         if self.asked.is_empty() { vec![self.donor()] } else { asked.collect() }
     }
 
@@ -104,6 +192,11 @@ impl Fetch {
     ) -> Result<Option<Snapshot>, Malformed> {
         let is_main = rank == self.donor();
         let Some(said) = self.transfer.read(frame)? else { return Ok(None) };
+        if self.given_up.contains(&rank) {
+            // It comes after all, and was not waited for.
+            return Ok(None);
+        }
+        self.donors.iter_mut().filter(|giver| giver.rank == rank).for_each(|giver| giver.has_given = true);
         match said {
             Said::Message(Message::Title(title)) if is_main && self.title.is_none() => {
                 core.training.check_ledger(&title.place.ledger)?;
@@ -124,6 +217,7 @@ impl Fetch {
             return Ok(self.conclude(core, out));
         }
         self.ask(core, out);
+        self.set_timer_if_owed(core, out);
         Ok(None)
     }
 
@@ -152,8 +246,8 @@ impl Fetch {
         if first == 0 {
             // The main donor sends these without being asked.
             let n_sent = WINDOW.min(self.chunks.n());
-            self.asked.extend((0..n_sent).map(|index| (index, vec![self.donors[0].0])));
-            self.donors[0].1 = n_sent;
+            self.asked.extend((0..n_sent).map(|index| (index, vec![self.donors[0].rank])));
+            self.donors[0].n_asked = n_sent;
         }
         let known = self.partial.digests[first..].iter().zip(digests).filter(|(known, told)| **known == Some(**told));
         self.n_missing -= known.count();
@@ -175,7 +269,7 @@ impl Fetch {
     ) -> Result<(), Malformed> {
         let Some(ranks) = self.asked.get_mut(&index) else {
             // One that was left out may have more on its way.
-            let is_donor = self.donors.iter().any(|(donor, _)| *donor == rank);
+            let is_donor = self.donors.iter().any(|giver| giver.rank == rank);
             let unasked = "it sends a chunk of a state that it was not asked for";
             return if is_donor { Err(Malformed::new(unasked)) } else { Ok(()) };
         };
@@ -184,7 +278,7 @@ impl Fetch {
         if ranks.is_empty() {
             self.asked.remove(&index);
         }
-        self.donors.iter_mut().filter(|(donor, _)| *donor == rank).for_each(|(_, n_asked)| *n_asked -= 1);
+        self.donors.iter_mut().filter(|giver| giver.rank == rank).for_each(|giver| giver.n_asked -= 1);
         self.n_bytes += body.len() as u64;
         if self.is_here(index) {
             // Another was asked as well, and was faster.
@@ -207,7 +301,14 @@ impl Fetch {
 
     /// This donor says that it has the same past as the main donor, and has other numbers: nothing more is asked of it.
     fn leave_out(&mut self, rank: usize, core: &Core, out: &mut Outbox) {
-        self.donors.retain(|(donor, _)| *donor != rank);
+        self.forget_donor(rank);
+        let members = &core.view.members;
+        let (who, from) = (members[rank], members[self.donor()]);
+        out.records.push(core.record(Event::Differs { who, from, epoch: None, is_outvoted: true }));
+    }
+
+    fn forget_donor(&mut self, rank: usize) {
+        self.donors.retain(|giver| giver.rank != rank);
         let of_it: Vec<usize> =
             self.asked.iter().filter(|(_, ranks)| ranks.contains(&rank)).map(|(index, _)| *index).collect();
         for index in of_it {
@@ -218,21 +319,18 @@ impl Fetch {
             }
         }
         self.next = 0;
-        let members = &core.view.members;
-        let (peer, donor) = (members[rank], members[self.donor()]);
-        out.records.push(core.record(Event::Differs { peer, from: donor }));
     }
 
     /// Asks for more, as much as may be on its way. When all is asked for, who has nothing left to send is asked for a chunk that
     /// comes slowly from another.
     fn ask(&mut self, core: &Core, out: &mut Outbox) {
         for at in 0..self.donors.len() {
-            while self.donors[at].1 < WINDOW {
-                let rank = self.donors[at].0;
-                let is_idle = self.donors[at].1 == 0;
+            while self.donors[at].n_asked < WINDOW {
+                let rank = self.donors[at].rank;
+                let is_idle = self.donors[at].n_asked == 0;
                 let Some(index) = self.next_chunk(rank, is_idle) else { break };
                 self.asked.entry(index).or_default().push(rank);
-                self.donors[at].1 += 1;
+                self.donors[at].n_asked += 1;
                 self.transfer.say(&Message::AskChunk(index as u32), rank, core, out);
             }
         }
@@ -257,11 +355,11 @@ impl Fetch {
     /// All has come.
     fn conclude(&mut self, core: &Core, out: &mut Outbox) -> Option<Snapshot> {
         let Title { place, optimizer_steps, endings, account } = *self.title.take()?;
-        for (rank, _) in &self.donors {
-            self.transfer.say(&Message::Done, *rank, core, out);
+        for rank in self.donors.iter().map(|giver| giver.rank).chain(self.given_up.iter().copied()) {
+            self.transfer.say(&Message::Done, rank, core, out);
         }
         let seconds = core.now.saturating_sub(self.began).as_secs_f64();
-        let donors = self.donors.iter().map(|(rank, _)| core.view.members[*rank]).collect();
+        let donors = self.donors.iter().map(|giver| core.view.members[giver.rank]).collect();
         out.records.push(core.record(Event::StateReceived { n_bytes: self.n_bytes, seconds, donors }));
         let mut vectors = std::mem::take(&mut self.partial.vectors).into_iter();
         let values = vectors.next()?;

@@ -106,7 +106,8 @@ impl Training {
         if core.phase != Phase::Finished {
             core.enter(Phase::Agreeing);
         }
-        Ok(Some(Claim::new(core, strategy, self.rounds.pace.speed())))
+        let claim = Claim::new(core, strategy, self.rounds.pace.speed());
+        Ok(Some(if self.epoch_evaluation.is_outvoted() { claim.outvoted() } else { claim }))
     }
 
     /// What this peer has to tell of the last epoch when the members have agreed.
@@ -200,8 +201,8 @@ impl Training {
                 core.scoring = None;
                 strategy.on_scored(core, out, &score);
             }
-            Done::Tested { id, score } => {
-                if let Some(report) = self.epoch_evaluation.on_own_test(id, score, took) {
+            Done::Tested { id, score, hash } => {
+                if let Some(report) = self.epoch_evaluation.on_own_test(id, (score, hash), took) {
                     return Want::Tell(report);
                 }
                 self.rounds.evaluations.on_own_test(id, (score, took), core, out);

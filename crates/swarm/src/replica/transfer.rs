@@ -61,6 +61,8 @@ pub(super) enum Message {
     AskChunk(u32),
     /// To all donors: nothing more is needed.
     Done,
+    /// To another donor, when nothing comes from the main one: be that in its place, and begin.
+    AskTitle,
 }
 
 /// What a frame says.

@@ -1,21 +1,35 @@
 //! An allocator that counts: how much memory a thread holds at most while something runs.
+//!
+//! Threads are counted apart, as tests run side by side.
+//!
+//! ```
+//! use nettorrent_allocation::{Counting, Watch};
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: Counting = Counting;
+//!
+//! let watch = Watch::start();
+//! drop(std::hint::black_box(vec![0_u8; 1 << 20]));
+//! drop(std::hint::black_box(vec![0_u8; 1 << 20]));
+//! assert!((1 << 20..2 << 20).contains(&watch.highest()));
+//! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with a count. Programs that fuzz make it theirs; without it nothing is counted.
+/// The system's allocator, with a count. A program or a test makes it its own; without it nothing is counted.
 pub struct Counting;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
+    static HIGHEST: Cell<isize> = const { Cell::new(0) };
 }
 
 fn count(change: isize) {
     // While a thread ends there is nothing to count with, and nobody who asks.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + change);
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+        let _ = HIGHEST.try_with(|highest| highest.set(highest.get().max(held.get())));
     });
 }
 
@@ -46,10 +60,22 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does something, and says how many bytes this thread held at most meanwhile, besides what it held before.
-pub(crate) fn most_held<T>(act: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.get();
-    MOST.set(before);
-    let result = act();
-    (result, usize::try_from(MOST.get() - before).unwrap_or(0))
+/// What this thread held when something began.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    held: isize,
+}
+
+impl Watch {
+    /// Begins to look for the highest.
+    pub fn start() -> Self {
+        let held = HELD.get();
+        HIGHEST.set(held);
+        Self { held }
+    }
+
+    /// How many bytes more this thread held at once since the start.
+    pub fn highest(&self) -> usize {
+        usize::try_from(HIGHEST.get() - self.held).unwrap_or(0)
+    }
 }
