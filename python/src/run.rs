@@ -1,5 +1,7 @@
 //! A run with workers of Python's: its peers live on a thread of their own and never wait for Python but where they compute.
 
+#![expect(clippy::needless_pass_by_value, reason = "Python hands over what it calls with")]
+
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -28,7 +28,7 @@ pub struct TrainedModel {
 /// What computes it.
 enum Model {
     /// Our engine.
-    Ours(Network),
+    Ours(Box<Network>),
     /// A Python process.
     Python(Box<dyn Worker>),
 }
@@ -98,7 +98,7 @@ impl TrainedModel {
         let network = run.network()?;
         let values = run.load_model(&checkpoint, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
-        Ok(Self { job, model: Model::Ours(network), values, test_set, workspace })
+        Ok(Self { job, model: Model::Ours(Box::new(network)), values, test_set, workspace })
     }
 
     /// The model of this name or description, with the weights in a file; some fields of the usual job may be set otherwise.
@@ -118,7 +118,7 @@ impl TrainedModel {
         let network = build_network(model, &spec)?;
         let values = load_weights(weights, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
-        Ok(Self { job, model: Model::Ours(network), values, test_set, workspace })
+        Ok(Self { job, model: Model::Ours(Box::new(network)), values, test_set, workspace })
     }
 
     /// Classifies all test samples.

@@ -280,7 +280,7 @@ impl Replica {
         if verdict.is_behind(learner.core.rank) {
             let partial = std::mem::take(&mut self.partial);
             let fetch = Fetch::begin(verdict.transfer(), &verdict.donors(), partial, &learner.core, out);
-            self.agreement = Agreement::Behind(fetch);
+            self.agreement = Agreement::Behind(Box::new(fetch));
             self.release_held(out);
             return Ok(());
         }
@@ -348,7 +348,7 @@ impl Replica {
             }
             // A new view, or the end, comes first; but what the worker trains meanwhile counts.
             Want::Proceed if self.core().is_lent() || (self.next_view.is_none() && !self.is_stopping) => {
-                self.proceed(out)
+                self.proceed(out);
             }
             Want::Recover(why) => self.on_divergence(&why, out),
             Want::Nothing | Want::EndTurn | Want::Tell(_) | Want::Proceed => {}

@@ -128,7 +128,7 @@ struct Memory {
 impl Memory {
     fn new(layout: &Layout, n_batch: usize, input_shape: &[usize]) -> Result<Self, TrainError> {
         let (n_values, n_inputs) = (layout.n_values(), n_batch * input_shape.iter().product::<usize>());
-        let file = SharedFile::create(2 * n_values + n_inputs + n_batch).map_err(unshared)?;
+        let file = SharedFile::create(2 * n_values + n_inputs + n_batch).map_err(|error| unshared(&error))?;
         Ok(Self { file, n_values, n_batch, n_inputs })
     }
 
@@ -147,18 +147,18 @@ impl Memory {
     fn initial(&self, process: &mut Process, n_values: usize) -> Result<Vec<f32>, TrainError> {
         process.ask::<Nothing>(&json!({ "do": "initial" }))?;
         let mut values = vec![0.0; n_values];
-        self.file.read(0, &mut values).map_err(unshared)?;
+        self.file.read(0, &mut values).map_err(|error| unshared(&error))?;
         Ok(values)
     }
 
     fn write_batch(&self, values: &[f32], batch: &Batch) -> Result<(), TrainError> {
-        self.file.write(0, values).map_err(unshared)?;
-        self.file.write(2 * self.n_values, &batch.inputs).map_err(unshared)?;
-        self.file.write_integers(2 * self.n_values + self.n_inputs, &batch.labels).map_err(unshared)
+        self.file.write(0, values).map_err(|error| unshared(&error))?;
+        self.file.write(2 * self.n_values, &batch.inputs).map_err(|error| unshared(&error))?;
+        self.file.write_integers(2 * self.n_values + self.n_inputs, &batch.labels).map_err(|error| unshared(&error))
     }
 }
 
-fn unshared(error: std::io::Error) -> TrainError {
+fn unshared(error: &std::io::Error) -> TrainError {
     TrainError::Worker(format!("cannot share memory with the Python process: {error}"))
 }
 
@@ -228,7 +228,7 @@ impl Worker for PythonWorker {
             memory.write_batch(values, &batch)?;
             let said: Said = process.ask(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?;
             score += Score { loss_sum: said.loss_sum, n_correct: said.n_correct, n: batch.len(), ..Score::default() };
-            memory.file.read(memory.n_values, &mut part).map_err(unshared)?;
+            memory.file.read(memory.n_values, &mut part).map_err(|error| unshared(&error))?;
             let share = some.len() as f32 / samples.len() as f32;
             gradient.iter_mut().zip(&part).for_each(|(sum, number)| *sum += share * number);
         }

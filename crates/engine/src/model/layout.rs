@@ -123,7 +123,7 @@ mod tests {
         let n = (1 << 19) + 4;
         assert_eq!((layout.n_params(), layout.n_values()), (n, n + 3));
         assert_eq!(layout.buckets(), [n * 2 / 3..n, n / 3..n * 2 / 3, 0..n / 3, n..n + 3]);
-        assert_eq!(Layout::with_buffers(&params[1..], &[]).buckets(), [0..4]);
+        assert_eq!(Layout::with_buffers(&params[1..], &[]).buckets().first(), Some(&(0..4)));
     }
 
     #[test]

@@ -157,7 +157,7 @@ pub(super) enum Agreement {
     /// This peer is the first member and gathers how far the others are.
     Gathering(BTreeMap<usize, Claim>),
     /// This peer is behind and takes over another's state.
-    Behind(Fetch),
+    Behind(Box<Fetch>),
     /// All is agreed.
     Reached,
 }
