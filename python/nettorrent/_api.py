@@ -126,6 +126,7 @@ def start(
     address: str | None = None,
     discover: bool | None = None,
     encryption: bool | None = None,
+    link: str | None = None,
     deadline: float | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
@@ -138,12 +139,12 @@ def start(
 
     Training waits until `wait_for` peers are there, this one counted. Others reach it at `listen`, such as
     "0.0.0.0:7000" (any free port if not given), or at `address` where that is another; with `discover`, peers of the
-    same local network find each other. `deadline` is after how many seconds a silent peer is given up. See `fit` for
-    what describes the training, and `Swarm` for a loop of your own. Further options are those of `fit` for the
+    same local network find each other. `link`, such as "100mbit", slows the network down for experiments; `deadline` is
+    after how many seconds a silent peer is given up. See `fit` for what describes the training, and `Swarm` for a loop of your own. Further options are those of `fit` for the
     computation (`step`, `metrics`, `device`, `autocast`, `clip_norm`, `accumulate`, `compile`, `collate`,
     `samples_per_epoch`), and `evaluate` for a loop of your own.
     """
-    network = {"listen": listen, "address": address, "discover": discover, "encryption": encryption}
+    network = {"listen": listen, "address": address, "discover": discover, "encryption": encryption, "link": link}
     settings = _options(out=out, resume=resume, wait_for=wait_for, **network)
     job = {**(job or {}), "swarm": {"deadline": deadline, **(job or {}).get("swarm", {})}}
 
@@ -180,6 +181,7 @@ def join(
     address: str | None = None,
     discover: bool | None = None,
     encryption: bool | None = None,
+    link: str | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
     progress: bool = True,
@@ -189,7 +191,9 @@ def join(
 
     What all peers share (epochs, batch, seed, strategy, schedule) comes from the swarm, and so do the model's values.
     """
-    settings = _options(out=out, listen=listen, address=address, discover=discover, encryption=encryption)
+    settings = _options(
+        out=out, listen=listen, address=address, discover=discover, encryption=encryption, link=link
+    )
 
     def connect(make: MakeWorker, default_batch: int | None) -> Any:
         def make_like(job: str) -> LoopWorker:
