@@ -160,7 +160,7 @@ class LoopWorker(TorchWorker):
             if overflowed:
                 return score
             with self._computing():
-                return self._step_if_usual(score, before, lr, most_loss)
+                return self._step_if_usual(score, self._has_finite_gradient(), before, lr, most_loss)
 
     def _score_turn(self, values: memoryview, samples: memoryview) -> Turn:
         """Without a loss function to call, the user's loop shows how well the model does; what it learns is undone."""

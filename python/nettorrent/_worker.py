@@ -143,7 +143,7 @@ class TorchWorker:
         with self._computing():
             self.layout.load(floats(values))
             before = self._copy_of_buffers()
-            score = self._backward(integers(samples), seed)
+            score, _ = self._read_score(self._backward(integers(samples), seed))
             self._hand_over_gradient(out, before)
         return score
 
@@ -211,11 +211,14 @@ class TorchWorker:
         """Takes a step with a batch; None, and no step, if its loss is above `most_loss` or anything is not finite."""
         with self._computing():
             before = self._copy_of_buffers()
-            score = self._backward(integers(samples), seed)
-            return self._step_if_usual(score, before, lr, most_loss)
+            tally = self._backward(integers(samples), seed)
+            score, largest = self._read_score(tally, self._largest_gradient())
+            return self._step_if_usual(score, math.isfinite(largest), before, lr, most_loss)
 
-    def _step_if_usual(self, score: Score, before: Sequence[Tensor], lr: float, most_loss: float) -> Score | None:
-        is_usual = score[0] <= most_loss * max(1, score[2]) and self._has_finite_gradient()
+    def _step_if_usual(
+        self, score: Score, is_finite: bool, before: Sequence[Tensor], lr: float, most_loss: float
+    ) -> Score | None:
+        is_usual = is_finite and score[0] <= most_loss * max(1, score[2])
         if is_usual:
             self._optimizer_step(lr)
             self._n_steps += 1
@@ -231,11 +234,15 @@ class TorchWorker:
             self._state.pack([floats(vector) for vector in vectors], self._n_steps)
         return self._n_steps
 
-    def _has_finite_gradient(self) -> bool:
+    def _largest_gradient(self) -> Tensor:
+        """The sum of each gradient's largest number: it is finite if all of them are."""
         grads = [p.grad for p in self.layout.params if p.grad is not None]
         numbers = [g if g.layout == torch.strided else g.coalesce().values() for g in grads]
-        largest = torch._foreach_norm(numbers, math.inf) if numbers else []
-        return not largest or math.isfinite(torch.stack([n.float() for n in largest]).sum().item())
+        largest = torch._foreach_norm(numbers, math.inf) if numbers else [torch.zeros((), device=self.device)]
+        return torch.stack([n.float() for n in largest]).sum()
+
+    def _has_finite_gradient(self) -> bool:
+        return math.isfinite(self._largest_gradient().item())
 
     # Scores.
 
@@ -274,18 +281,35 @@ class TorchWorker:
         seed_device(seed, self.device)
         return batches
 
-    def _backward(self, samples: Tensor, seed: int) -> Score:
-        """Adds up the gradient of the samples' mean loss, in as many parts as `accumulate` says."""
+    def _backward(self, samples: Tensor, seed: int) -> list[tuple[int, Tensor, Tensor | None]]:
+        """Adds up the gradient of the samples' mean loss, in as many parts as `accumulate` says.
+
+        Gives the size, loss and number of correct ones of each part. They stay on the device: to read one is to wait for it.
+        """
         self.layout.drop_gradient()
-        n, loss_sum, n_right = len(samples), 0.0, 0
+        n, tally = len(samples), []
         parts = self._micro_batches(samples)
         for part, batch in zip(parts, self._read(self._data, parts, seed), strict=True):
             judged = self._judge(batch)
             share = len(part) / n
             (judged.loss if share == 1 else judged.loss * share).backward()
-            loss_sum += judged.loss.item() * len(part)
-            n_right += self._count(judged)
-        return loss_sum, n_right, n, [0.0] * len(self._objective.metrics)
+            tally.append((len(part), judged.loss.detach(), n_correct(judged.output, judged.target)))
+        return tally
+
+    def _read_score(
+        self, tally: Sequence[tuple[int, Tensor, Tensor | None]], also: Tensor | None = None
+    ) -> tuple[Score, float]:
+        """The score of a batch, and another number, with one wait for the device."""
+        sizes, losses, rights = [part[0] for part in tally], [part[1] for part in tally], [part[2] for part in tally]
+        counted = [right for right in rights if right is not None]
+        self.counts_correct |= bool(counted)
+        asked = [*losses, *counted, *([] if also is None else [also])]
+        precision = torch.float64 if any(loss.dtype == torch.float64 for loss in losses) else torch.float32
+        numbers = torch.stack([x.to(self.device, precision).reshape(()) for x in asked]).tolist() if asked else []
+        loss_sum = sum(loss * size for loss, size in zip(numbers, sizes, strict=False))
+        n_right = int(sum(numbers[len(losses) : len(losses) + len(counted)]))
+        score = (loss_sum, n_right, sum(sizes), [0.0] * len(self._objective.metrics))
+        return score, 0.0 if also is None else numbers[-1]
 
     def _micro_batches(self, samples: Tensor) -> Sequence[Tensor]:
         return samples.tensor_split(min(self._accumulate, len(samples))) if len(samples) else ()
