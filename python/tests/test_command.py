@@ -23,8 +23,12 @@ def build(n_classes):
 
 def digits_cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10))
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(512, 64), nn.ReLU(), nn.Dropout(0.25),
+        nn.Linear(64, 10),
+    )
 
 def fails():
     class Failing(nn.Module):
@@ -101,6 +105,8 @@ def test_pytorch_computes_the_model_of_a_swarm_that_has_none_of_python(place: Pa
     refused = run(place, "join", ticket, "--model", "model.py:build", "--run", "wrong")
     assert refused.returncode != 0 and "tensors" in refused.stderr, "another network is refused"
     second = run(place, "join", ticket, "--model", "model.py:digits_cnn", "--run", "second")
+    if second.returncode != 0:
+        first.kill()
     out, err = first.communicate(timeout=120)
     assert (first.returncode, second.returncode) == (0, 0), err + second.stderr
     assert accuracy(out) > 90
