@@ -35,11 +35,7 @@ impl PyTask {
     pub(crate) fn new(mut objects: Vec<Bound<'_, PyAny>>, lr: f32, failure: Failure) -> PyResult<Self> {
         let Some(first) = objects.first() else { return Err(PyValueError::new_err("there is no worker")) };
         let tensors: Vec<(String, Vec<usize>, String)> = first.call_method0("tensors")?.extract()?;
-        let of = |kind: &str| -> Vec<(String, Vec<usize>)> {
-            let those = tensors.iter().filter(|tensor| tensor.2 == kind);
-            those.map(|(name, shape, _)| (name.clone(), shape.clone())).collect()
-        };
-        let layout = Layout::with_buffers(&of("parameter"), &of("buffer"));
+        let layout = Layout::of_described(&tensors);
         let mut initial = vec![0.0_f32; layout.n_values()];
         first.call_method1("fill_initial", (view(first.py(), &mut initial)?,))?;
         let n_samples: usize = first.getattr("n_samples")?.extract()?;

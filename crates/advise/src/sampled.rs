@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nettorrent_engine::model::{Layout, Score, Workspace};
-use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
@@ -85,27 +84,6 @@ impl Worker for SampledWorker {
     ) -> Result<Score, TrainError> {
         let samples = self.in_whole(samples);
         self.worker.gradient(values, &samples, seed, sink)
-    }
-
-    fn apply(
-        &mut self,
-        lr: f32,
-        values: &mut [f32],
-        optimizer: &mut Optimizer,
-        gradient: &[Vec<f32>],
-    ) -> Result<(), TrainError> {
-        self.worker.apply(lr, values, optimizer, gradient)
-    }
-
-    fn change(
-        &mut self,
-        lr: f32,
-        values: &[f32],
-        optimizer: &mut Optimizer,
-        gradient: &mut [Vec<f32>],
-        changes: &mut [Vec<f32>],
-    ) -> Result<(), TrainError> {
-        self.worker.change(lr, values, optimizer, gradient, changes)
     }
 
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {

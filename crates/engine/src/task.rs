@@ -104,16 +104,16 @@ pub trait Worker: Send {
         optimizer: &mut Optimizer,
         phase: &mut dyn LocalPhase,
     ) -> Result<PhaseEnd, TrainError> {
-        let buckets = self.layout().buckets().to_vec();
-        let mut gradient = vec![0.0; self.layout().n_values()];
+        let mut gradient: Vec<Vec<f32>> =
+            self.layout().buckets().iter().map(|bucket| vec![0.0; bucket.len()]).collect();
         while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
-            let mut put = |bucket: usize, numbers: &[f32]| gradient[buckets[bucket].clone()].copy_from_slice(numbers);
+            let mut put = |bucket: usize, numbers: &[f32]| gradient[bucket].copy_from_slice(numbers);
             let score = self.gradient(values, samples, seed, &mut put)?;
             let is_usual = score.loss() <= phase.most_loss();
-            if !is_usual || !is_finite(&gradient) {
+            if !is_usual || !gradient.iter().all(|bucket| is_finite(bucket)) {
                 return Ok(PhaseEnd::Spoilt);
             }
-            optimizer.step_alone(phase.lr(), values, &gradient);
+            self.apply(phase.lr(), values, optimizer, &gradient)?;
             phase.on_step(score);
         }
         Ok(PhaseEnd::Over)

@@ -37,14 +37,10 @@ fn open(opening: Opening<'_>) -> Result<Opened, BackendError> {
     let (n_classes, threads, seed) = (train_set.classes().len(), job.threads, job.seed);
     let source = ModelSource { model: &model, input_shape: train_set.shape(), n_classes, seed, threads };
     let (mut first, described) = Process::start(&source)?;
-    let own = || {
-        let of = |kind: &str| -> Vec<(String, Vec<usize>)> {
-            let those = described.tensors.iter().filter(|tensor| tensor.2 == kind);
-            those.map(|(name, shape, _)| (name.clone(), shape.clone())).collect()
-        };
-        Layout::with_buffers(&of("parameter"), &of("buffer"))
+    let layout = match &network {
+        Some(network) => network.layout(),
+        None => Layout::of_described(&described.tensors),
     };
-    let layout = network.as_ref().map_or_else(own, crate::model::Network::layout);
     let memory = Memory::new(&layout, job.batch, train_set.shape())?;
     memory.open_in(&mut first, &layout)?;
     let initial = match &network {

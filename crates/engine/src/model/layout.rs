@@ -50,6 +50,15 @@ impl Layout {
         Self { n_params, buckets, ..all }
     }
 
+    /// The same of tensors as a model of Python's describes them: name, shape, and `parameter` or `buffer`.
+    pub fn of_described(tensors: &[(String, Vec<usize>, String)]) -> Self {
+        let of = |kind: &str| -> Vec<(String, Vec<usize>)> {
+            let those = tensors.iter().filter(|tensor| tensor.2 == kind);
+            those.map(|(name, shape, _)| (name.clone(), shape.clone())).collect()
+        };
+        Self::with_buffers(&of("parameter"), &of("buffer"))
+    }
+
     /// Parameters and running statistics without names or shapes: a tensor of each. Backward passes complete these buckets in turn.
     pub fn flat(n_params: usize, n_values: usize, buckets: Vec<Range<usize>>) -> Self {
         let params = (n_params > 0).then_some(("parameters", n_params));

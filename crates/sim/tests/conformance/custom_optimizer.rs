@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::{EvaluateSpec, Job};
-use nettorrent_engine::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use nettorrent_engine::model::{Layout, Score};
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_engine::task::{GradientSink, Task, Worker};
@@ -76,21 +75,6 @@ impl Worker for Stepping {
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
         self.0.gradient(values, samples, seed, sink)
-    }
-
-    fn local_steps(
-        &mut self,
-        values: &mut [f32],
-        optimizer: &mut Optimizer,
-        phase: &mut dyn LocalPhase,
-    ) -> Result<PhaseEnd, TrainError> {
-        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
-            let mut gradient = vec![Vec::new(); self.layout().buckets().len()];
-            let score = self.0.gradient(values, samples, seed, &mut |k, bucket| gradient[k] = bucket.to_vec())?;
-            self.apply(phase.lr(), values, optimizer, &gradient)?;
-            phase.on_step(score);
-        }
-        Ok(PhaseEnd::Over)
     }
 
     fn apply(

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,7 +113,8 @@ impl SharedFile {
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let name = format!("nettorrent-{}-{}", std::process::id(), N_MADE.fetch_add(1, Ordering::Relaxed));
         let path = folder.join(name);
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        // Nobody else on this machine is to read the model or its samples.
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         file.set_len((4 * n_numbers) as u64)?;
         Ok(Self { file, path })
     }
