@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nettorrent_engine::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
+use nettorrent_engine::measure::Measure;
 use nettorrent_engine::model::{Layout, MOST_METRICS, Score};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::task::{GradientSink, Task, Worker};
@@ -20,7 +21,7 @@ pub(crate) struct PyTask {
     layout: Layout,
     initial: Vec<f32>,
     labels: Vec<u32>,
-    is_classifier: bool,
+    measure: Measure,
     n_test: usize,
     metrics: Vec<String>,
     /// The learning rate for which a worker's factor is 1.
@@ -49,7 +50,7 @@ impl PyTask {
         Ok(Self {
             layout,
             initial,
-            is_classifier: labels.is_some(),
+            measure: if labels.is_some() { Measure::Accuracy } else { Measure::Loss },
             labels: labels.unwrap_or_else(|| vec![0; n_samples]),
             n_test,
             metrics,
@@ -73,8 +74,8 @@ impl Task for PyTask {
         &self.labels
     }
 
-    fn is_classifier(&self) -> bool {
-        self.is_classifier
+    fn measure(&self) -> Measure {
+        self.measure
     }
 
     fn n_test(&self) -> usize {

@@ -62,7 +62,7 @@ fn step_seconds(job: &Job, spec: &ModelSpec, network: &Network, n: usize) -> Res
     let has_symbols = matches!(spec.layers.first(), Some(LayerSpec::Embedding(_)));
     let mut number = || if has_symbols { 0.0 } else { rng.normal() };
     let inputs = (0..n * n_values(network.input())).map(|_| number()).collect();
-    let batch = Batch { inputs, labels: vec![0; n] };
+    let batch = Batch::labelled(inputs, vec![0; n]);
     let values = network.init(&mut Rng::stream(job.seed, "init", 0));
     let mut gradient = vec![0.0; network.n_values()];
     let mut workspace = Workspace::new(job.threads)?;

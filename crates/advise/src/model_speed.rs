@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::kernel::peak_multiplications;
-use nettorrent_engine::model::{Network, Phase, Workspace, n_values};
+use nettorrent_engine::model::{Network, Phase, Workspace};
 use nettorrent_engine::optimizer::{Optimizer, OptimizerSpec};
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::train_error::TrainError;
@@ -109,10 +109,7 @@ impl<'a> Steps<'a> {
     fn new(network: &'a Network, workload: Workload) -> Result<Self, TrainError> {
         let mut rng = Rng::new(1);
         let n = workload.batch.max(1);
-        let batch = Batch {
-            inputs: (0..n * n_values(network.input())).map(|_| rng.normal()).collect(),
-            labels: (0..n).map(|_| rng.below(network.n_classes()) as u32).collect(),
-        };
+        let batch = Batch::random(&network, n, &mut rng);
         let spec = OptimizerSpec { momentum: 0.5, ..OptimizerSpec::default() };
         Ok(Self {
             network,

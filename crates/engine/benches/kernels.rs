@@ -6,7 +6,7 @@ use nettorrent_engine::kernel::{
     Before, ConvShape, Filter, LineAligned, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack,
     packed_len,
 };
-use nettorrent_engine::model::{Network, Workspace, n_values, zoo};
+use nettorrent_engine::model::{Network, Workspace, zoo};
 use nettorrent_engine::rng::Rng;
 
 #[global_allocator]
@@ -83,10 +83,7 @@ fn steps(criterion: &mut Criterion) {
         let network = Network::new(&spec).expect("the zoo's networks are right");
         let mut rng = Rng::new(1);
         let n = 64;
-        let batch = Batch {
-            inputs: (0..n * n_values(network.input())).map(|_| rng.normal()).collect(),
-            labels: (0..n).map(|_| rng.below(network.n_classes()) as u32).collect(),
-        };
+        let batch = Batch::random(&network, n, &mut rng);
         let values = network.init(&mut rng);
         let mut gradient = vec![0.0; network.n_values()];
         let mut workspace = Workspace::new(1).expect("one thread is always there");

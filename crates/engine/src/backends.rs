@@ -73,7 +73,7 @@ mod tests {
             let job = Job { model: "mlp:16".into(), ..Job::default() };
             let [train_set, test_set] =
                 [Split::Train, Split::Test].map(|part| open(&job.data, None, part, job.seed).unwrap());
-            let spec = job.model_spec(train_set.shape(), train_set.classes().len()).unwrap();
+            let spec = job.model_spec(train_set.shape(), train_set.n_outputs()).unwrap();
             let opened =
                 (backend.open)(Opening { job: &job, spec: Some(&spec), python: None, train_set, test_set }).unwrap();
             let task: Arc<dyn Task> = opened.task;

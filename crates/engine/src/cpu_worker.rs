@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::kernel::is_finite;
 use crate::learning::Learning;
 use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
+use crate::measure::Measure;
 use crate::model::{Layout, Score, Workspace};
 use crate::optimizer::Optimizer;
 use crate::rng::Rng;
@@ -23,6 +24,14 @@ impl Task for Learning {
 
     fn labels(&self) -> &[u32] {
         self.train_labels()
+    }
+
+    fn measure(&self) -> Measure {
+        self.measure()
+    }
+
+    fn metrics(&self) -> &[String] {
+        self.metrics()
     }
 
     fn n_test(&self) -> usize {

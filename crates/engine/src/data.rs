@@ -24,30 +24,48 @@ mod picture;
 pub mod source;
 pub mod split;
 mod subset;
+mod targets;
 pub mod wav;
 
 use std::path::{Path, PathBuf};
 
 use crate::team::TeamError;
 
+pub use targets::{IGNORED, TargetKind, TargetRows, Targets};
+
 /// A number of samples, ready to be trained on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
+    /// How many samples there are.
+    pub n: usize,
     /// The samples one after the other, each laid out as [`Dataset::shape`] says (images: rows, columns, channels).
     pub inputs: Vec<f32>,
-    /// The class of each sample.
-    pub labels: Vec<u32>,
+    /// What a network should say about them.
+    pub targets: Targets,
 }
 
 impl Batch {
+    /// Samples with a class each.
+    pub fn labelled(inputs: Vec<f32>, labels: Vec<u32>) -> Self {
+        Self { n: labels.len(), inputs, targets: Targets::Classes(labels) }
+    }
+
+    /// The samples' classes, or those of their positions; none where the targets are numbers.
+    pub fn classes(&self) -> &[u32] {
+        match &self.targets {
+            Targets::Classes(classes) => classes,
+            Targets::Numbers(_) => &[],
+        }
+    }
+
     /// How many samples there are.
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.n
     }
 
     /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.n == 0
     }
 }
 
@@ -67,10 +85,23 @@ pub trait Dataset: Send + Sync {
     fn shape(&self) -> &[usize];
     /// The names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
-    /// The label of every sample, known without reading the samples.
+    /// The label of every sample, known without reading the samples; 0 for all where samples have no one class.
     fn labels(&self) -> &[u32];
+    /// What a network is asked about the samples.
+    fn target(&self) -> TargetKind {
+        TargetKind::Class
+    }
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
+
+    /// What a network should say about the samples with these indices.
+    fn targets(&self, indices: &[usize]) -> Result<Targets, DataError> {
+        check_indices(indices, self.len())?;
+        match self.target() {
+            TargetKind::Class => Ok(Targets::Classes(indices.iter().map(|&index| self.labels()[index]).collect())),
+            TargetKind::Labels | TargetKind::Numbers { .. } | TargetKind::Tokens => Ok(self.batch(indices)?.targets),
+        }
+    }
 
     /// Where a sample comes from, for people: its file, and the line where the file holds many. None where that is not known.
     fn origin(&self, index: usize) -> Option<String> {
@@ -82,6 +113,11 @@ pub trait Dataset: Send + Sync {
     fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
         let _ = tone;
         Err(DataError::malformed(path, "cannot be read as a sample: this data set does not consist of pictures"))
+    }
+
+    /// How many outputs a network needs for it.
+    fn n_outputs(&self) -> usize {
+        self.target().n_outputs(self.classes().len())
     }
 
     /// How many samples there are.

@@ -1,6 +1,6 @@
 //! How good a network is on a data set.
 
-use crate::data::{Batch, Dataset};
+use crate::data::{Batch, Dataset, TargetKind};
 use crate::model::{Network, Score, Workspace};
 use crate::train_error::TrainError;
 
@@ -42,12 +42,28 @@ pub fn check_fit(network: &Network, data: &dyn Dataset) -> Result<(), TrainError
     if data.is_empty() {
         return Err(TrainError::Mismatch("the data set has no samples".into()));
     }
-    if network.n_classes() < data.classes().len() {
-        return Err(TrainError::Mismatch(format!(
-            "the model tells {} classes apart and the data have {}; give the model's last layer as many outputs",
-            network.n_classes(),
-            data.classes().len()
-        )));
+    let (n_outputs, n_asked) = (network.n_classes(), data.n_outputs());
+    let n_positions = network.output_len() / n_outputs.max(1);
+    let mismatch = |problem: String| Err(TrainError::Mismatch(problem));
+    match data.target() {
+        TargetKind::Class if n_positions > 1 => mismatch(format!(
+            "the model's output is {:?}, but each sample has one class; end it with one row of scores, one per class: add \"flatten\" and a \
+             dense layer",
+            network.output()
+        )),
+        TargetKind::Class | TargetKind::Tokens if n_outputs < n_asked => mismatch(format!(
+            "the model tells {n_outputs} classes apart and the data have {n_asked}; give the model's last layer as many outputs"
+        )),
+        TargetKind::Tokens if n_positions != data.shape()[0] => mismatch(format!(
+            "the model's output is {:?}, but each of the {} positions of a sample asks for the next token; end it with a dense layer over \
+             every position",
+            network.output(),
+            data.shape()[0]
+        )),
+        TargetKind::Labels | TargetKind::Numbers { .. } if network.output_len() != n_asked => mismatch(format!(
+            "the model has {} outputs and the data ask for {n_asked}; give the model's last layer as many outputs",
+            network.output_len()
+        )),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::data::Batch;
 use crate::data::augment::{Flip, crop_flip};
 use crate::data::batches::{BatchRule, LastBatch, Order};
 use crate::data::source::DataSpec;
-use crate::model::{ModelError, ModelSpec, Network, zoo};
+use crate::model::{LossSpec, ModelError, ModelSpec, Network, zoo};
 use crate::optimizer::{OptimizerError, OptimizerSpec};
 use crate::rng::Rng;
 use crate::schedule::{ScheduleError, ScheduleSpec};
@@ -52,6 +52,8 @@ pub struct Job {
     pub augment: Augmentation,
     /// The data.
     pub data: DataSpec,
+    /// The loss.
+    pub loss: LossSpec,
     /// The optimizer.
     pub optimizer: OptimizerSpec,
     /// The learning rate's course.
@@ -124,6 +126,7 @@ impl Default for Job {
             threads: 0,
             augment: Augmentation::default(),
             data: DataSpec { name: Some("digits".into()), ..DataSpec::default() },
+            loss: LossSpec::default(),
             optimizer: OptimizerSpec::default(),
             schedule: ScheduleSpec::default(),
             checkpoint: CheckpointSpec::default(),

@@ -1,10 +1,12 @@
 //! A network with the data that it is to learn and to be tested on.
 
+use std::fmt;
 use std::ops::Range;
 
-use crate::data::{Batch, Dataset};
+use crate::data::{Batch, Dataset, TargetKind, Targets};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
+use crate::measure::Measure;
 use crate::model::{BucketSink, Layout, Network, Score, Workspace};
 use crate::train_error::TrainError;
 
@@ -12,6 +14,7 @@ use crate::train_error::TrainError;
 pub struct Learning {
     network: Network,
     layout: Layout,
+    metrics: Vec<String>,
     train_set: Box<dyn Dataset>,
     test_set: Box<dyn Dataset>,
     /// How many samples are tested at a time.
@@ -29,8 +32,24 @@ impl Learning {
     ) -> Result<Self, TrainError> {
         check_fit(&network, train_set.as_ref())?;
         check_fit(&network, test_set.as_ref())?;
-        let layout = network.layout();
-        Ok(Self { network, layout, train_set, test_set, batch: job.batch, augment: job.augment })
+        let loss = job.loss.resolve(train_set.target())?;
+        let metrics = loss.metrics(train_set.target()).iter().map(|&name| name.to_owned()).collect();
+        let (layout, network) = (network.layout(), network.with_loss(loss));
+        Ok(Self { network, layout, metrics, train_set, test_set, batch: job.batch, augment: job.augment })
+    }
+
+    /// What people judge it by.
+    pub fn measure(&self) -> Measure {
+        match self.train_set.target() {
+            TargetKind::Class => Measure::Accuracy,
+            TargetKind::Tokens => Measure::Perplexity { n_tokens: self.train_set.shape()[0] },
+            TargetKind::Labels | TargetKind::Numbers { .. } => Measure::Loss,
+        }
+    }
+
+    /// The names of what is measured beside the loss.
+    pub fn metrics(&self) -> &[String] {
+        &self.metrics
     }
 
     /// The network.
@@ -103,6 +122,16 @@ impl Learning {
         self.train_set.origin(index)
     }
 
+    /// What the network should say about some of the training samples.
+    pub fn train_targets(&self, indices: &[usize]) -> Result<Targets, TrainError> {
+        Ok(self.train_set.targets(indices)?)
+    }
+
+    /// What it should say about some of the test samples.
+    pub fn test_targets(&self, samples: Range<usize>) -> Result<Targets, TrainError> {
+        Ok(self.test_set.targets(&samples.collect::<Vec<usize>>())?)
+    }
+
     /// Reads test samples.
     pub fn read_test(&self, samples: Range<usize>, workspace: &Workspace) -> Result<Batch, TrainError> {
         let indices: Vec<usize> = samples.collect();
@@ -122,6 +151,12 @@ impl Learning {
     /// How many samples are tested at a time.
     pub fn batch(&self) -> usize {
         self.batch
+    }
+}
+
+impl fmt::Debug for Learning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Learning({} numbers, {} samples)", self.layout.n_values(), self.train_set.len())
     }
 }
 
@@ -146,7 +181,7 @@ mod tests {
     fn learning(job: &Job) -> Learning {
         let digits = DataSpec { name: Some("digits".into()), ..DataSpec::default() };
         let sets = [Split::Train, Split::Test].map(|part| open(&digits, None, part, job.seed).unwrap());
-        let spec = job.model_spec(sets[0].shape(), sets[0].classes().len()).unwrap();
+        let spec = job.model_spec(sets[0].shape(), sets[0].n_outputs()).unwrap();
         let network = build_network(&job.model, &spec).unwrap();
         let [train_set, test_set] = sets;
         Learning::new(job, network, train_set, test_set).unwrap()
@@ -192,7 +227,7 @@ mod tests {
         let plain = learning(&job(&[])).read_train(&[5, 2], Some(1), &workspace(1)).unwrap();
         assert_eq!(read(None), plain);
         let tested = varied.read_test(3..5, &workspace(1)).unwrap();
-        assert_eq!(tested.labels, varied.test_labels()[3..5]);
+        assert_eq!(tested.classes(), &varied.test_labels()[3..5]);
         assert!(matches!(varied.read_test(0..varied.n_test() + 1, &workspace(1)), Err(TrainError::Data(_))));
     }
 

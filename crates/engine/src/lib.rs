@@ -15,6 +15,7 @@ pub mod job;
 pub mod kernel;
 pub mod learning;
 pub mod local_phase;
+pub mod measure;
 pub mod model;
 pub mod nearest;
 pub mod optimizer;

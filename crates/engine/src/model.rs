@@ -21,6 +21,7 @@ mod pass;
 mod place;
 mod plan;
 mod run;
+mod score;
 mod workspace;
 pub mod zoo;
 
@@ -33,9 +34,10 @@ pub use description::{
 pub use graph::{ModelError, NamedTensor};
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use layout::{BUCKET_LEN, Layout};
-pub use loss::{MOST_METRICS, Score, best_class};
+pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};
 pub use network::{LayerSummary, Network};
 pub use part::{Part, Rows, loss_gradient};
 pub use part_spec::{PartSpec, Span};
 pub use pass::Pass;
+pub use score::{MOST_METRICS, Score};
 pub use workspace::{Phase, Probe, Workspace};

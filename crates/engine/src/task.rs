@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::guessing::Guessing;
 use crate::kernel::is_finite;
 use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
+use crate::measure::Measure;
 use crate::model::{Layout, Score, Workspace};
 use crate::optimizer::Optimizer;
 use crate::train_error::TrainError;
@@ -20,9 +22,17 @@ pub trait Task: Send + Sync {
     /// The labels of the training samples.
     fn labels(&self) -> &[u32];
 
-    /// Whether it classifies, with the cross-entropy of these labels as its loss: then it is known how well guessing would do.
-    fn is_classifier(&self) -> bool {
-        true
+    /// What people judge it by.
+    fn measure(&self) -> Measure {
+        Measure::Accuracy
+    }
+
+    /// How a model would do that gives every sample the same answer, where that is known: for a classifier, from its labels.
+    fn guessing(&self) -> Guessing {
+        match self.measure() {
+            Measure::Accuracy => Guessing::new(self.labels()),
+            Measure::Loss | Measure::Perplexity { .. } => Guessing::unknown(),
+        }
     }
 
     /// Number of test samples.

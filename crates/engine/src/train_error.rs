@@ -2,6 +2,7 @@
 
 use crate::data::DataError;
 use crate::data::batches::BatchError;
+use crate::model::LossError;
 use crate::team::TeamError;
 
 /// What ends a run.
@@ -13,6 +14,9 @@ pub enum TrainError {
     /// The batches cannot be made.
     #[error(transparent)]
     Batches(#[from] BatchError),
+    /// The loss is not for these data.
+    #[error(transparent)]
+    Loss(#[from] LossError),
     /// There are no threads to compute with.
     #[error(transparent)]
     Threads(#[from] TeamError),

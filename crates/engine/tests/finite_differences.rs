@@ -238,7 +238,7 @@ fn probe_network(name: &str, network: &Network, step: f64, tolerance: f64) {
     let n = 9;
     let inputs = random(n * network.input().iter().product::<usize>(), &mut rng).iter().map(|x| 4.0 * x).collect();
     let labels = (0..n).map(|_| rng.below(network.n_classes()) as u32).collect();
-    let batch = Batch { inputs, labels };
+    let batch = Batch::labelled(inputs, labels);
     let mut workspace = Workspace::new(1).expect("a thread can be had");
     let mut gradient = vec![f32::NAN; network.n_values()];
     network.gradient(&values, &batch, 7, &mut gradient, &mut workspace);

@@ -48,7 +48,7 @@ fn nan_is_not_swallowed() {
         let values = network.init(&mut Rng::new(1));
         let mut inputs = vec![0.5; 2 * 32];
         inputs[5] = f32::NAN;
-        let batch = Batch { inputs, labels: vec![0, 1] };
+        let batch = Batch::labelled(inputs, vec![0, 1]);
         let loss = network.gradient(&values, &batch, 0, &mut values.clone(), &mut Workspace::new(1).unwrap()).loss();
         assert!(loss.is_nan(), "{name}: the loss is {loss}");
     }

@@ -231,10 +231,11 @@ impl Pass {
             Step::InputGradient => {
                 let descent = match (self.gradients.take(), self.outputs.take()) {
                     (Some(gradients), _) => Descent::Numbers(gradients.sum()),
-                    (None, outputs) => {
-                        let labels = self.samples.labels(&setup.learning, self.rows.clone());
-                        Descent::Loss { outputs: outputs.map(Gather::join).unwrap_or_default(), labels }
-                    }
+                    (None, outputs) => Descent::Loss {
+                        outputs: outputs.map(Gather::join).unwrap_or_default(),
+                        samples: self.samples.clone(),
+                        learning: setup.learning.clone(),
+                    },
                 };
                 let is_wanted = setup.at(position.slot).stage > 0;
                 PartWork::InputGradient { part, pass: kept(&mut self.kept), descent, rows, is_wanted, share }
@@ -328,9 +329,12 @@ impl Pass {
     /// All outputs of the setup for this block's samples are there, and nothing goes down.
     fn judge(&mut self, position: &Position, out: &mut Vec<Message>) {
         let outputs = self.outputs.take().map(Gather::join).unwrap_or_default();
-        let labels = self.samples.labels(&position.setup.learning, self.rows.clone());
-        let n_classes = position.setup.part(position.slot).outputs().whole_len();
-        let (score, _) = loss_gradient(&outputs, &labels, n_classes, self.n);
+        let (learning, n) = (&position.setup.learning, self.rows.len());
+        let score = match self.samples.targets(learning, self.rows.clone()) {
+            Ok(targets) => loss_gradient(learning.network().loss(), &outputs, targets.rows(), n, self.n).0,
+            // Samples that cannot be read any more have no loss.
+            Err(_) => Score { loss_sum: f64::NAN, n, ..Score::default() },
+        };
         self.tell_score(position, score, out);
         self.next = Step::Over;
     }

@@ -1,13 +1,13 @@
 //! What a block has its host compute: its part of the forward pass, and the two ways down.
 
 use std::any::Any;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use nettorrent_engine::data::Targets;
 use nettorrent_engine::learning::Learning;
-use nettorrent_engine::model::{Columns, Mode, Part, Pass, Rows, Score, Workspace, loss_gradient};
-use nettorrent_engine::task::{Task, Worker};
+use nettorrent_engine::model::{Mode, Part, Pass, Rows, Score, Workspace, loss_gradient};
+use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
 use nettorrent_swarm::OtherWork;
 use nettorrent_swarm::sampling::plan::Plan;
@@ -31,12 +31,12 @@ impl Samples {
         }
     }
 
-    pub(crate) fn labels(&self, learning: &Learning, rows: Range<usize>) -> Vec<u32> {
-        let of_train = |indices: &[usize]| indices[rows.clone()].iter().map(|&k| learning.labels()[k]).collect();
+    /// What the network should say about some of them.
+    pub(crate) fn targets(&self, learning: &Learning, rows: Range<usize>) -> Result<Targets, TrainError> {
         match self {
-            Self::Batch { plan, seat, batch } => of_train(plan.batch(*seat, *batch)),
-            Self::Train(indices, range) => of_train(&indices[range.clone()]),
-            Self::Test(range) => learning.test_labels()[range.clone()][rows].to_vec(),
+            Self::Batch { plan, seat, batch } => learning.train_targets(&plan.batch(*seat, *batch)[rows]),
+            Self::Train(indices, range) => learning.train_targets(&indices[range.clone()][rows]),
+            Self::Test(range) => learning.test_targets(range.start + rows.start..range.start + rows.end),
         }
     }
 
@@ -63,6 +63,7 @@ impl Samples {
 }
 
 /// Where the numbers that go up come from.
+#[derive(Debug)]
 pub(crate) enum Feed {
     /// The samples themselves.
     Samples { samples: Samples, learning: Arc<Learning> },
@@ -70,20 +71,11 @@ pub(crate) enum Feed {
     Numbers(Vec<f32>),
 }
 
-impl fmt::Debug for Feed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Samples { samples, .. } => samples.fmt(f),
-            Self::Numbers(numbers) => write!(f, "{} numbers", numbers.len()),
-        }
-    }
-}
-
 /// Where the gradient by the outputs comes from.
 #[derive(Debug)]
 pub(crate) enum Descent {
     /// The loss: these are the whole network's outputs, and this block made some of their columns.
-    Loss { outputs: Vec<f32>, labels: Vec<u32> },
+    Loss { outputs: Vec<f32>, samples: Samples, learning: Arc<Learning> },
     /// The stage above.
     Numbers(Vec<f32>),
 }
@@ -160,11 +152,11 @@ impl PartWork {
             Self::InputGradient { part, mut pass, descent, rows, is_wanted, .. } => {
                 let (score, gradient) = match descent {
                     Descent::Numbers(numbers) => (None, numbers),
-                    Descent::Loss { outputs, labels } => {
-                        let columns: &Columns = part.outputs();
-                        let n_classes = columns.whole_len();
-                        let (score, gradient) = loss_gradient(&outputs, &labels, n_classes, rows.batch_len);
-                        (Some(score), columns.take(&gradient))
+                    Descent::Loss { outputs, samples, learning } => {
+                        let targets = samples.targets(&learning, rows.first..rows.first + rows.n)?;
+                        let loss = learning.network().loss();
+                        let (score, gradient) = loss_gradient(loss, &outputs, targets.rows(), rows.n, rows.batch_len);
+                        (Some(score), part.outputs().take(&gradient))
                     }
                 };
                 let gradient = part.input_gradient(values, &mut pass, &gradient, is_wanted, room);

@@ -114,7 +114,7 @@ impl TrainedModel {
         model.clone_into(&mut job.model);
         job.data = data_spec(data, job.data)?;
         let test_set = open_data(&job, Split::Test)?;
-        let spec = job.model_spec(test_set.shape(), test_set.classes().len())?;
+        let spec = job.model_spec(test_set.shape(), test_set.n_outputs())?;
         let network = build_network(model, &spec)?;
         let values = load_weights(weights, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
@@ -132,7 +132,7 @@ impl TrainedModel {
                 let n_classes = network.n_classes();
                 let mut confusion = vec![vec![0; n_classes]; n_classes];
                 let mut count = |batch: &Batch, logits: &[f32]| {
-                    for (row, &label) in logits.chunks_exact(n_classes).zip(&batch.labels) {
+                    for (row, &label) in logits.chunks_exact(n_classes).zip(batch.classes()) {
                         confusion[label as usize][best_class(row)] += 1;
                     }
                 };
@@ -154,7 +154,7 @@ impl TrainedModel {
             let problem = format!("`{}` is computed by Python: classify with the model itself there", self.job.model);
             return Err(TrainError::Mismatch(problem).into());
         };
-        let batch = Batch { inputs: self.test_set.picture(picture, tone)?, labels: vec![0] };
+        let batch = Batch::labelled(self.test_set.picture(picture, tone)?, vec![0]);
         let (logits, _) = network.predict(&self.values, &batch, &mut self.workspace);
         let classes = probabilities(&logits).zip(self.test_set.classes());
         let mut guesses: Vec<Guess<'_>> = classes.map(|(probability, class)| Guess { class, probability }).collect();

@@ -77,7 +77,7 @@ impl Training {
         let spec = match spec {
             Some(spec) => Some(spec),
             None if job.python().is_some() => None,
-            None => Some(job.model_spec(train_set.shape(), train_set.classes().len())?),
+            None => Some(job.model_spec(train_set.shape(), train_set.n_outputs())?),
         };
         if let (Some(PipelineSpec { stages: Stages::Auto(_), .. }), Some(n_peers), Some(spec)) =
             (&job.pipeline, n_peers, &spec)

@@ -45,7 +45,7 @@ impl TrainPlan {
     pub(crate) fn new(job: &Job, task: Arc<dyn Task>, rules: Rules) -> Self {
         Self {
             sampler: Arc::new(Sampler::new(task.labels().into(), rules)),
-            guessing: if task.is_classifier() { Guessing::new(task.labels()) } else { Guessing::unknown() },
+            guessing: task.guessing(),
             task,
             seed: job.seed,
             epochs: job.epochs,

@@ -150,7 +150,7 @@ impl Memory {
     fn write_batch(&self, values: &[f32], batch: &Batch) -> Result<(), TrainError> {
         self.file.write(0, values).map_err(|error| unshared(&error))?;
         self.file.write(2 * self.n_values, &batch.inputs).map_err(|error| unshared(&error))?;
-        self.file.write_integers(2 * self.n_values + self.n_inputs, &batch.labels).map_err(|error| unshared(&error))
+        self.file.write_integers(2 * self.n_values + self.n_inputs, batch.classes()).map_err(|error| unshared(&error))
     }
 }
 

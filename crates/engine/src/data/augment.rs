@@ -82,7 +82,7 @@ mod tests {
 
     fn batch(n_samples: usize, shape: [usize; 3]) -> Batch {
         let n = n_samples * shape.iter().product::<usize>();
-        Batch { inputs: (1..=n).map(|x| x as f32).collect(), labels: vec![0; n_samples] }
+        Batch::labelled((1..=n).map(|x| x as f32).collect(), vec![0; n_samples])
     }
 
     #[test]

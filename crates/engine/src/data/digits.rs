@@ -50,7 +50,7 @@ mod tests {
             let all = set.batch(&(0..n_samples).collect::<Vec<usize>>()).unwrap();
             assert!(all.inputs.iter().all(|x| (0.0..=1.0).contains(x)));
             assert!(all.inputs.contains(&1.0));
-            assert!((0..10).all(|class| all.labels.iter().filter(|&&label| label == class).count() > 150));
+            assert!((0..10).all(|class| all.classes().iter().filter(|&&label| label == class).count() > 150));
         }
     }
 }

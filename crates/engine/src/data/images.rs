@@ -86,7 +86,7 @@ impl Dataset for ImageFolder {
             .map(|&index| self.picture(&self.listing.path(index), Tone::AsIs))
             .collect::<Result<_, DataError>>()?;
         let labels = indices.iter().map(|&index| self.listing.labels[index]).collect();
-        Ok(Batch { inputs: samples.concat(), labels })
+        Ok(Batch::labelled(samples.concat(), labels))
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         let train = open(root.path(), Split::Train, 8, 4);
         assert_eq!((train.labels(), train.classes()), ([0, 0, 1].as_slice(), ["cat".into(), "dog".into()].as_slice()));
         let batch = train.batch(&[2, 0]).unwrap();
-        assert_eq!((batch.labels.as_slice(), batch.inputs.len()), ([1, 0].as_slice(), 2 * 4 * 4 * 3));
+        assert_eq!((batch.classes(), batch.inputs.len()), ([1, 0].as_slice(), 2 * 4 * 4 * 3));
         // No resizing is needed for these two, so the middle is exact: it starts at (4, 2) of 12 by 8, at (2, 2) of 8 by 8.
         let scaled = |values: [u8; 3]| values.map(|x| f32::from(x) / 255.0);
         assert_eq!(batch.inputs[..3], scaled([4, 2, 200]));

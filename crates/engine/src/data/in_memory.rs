@@ -269,7 +269,7 @@ impl Dataset for InMemory {
                 Samples::Floats(values) => self.extend_floats(&mut inputs, &values[range]),
             }
         }
-        Ok(Batch { inputs, labels: indices.iter().map(|&index| self.labels[index]).collect() })
+        Ok(Batch::labelled(inputs, indices.iter().map(|&index| self.labels[index]).collect()))
     }
 
     fn origin(&self, index: usize) -> Option<String> {
@@ -316,7 +316,7 @@ mod tests {
             };
             let bytes = of(Samples::Bytes(raw.clone()));
             assert_eq!(bytes, of(Samples::Floats(floats.clone())));
-            assert_eq!(bytes.labels, [1, 0]);
+            assert_eq!(bytes.classes(), [1, 0]);
             let expected = (120.0 / 255.0 - values[0]) / values[0];
             assert_eq!(bytes.inputs[0], expected);
         }

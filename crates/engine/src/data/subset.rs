@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Batch, DataError, Dataset, Tone, check_indices};
+use super::{Batch, DataError, Dataset, TargetKind, Tone, check_indices};
 use crate::rng::Rng;
 
 /// A random part of a set. Shape, classes and preparation of the samples stay those of the whole.
@@ -44,6 +44,10 @@ impl Dataset for Subset {
         &self.labels
     }
 
+    fn target(&self) -> TargetKind {
+        self.whole.target()
+    }
+
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
         check_indices(indices, self.indices.len())?;
         let indices: Vec<usize> = indices.iter().map(|&index| self.indices[index]).collect();
@@ -74,8 +78,8 @@ mod tests {
     fn drawn(n_samples: usize, seed: u64) -> Vec<f32> {
         let set = Subset::draw(hundred(), n_samples, seed).unwrap();
         let batch = set.batch(&(0..set.len()).collect::<Vec<usize>>()).unwrap();
-        assert_eq!(batch.labels, set.labels());
-        assert!(batch.inputs.iter().zip(&batch.labels).all(|(&x, &label)| x as u32 % 2 == label));
+        assert_eq!(batch.classes(), set.labels());
+        assert!(batch.inputs.iter().zip(batch.classes()).all(|(&x, &label)| x as u32 % 2 == label));
         batch.inputs
     }
 

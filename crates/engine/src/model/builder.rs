@@ -13,6 +13,7 @@ use super::layers::{
     Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
     Pool, PoolKind, Recurrent,
 };
+use super::loss::Loss;
 use super::network::Network;
 use super::place::{Place, Size, check_names, show};
 use super::plan::{Plan, WeightGradients};
@@ -25,15 +26,6 @@ impl Network {
         if builder.steps.is_empty() {
             let problem = "there is none; a network needs at least a dense layer".to_owned();
             return Err(ModelError { place: "layers".into(), problem });
-        }
-        if flow.shape.len() != 1 {
-            return Err(ModelError {
-                place: "the last layer".into(),
-                problem: format!(
-                    "its output is {}, but a network ends in one row of scores, one per class; add \"flatten\" and a dense layer",
-                    show(&flow.shape)
-                ),
-            });
         }
         builder.finish(flow.value, WeightGradients::Together)
     }
@@ -381,6 +373,7 @@ impl Builder {
             tensors: named,
             n_params,
             n_values: end,
+            loss: Loss::default(),
         })
     }
 }

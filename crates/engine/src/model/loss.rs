@@ -1,72 +1,212 @@
-//! Softmax cross-entropy: how far the network's opinion is from the labels, and the gradient that follows.
+//! Losses: how far a network's outputs are from the targets, and the gradient that follows.
 
-use std::collections::BTreeMap;
-use std::ops::AddAssign;
+use serde::{Deserialize, Serialize};
 
-/// How many metrics of its own a task may have.
-pub const MOST_METRICS: usize = 4;
+use super::score::Score;
+use crate::data::{IGNORED, TargetKind, TargetRows};
+use crate::kernel::vectorised;
 
-/// What a network did on some samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Score {
-    /// The samples' losses added up.
-    pub loss_sum: f64,
-    /// How many samples were classified correctly.
-    pub n_correct: usize,
-    /// How many samples there were.
-    pub n: usize,
-    /// What else the task measures, added up over the samples, in the order in which [`crate::task::Task::metrics`] names it.
-    pub metrics: [f64; MOST_METRICS],
+/// The loss of a job: by default what suits its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossSpec {
+    /// `auto`, `cross-entropy`, `squared-error`, `absolute-error` or `binary-cross-entropy`. Default: `auto`, cross-entropy for classes
+    /// and tokens, squared error for numbers, binary cross-entropy where a sample has several labels.
+    pub kind: LossKind,
+    /// For cross-entropy: the share of the target's probability that is spread evenly over all classes while training. Default: 0.
+    pub label_smoothing: f32,
 }
 
-impl Score {
-    /// The mean loss of a sample.
-    pub fn loss(&self) -> f64 {
-        self.loss_sum / self.n.max(1) as f64
-    }
+/// Which loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossKind {
+    /// The mean distance.
+    AbsoluteError,
+    /// What suits the data.
+    #[default]
+    Auto,
+    /// The cross-entropy of each output's sigmoid, summed over the outputs' mean.
+    BinaryCrossEntropy,
+    /// Softmax cross-entropy.
+    CrossEntropy,
+    /// The mean squared distance.
+    SquaredError,
+}
 
-    /// The share that was classified correctly.
-    pub fn accuracy(&self) -> f64 {
-        self.n_correct as f64 / self.n.max(1) as f64
-    }
+/// Why a loss is none for some data.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LossError {
+    /// It needs another kind of target.
+    #[error("the loss `{loss}` is not for data with {targets}; set loss.kind = \"auto\", or one of: {fitting}")]
+    Unfit {
+        /// The loss.
+        loss: &'static str,
+        /// What the data have.
+        targets: &'static str,
+        /// What would do.
+        fitting: &'static str,
+    },
+    /// Smoothing is a share.
+    #[error("loss.label_smoothing is {0}; it must be 0 or more and less than 1, and is for cross-entropy only")]
+    Smoothing(f32),
+}
 
-    /// The mean of each metric, by these names; without those that are infinite or none.
-    pub fn named_metrics(&self, names: &[String]) -> BTreeMap<String, f64> {
-        let means = self.metrics.iter().map(|sum| sum / self.n.max(1) as f64);
-        let named = names.iter().cloned().zip(means).filter(|(_, mean)| mean.is_finite() && self.n > 0);
-        named.collect()
+/// A loss, ready to be computed. Each sample's loss is the mean over its positions or numbers, and a batch's the mean over its samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// The mean distance, beside numbers with this variance.
+    AbsoluteError {
+        /// See [`TargetKind::Numbers`].
+        variance: f32,
+    },
+    /// The cross-entropy of a sigmoid for each label.
+    BinaryCrossEntropy,
+    /// Softmax cross-entropy, while training with smoothed targets.
+    CrossEntropy {
+        /// The share that is spread over all classes.
+        smoothing: f32,
+    },
+    /// The mean squared distance, beside numbers with this variance.
+    SquaredError {
+        /// See [`TargetKind::Numbers`].
+        variance: f32,
+    },
+}
+
+impl Default for Loss {
+    fn default() -> Self {
+        Self::CrossEntropy { smoothing: 0.0 }
     }
 }
 
-impl AddAssign for Score {
-    fn add_assign(&mut self, other: Self) {
-        self.loss_sum += other.loss_sum;
-        self.n_correct += other.n_correct;
-        self.n += other.n;
-        self.metrics.iter_mut().zip(other.metrics).for_each(|(sum, other)| *sum += other);
-    }
-}
-
-/// Scores the outputs against the labels.
-pub(super) fn score(logits: &[f32], labels: &[u32], n_classes: usize) -> Score {
-    let rows = logits.chunks_exact(n_classes).zip(labels);
-    rows.map(|(row, &label)| score_one(row, label as usize)).fold(Score::default(), |mut total, score| {
-        total += score;
-        total
-    })
-}
-
-/// The gradient of the batch's mean loss by the outputs.
-pub(super) fn gradient(logits: &[f32], labels: &[u32], n_classes: usize, batch_len: usize, gradient: &mut [f32]) {
-    let rows = logits.chunks_exact(n_classes).zip(gradient.chunks_exact_mut(n_classes)).zip(labels);
-    for ((row, gradient), &label) in rows {
-        let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        for (g, x) in gradient.iter_mut().zip(row) {
-            *g = (x - highest).exp();
+impl LossSpec {
+    /// The loss for data that ask for this.
+    pub fn resolve(&self, targets: TargetKind) -> Result<Loss, LossError> {
+        let smoothing = self.label_smoothing;
+        let unfit = |loss, targets, fitting| Err(LossError::Unfit { loss, targets, fitting });
+        let loss = match (targets, self.kind) {
+            (TargetKind::Class | TargetKind::Tokens, LossKind::Auto | LossKind::CrossEntropy) => {
+                Loss::CrossEntropy { smoothing }
+            }
+            (TargetKind::Class | TargetKind::Tokens, kind) => return unfit(kind.name(), "classes", "cross-entropy"),
+            (TargetKind::Labels, LossKind::Auto | LossKind::BinaryCrossEntropy) => Loss::BinaryCrossEntropy,
+            (TargetKind::Labels, kind) => return unfit(kind.name(), "several labels", "binary-cross-entropy"),
+            (TargetKind::Numbers { variance, .. }, LossKind::Auto | LossKind::SquaredError) => {
+                Loss::SquaredError { variance }
+            }
+            (TargetKind::Numbers { variance, .. }, LossKind::AbsoluteError) => Loss::AbsoluteError { variance },
+            (TargetKind::Numbers { .. }, kind) => {
+                return unfit(kind.name(), "numbers to predict", "squared-error, absolute-error");
+            }
+        };
+        let is_smoothing = matches!(loss, Loss::CrossEntropy { .. }) || smoothing == 0.0;
+        if !(0.0..1.0).contains(&smoothing) || !is_smoothing {
+            return Err(LossError::Smoothing(smoothing));
         }
-        let total: f32 = gradient.iter().sum();
-        gradient.iter_mut().for_each(|g| *g /= total * batch_len as f32);
-        gradient[label as usize] -= 1.0 / batch_len as f32;
+        Ok(loss)
+    }
+}
+
+impl LossKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AbsoluteError => "absolute-error",
+            Self::Auto => "auto",
+            Self::BinaryCrossEntropy => "binary-cross-entropy",
+            Self::CrossEntropy => "cross-entropy",
+            Self::SquaredError => "squared-error",
+        }
+    }
+}
+
+impl Loss {
+    /// What is measured beside the loss, in the order of [`Score::metrics`], for data that ask for this.
+    pub fn metrics(&self, targets: TargetKind) -> &'static [&'static str] {
+        match (self, targets) {
+            (Self::AbsoluteError { .. } | Self::SquaredError { .. }, _) => &["absolute_error", "squared_error", "r2"],
+            (Self::BinaryCrossEntropy, _) | (_, TargetKind::Tokens) => &["accuracy"],
+            (Self::CrossEntropy { .. }, _) => &[],
+        }
+    }
+
+    /// Scores outputs against the targets of `n` samples.
+    pub(super) fn score(&self, outputs: &[f32], targets: TargetRows<'_>, n: usize) -> Score {
+        let mut total = Score::default();
+        let len = outputs.len() / n.max(1);
+        for sample in 0..n {
+            let outputs = &outputs[sample * len..(sample + 1) * len];
+            total += match (self, part(targets, sample, n)) {
+                (Self::CrossEntropy { .. }, TargetRows::Classes(classes)) => classified(outputs, classes),
+                (Self::BinaryCrossEntropy, TargetRows::Numbers(numbers)) => labelled(outputs, numbers),
+                (Self::AbsoluteError { variance }, TargetRows::Numbers(numbers)) => {
+                    measured(outputs, numbers, *variance, |off| off.abs())
+                }
+                (Self::SquaredError { variance }, TargetRows::Numbers(numbers)) => {
+                    measured(outputs, numbers, *variance, |off| off * off)
+                }
+                _ => unreachable!("a loss is made for its targets"),
+            };
+        }
+        total
+    }
+
+    /// Writes the gradient of the batch's mean loss by the outputs of `n` samples of a batch of `batch_len`.
+    pub(super) fn gradient(
+        &self,
+        outputs: &[f32],
+        targets: TargetRows<'_>,
+        n: usize,
+        batch_len: usize,
+        gradient: &mut [f32],
+    ) {
+        let len = outputs.len() / n.max(1);
+        for sample in 0..n {
+            let range = sample * len..(sample + 1) * len;
+            let (outputs, gradient) = (&outputs[range.clone()], &mut gradient[range]);
+            match (self, part(targets, sample, n)) {
+                (Self::CrossEntropy { smoothing }, TargetRows::Classes(classes)) => {
+                    softmax_gradient(outputs, classes, *smoothing, batch_len, gradient);
+                }
+                (_, TargetRows::Numbers(numbers)) => {
+                    let share = 1.0 / (batch_len * len) as f32;
+                    let both = outputs.iter().zip(numbers);
+                    let slope = |(&output, &number): (&f32, &f32)| match self {
+                        Self::AbsoluteError { .. } if output == number => 0.0,
+                        Self::AbsoluteError { .. } => (output - number).signum(),
+                        Self::SquaredError { .. } => 2.0 * (output - number),
+                        Self::BinaryCrossEntropy | Self::CrossEntropy { .. } => 1.0 / (1.0 + (-output).exp()) - number,
+                    };
+                    gradient.iter_mut().zip(both).for_each(|(gradient, pair)| *gradient = share * slope(pair));
+                }
+                (_, TargetRows::Classes(_)) => unreachable!("a loss is made for its targets"),
+            }
+        }
+    }
+
+    /// Whether outputs of this many numbers a sample, whose last axis has `n_classes`, can be compared with these targets.
+    pub(super) fn fits(&self, targets: TargetRows<'_>, n: usize, len: usize, n_classes: usize) -> bool {
+        match (self, targets) {
+            (Self::CrossEntropy { .. }, TargetRows::Classes(classes)) => {
+                classes.len() * n_classes == n * len
+                    && classes.iter().all(|&class| (class as usize) < n_classes || class == IGNORED)
+            }
+            (Self::CrossEntropy { .. }, TargetRows::Numbers(_)) | (_, TargetRows::Classes(_)) => false,
+            (_, TargetRows::Numbers(numbers)) => numbers.len() == n * len,
+        }
+    }
+}
+
+fn part(targets: TargetRows<'_>, sample: usize, n: usize) -> TargetRows<'_> {
+    match targets {
+        TargetRows::Classes(classes) => {
+            let len = classes.len() / n;
+            TargetRows::Classes(&classes[sample * len..(sample + 1) * len])
+        }
+        TargetRows::Numbers(numbers) => {
+            let len = numbers.len() / n;
+            TargetRows::Numbers(&numbers[sample * len..(sample + 1) * len])
+        }
     }
 }
 
@@ -75,9 +215,79 @@ pub fn best_class(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, x)| if *x > row[best] { i } else { best })
 }
 
-fn score_one(row: &[f32], label: usize) -> Score {
-    let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let total: f64 = row.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
-    let loss = total.ln() + highest - f64::from(row[label]);
-    Score { loss_sum: loss, n_correct: usize::from(best_class(row) == label), n: 1, ..Score::default() }
+/// One sample with a class, or with one for each of its positions.
+fn classified(outputs: &[f32], classes: &[u32]) -> Score {
+    let n_classes = outputs.len() / classes.len();
+    let asked = || outputs.chunks_exact(n_classes).zip(classes).filter(|(_, class)| **class != IGNORED);
+    let n_asked = asked().count();
+    let (mut loss, mut n_right) = (0.0, 0);
+    for (row, &class) in asked() {
+        loss += cross_entropy(row, class as usize);
+        n_right += usize::from(best_class(row) == class as usize);
+    }
+    let mean = |sum: f64| sum / n_asked.max(1) as f64;
+    let mut score = Score { loss_sum: mean(loss), n: 1, ..Score::default() };
+    match classes {
+        [_] => score.n_correct = n_right,
+        _ => score.metrics[0] = mean(n_right as f64),
+    }
+    score
+}
+
+fn cross_entropy(row: &[f32], class: usize) -> f64 {
+    let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
+    total.ln() + f64::from(highest) - f64::from(row[class])
+}
+
+fn softmax_gradient(outputs: &[f32], classes: &[u32], smoothing: f32, batch_len: usize, gradient: &mut [f32]) {
+    let n_classes = outputs.len() / classes.len();
+    let n_asked = classes.iter().filter(|class| **class != IGNORED).count();
+    let share = 1.0 / (batch_len * n_asked.max(1)) as f32;
+    let even = share * smoothing / n_classes as f32;
+    let rows = outputs.chunks_exact(n_classes).zip(gradient.chunks_exact_mut(n_classes)).zip(classes);
+    for ((row, gradient), &class) in rows {
+        if class == IGNORED {
+            gradient.fill(0.0);
+            continue;
+        }
+        let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        vectorised(
+            #[inline(always)]
+            || {
+                gradient.iter_mut().zip(row).for_each(|(g, x)| *g = (x - highest).exp());
+                let scale = share / gradient.iter().sum::<f32>();
+                gradient.iter_mut().for_each(|g| *g = *g * scale - even);
+            },
+        );
+        gradient[class as usize] -= share - even * n_classes as f32;
+    }
+}
+
+/// One sample with a 0 or 1 for each label.
+fn labelled(outputs: &[f32], labels: &[f32]) -> Score {
+    let (mut loss, mut n_right) = (0.0, 0);
+    for (&output, &label) in outputs.iter().zip(labels) {
+        let output = f64::from(output);
+        loss += output.max(0.0) - output * f64::from(label) + (-output.abs()).exp().ln_1p();
+        n_right += usize::from((output > 0.0) == (label > 0.5));
+    }
+    let n = outputs.len().max(1) as f64;
+    let mut score = Score { loss_sum: loss / n, n: 1, ..Score::default() };
+    score.metrics[0] = n_right as f64 / n;
+    score
+}
+
+/// One sample with numbers.
+fn measured(outputs: &[f32], numbers: &[f32], variance: f32, loss: impl Fn(f64) -> f64) -> Score {
+    let n = outputs.len().max(1) as f64;
+    let mut score = Score { n: 1, ..Score::default() };
+    for (&output, &number) in outputs.iter().zip(numbers) {
+        let off = f64::from(output) - f64::from(number);
+        score.loss_sum += loss(off) / n;
+        score.metrics[0] += off.abs() / n;
+        score.metrics[1] += off * off / n;
+    }
+    score.metrics[2] = 1.0 - score.metrics[1] / f64::from(variance);
+    score
 }

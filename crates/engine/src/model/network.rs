@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::graph::{NamedTensor, Op, Step};
 use super::layer::Shape;
+use super::loss::Loss;
 use super::plan::Plan;
 use crate::rng::Rng;
 
@@ -37,6 +38,7 @@ pub struct Network {
     pub(super) tensors: Vec<NamedTensor>,
     pub(super) n_params: usize,
     pub(super) n_values: usize,
+    pub(super) loss: Loss,
 }
 
 impl Network {
@@ -55,9 +57,30 @@ impl Network {
         &self.input
     }
 
-    /// How many classes it tells apart.
-    pub fn n_classes(&self) -> usize {
+    /// The same network, trained for another loss than cross-entropy.
+    #[must_use]
+    pub fn with_loss(self, loss: Loss) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// What it is trained for.
+    pub fn loss(&self) -> &Loss {
+        &self.loss
+    }
+
+    /// The shape of what it says about a sample: `[classes]`, or `[positions, classes]`.
+    pub fn output(&self) -> &[usize] {
+        &self.shapes[self.output]
+    }
+
+    /// How many numbers that is.
+    pub fn output_len(&self) -> usize {
         self.lens[self.output]
+    }
+
+    /// How many classes it tells apart, or how many numbers it predicts.
+    pub fn n_classes(&self) -> usize {
+        self.output().last().copied().unwrap_or(1)
     }
 
     /// Its tensors in the order of the flat vector.

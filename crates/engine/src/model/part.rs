@@ -10,9 +10,11 @@ use super::cut::{Cut, cut};
 use super::description::ModelSpec;
 use super::graph::{ModelError, Op};
 use super::layer::Init;
-use super::loss::{self, Score};
+use super::loss::Loss;
 use super::network::Network;
 use super::part_spec::{PartSpec, Span};
+use super::score::Score;
+use crate::data::TargetRows;
 use crate::rng::Rng;
 
 /// Which samples of a batch.
@@ -173,14 +175,19 @@ impl fmt::Debug for Part {
     }
 }
 
-/// How well some samples are classified by the whole network's outputs, and the gradient by these of the batch's mean loss.
+/// How well the whole network's outputs fit the targets of `n` samples, and the gradient by these outputs of the mean loss of a batch of
+/// `batch_len`.
 ///
 /// # Panics
-/// If there are not as many outputs as labels, or a label names no class.
-pub fn loss_gradient(outputs: &[f32], labels: &[u32], n_classes: usize, batch_len: usize) -> (Score, Vec<f32>) {
-    assert_eq!(outputs.len(), labels.len() * n_classes, "a sample has {n_classes} outputs");
-    assert!(labels.iter().all(|&label| (label as usize) < n_classes), "a label names no class");
+/// If outputs and targets do not fit each other.
+pub fn loss_gradient(
+    loss: &Loss,
+    outputs: &[f32],
+    targets: TargetRows<'_>,
+    n: usize,
+    batch_len: usize,
+) -> (Score, Vec<f32>) {
     let mut gradient = vec![0.0; outputs.len()];
-    loss::gradient(outputs, labels, n_classes, batch_len, &mut gradient);
-    (loss::score(outputs, labels, n_classes), gradient)
+    loss.gradient(outputs, targets, n, batch_len, &mut gradient);
+    (loss.score(outputs, targets, n), gradient)
 }

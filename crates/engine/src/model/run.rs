@@ -5,10 +5,12 @@ use std::sync::Mutex;
 use super::bucket_sink::{BucketSink, ThreadGradient};
 use super::executor::{Execution, Executor};
 use super::layer::Mode;
-use super::loss::{self, Score};
+use super::loss::Loss;
 use super::network::Network;
+use super::score::Score;
 use super::workspace::Workspace;
-use crate::data::Batch;
+use crate::data::{Batch, Targets};
+use crate::rng::Rng;
 
 impl Network {
     /// The gradient of the batch's mean loss by all parameters, and how well the network did before it.
@@ -67,9 +69,10 @@ impl Network {
             let mut space = workspace.spaces[member.rank].lock().expect("each thread has its own");
             let mut executor = Executor::new(&execution, member, &mut space);
             executor.up();
-            let labels = &batch.labels[executor.samples.clone()];
-            let score = loss::score(executor.output(), labels, self.n_classes());
-            executor.turn(|output, delta| loss::gradient(output, labels, self.n_classes(), batch.len(), delta));
+            let (samples, n) = (executor.samples.clone(), executor.samples.len());
+            let targets = batch.targets.of(samples, batch.len());
+            let score = self.loss.score(executor.output(), targets, n);
+            executor.turn(|output, delta| self.loss.gradient(output, targets, n, batch.len(), delta));
             executor.down(&mut part);
             space.score = score;
         });
@@ -85,15 +88,18 @@ impl Network {
     pub fn predict(&self, values: &[f32], batch: &Batch, workspace: &mut Workspace) -> (Vec<f32>, Score) {
         self.check(values, batch);
         workspace.prepare(self, values);
-        let outputs = Mutex::new(vec![0.0; batch.len() * self.n_classes()]);
+        let len = self.output_len();
+        let outputs = Mutex::new(vec![0.0; batch.len() * len]);
         let execution = self.execution(values, batch, Mode::Test, workspace);
         workspace.team.run(|member| {
             let mut space = workspace.spaces[member.rank].lock().expect("each thread has its own");
             let mut executor = Executor::new(&execution, member, &mut space);
             executor.up();
-            let place = executor.samples.start * self.n_classes()..executor.samples.end * self.n_classes();
+            let samples = executor.samples.clone();
+            let place = samples.start * len..samples.end * len;
             outputs.lock().expect("no thread panicked")[place].copy_from_slice(executor.output());
-            let score = loss::score(executor.output(), &batch.labels[executor.samples.clone()], self.n_classes());
+            let n = samples.len();
+            let score = self.loss.score(executor.output(), batch.targets.of(samples, batch.len()), n);
             space.score = score;
         });
         (outputs.into_inner().expect("no thread panicked"), total_score(workspace))
@@ -121,7 +127,23 @@ impl Network {
     fn check(&self, values: &[f32], batch: &Batch) {
         assert_eq!(values.len(), self.n_values(), "the parameters belong to another network");
         assert_eq!(batch.inputs.len(), batch.len() * self.lens[0], "the samples have another shape");
-        assert!(batch.labels.iter().all(|&label| (label as usize) < self.n_classes()), "a label names no class");
+        let fits = self.loss.fits(batch.targets.rows(), batch.len(), self.output_len(), self.n_classes());
+        assert!(fits, "the targets are not what the network's outputs are compared with");
+    }
+}
+
+impl Batch {
+    /// Random samples and targets of the shapes that a network takes and is compared with, for measuring its speed.
+    pub fn random(network: &Network, n: usize, rng: &mut Rng) -> Self {
+        let inputs = (0..n * network.lens[0]).map(|_| rng.normal()).collect();
+        let (len, n_classes) = (n * network.output_len(), network.n_classes());
+        let targets = match network.loss {
+            Loss::CrossEntropy { .. } => {
+                Targets::Classes((0..len / n_classes).map(|_| rng.below(n_classes) as u32).collect())
+            }
+            _ => Targets::Numbers((0..len).map(|_| rng.uniform()).collect()),
+        };
+        Self { n, inputs, targets }
     }
 }
 

@@ -8,9 +8,9 @@ use rayon::slice::ParallelSliceMut;
 use super::bucket_sink::add;
 use super::graph::Op;
 use super::layer::Scratch;
-use super::loss::Score;
 use super::network::Network;
 use super::plan::Extent;
+use super::score::Score;
 use crate::team::{Team, TeamError};
 
 /// Which part of a step was just done.

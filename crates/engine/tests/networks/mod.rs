@@ -34,8 +34,6 @@ pub(crate) fn networks() -> Vec<(&'static str, Network)> {
 pub(crate) fn batch(network: &Network, n: usize) -> Batch {
     let mut rng = Rng::new(n as u64);
     let n_inputs = n * network.input().iter().product::<usize>();
-    Batch {
-        inputs: (0..n_inputs).map(|_| rng.range(-1.0, 1.0)).collect(),
-        labels: (0..n).map(|_| rng.below(network.n_classes()) as u32).collect(),
-    }
+    let inputs = (0..n_inputs).map(|_| rng.range(-1.0, 1.0)).collect();
+    Batch::labelled(inputs, (0..n).map(|_| rng.below(network.n_classes()) as u32).collect())
 }

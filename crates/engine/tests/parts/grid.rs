@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::model::{
-    LayerSpec, Mode, ModelSpec, Network, Part, PartSpec, Pass, Rows, Score, Workspace, loss_gradient,
+    LayerSpec, Loss, Mode, ModelSpec, Network, Part, PartSpec, Pass, Rows, Score, Workspace, loss_gradient,
 };
 use nettorrent_engine::rng::Rng;
 use serde_json::Value;
@@ -35,10 +35,8 @@ pub(crate) fn workspace(n_threads: usize) -> Workspace {
 pub(crate) fn batch(network: &Network, n: usize) -> Batch {
     let mut rng = Rng::new(n as u64);
     let n_inputs = n * network.input().iter().product::<usize>();
-    Batch {
-        inputs: (0..n_inputs).map(|_| rng.range(-1.0, 1.0)).collect(),
-        labels: (0..n).map(|_| rng.below(network.n_classes()) as u32).collect(),
-    }
+    let inputs = (0..n_inputs).map(|_| rng.range(-1.0, 1.0)).collect();
+    Batch::labelled(inputs, (0..n).map(|_| rng.below(network.n_classes()) as u32).collect())
 }
 
 /// One of `n` blocks of `len` things; the first ones get one more if they do not come out even.
@@ -141,8 +139,7 @@ pub(crate) fn by_parts(
         flow = outputs;
     }
     let outputs = flow;
-    let n_classes = outputs.len() / n.max(1);
-    let (score, mut flow) = loss_gradient(&outputs, &batch.labels, n_classes, n);
+    let (score, mut flow) = loss_gradient(&Loss::default(), &outputs, batch.targets.rows(), n, n);
     let mut gradient = vec![f32::NAN; values.len()];
     for (grid, passes) in grids.iter().zip(passes).rev() {
         flow = grid.down(passes, &flow, &mut gradient, workspace);

@@ -52,7 +52,7 @@ impl Model {
             name: name.to_owned(),
             values: vec![0.0; network.n_values()],
             network,
-            batch: Batch { inputs, labels },
+            batch: Batch::labelled(inputs, labels),
         };
         model.fill(fixture);
         model

@@ -36,9 +36,9 @@ fn look_at_part(spec: &str, folder: &Path, split: Split) -> String {
     match set.batch(&all) {
         Err(error) => plain(&error),
         Ok(batch) => {
-            assert_eq!(batch.labels.len(), set.len(), "every sample has a label");
+            assert_eq!(batch.len(), set.len(), "every sample has a label");
             assert!(
-                batch.labels.iter().all(|&label| (label as usize) < set.classes().len()),
+                batch.classes().iter().all(|&label| (label as usize) < set.classes().len()),
                 "of a class that there is"
             );
             assert_eq!(batch.inputs.len(), set.len() * set.shape().iter().product::<usize>(), "all are of one shape");

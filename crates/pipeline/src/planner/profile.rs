@@ -50,12 +50,10 @@ impl Profile {
                 below.push(before);
                 continue;
             }
-            // A network ends in one row, so what is not one yet is made one.
-            let layers = first.iter().cloned().chain([LayerSpec::Flatten]).collect();
-            let network = Network::new(&ModelSpec { input: spec.input.clone(), layers })?;
+            let network = Network::new(&ModelSpec { input: spec.input.clone(), layers: first.to_vec() })?;
             let steps = network.summary();
             let of_steps: usize = steps.iter().map(|step| n_values(&step.output)).sum();
-            let n_crossing = network.n_classes();
+            let n_crossing = network.output_len();
             let n_new = match layer {
                 LayerSpec::Flatten => 0,
                 LayerSpec::Residual(_) => of_steps.saturating_sub(n_values_of_steps),
@@ -128,7 +126,7 @@ mod tests {
             assert_eq!((all.n_params, all.n_values), (network.n_params(), network.n_values()), "{}", entry.name);
             let n_multiplications: usize = network.summary().iter().map(|step| step.n_multiplications).sum();
             assert_eq!(all.n_multiplications, n_multiplications, "{}", entry.name);
-            assert_eq!(all.output_len, network.n_classes());
+            assert_eq!(all.output_len, network.output_len());
             let parts = profile.cuts.windows(2).map(|cut| profile.weight(&(cut[0]..cut[1])));
             assert_eq!(parts.map(|part| part.n_params).sum::<usize>(), network.n_params());
         }

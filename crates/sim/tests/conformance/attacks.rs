@@ -30,7 +30,7 @@ impl Digits {
         let job = job(&[]);
         let part = |split| open(&job.data, None, split, job.seed).unwrap();
         let (train_set, test_set) = (part(Split::Train), part(Split::Test));
-        let spec = job.model_spec(train_set.shape(), train_set.classes().len()).unwrap();
+        let spec = job.model_spec(train_set.shape(), train_set.n_outputs()).unwrap();
         let backend = backends::find(&job.backend).unwrap();
         let opened =
             (backend.open)(Opening { job: &job, spec: Some(&spec), python: None, train_set, test_set }).unwrap();

@@ -1,0 +1,87 @@
+//! What a network is asked about samples: their classes, the next token at each position, or numbers.
+
+use std::ops::Range;
+
+/// A position of a sample that no answer is asked for.
+pub const IGNORED: u32 = u32::MAX;
+
+/// The right answers for the samples of a batch, one sample's after the other's.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Targets {
+    /// Classes: one a sample, or one for each of its positions; [`IGNORED`] where none is asked for.
+    Classes(Vec<u32>),
+    /// Numbers, as many a sample as the network has outputs.
+    Numbers(Vec<f32>),
+}
+
+/// Some of a batch's targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TargetRows<'a> {
+    /// See [`Targets::Classes`].
+    Classes(&'a [u32]),
+    /// See [`Targets::Numbers`].
+    Numbers(&'a [f32]),
+}
+
+impl Default for Targets {
+    fn default() -> Self {
+        Self::Classes(Vec::new())
+    }
+}
+
+impl Targets {
+    /// All of them.
+    pub fn rows(&self) -> TargetRows<'_> {
+        match self {
+            Self::Classes(classes) => TargetRows::Classes(classes),
+            Self::Numbers(numbers) => TargetRows::Numbers(numbers),
+        }
+    }
+
+    /// Those of some samples, of `n` that these are the targets of.
+    pub fn of(&self, samples: Range<usize>, n: usize) -> TargetRows<'_> {
+        let range = |len: usize| samples.start * (len / n.max(1))..samples.end * (len / n.max(1));
+        match self {
+            Self::Classes(classes) => TargetRows::Classes(&classes[range(classes.len())]),
+            Self::Numbers(numbers) => TargetRows::Numbers(&numbers[range(numbers.len())]),
+        }
+    }
+}
+
+impl From<TargetRows<'_>> for Targets {
+    fn from(rows: TargetRows<'_>) -> Self {
+        match rows {
+            TargetRows::Classes(classes) => Self::Classes(classes.to_vec()),
+            TargetRows::Numbers(numbers) => Self::Numbers(numbers.to_vec()),
+        }
+    }
+}
+
+/// What kind of answer a data set asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum TargetKind {
+    /// The class of each sample.
+    #[default]
+    Class,
+    /// Which of the classes a sample belongs to, none, one or several: a 0 or 1 for each.
+    Labels,
+    /// So many numbers for each sample; their variance says how far off a constant guess would be.
+    Numbers {
+        /// How many.
+        n: usize,
+        /// The mean squared distance of the training samples' numbers from their mean.
+        variance: f32,
+    },
+    /// The next token at each position; the classes are the vocabulary.
+    Tokens,
+}
+
+impl TargetKind {
+    /// How many outputs a network needs for data with so many classes.
+    pub fn n_outputs(self, n_classes: usize) -> usize {
+        match self {
+            Self::Class | Self::Labels | Self::Tokens => n_classes,
+            Self::Numbers { n, .. } => n,
+        }
+    }
+}
