@@ -9,6 +9,7 @@ mod convolution;
 mod finite;
 mod peak;
 mod product;
+mod sums;
 mod vectors;
 
 pub use allocator::{LineAligned, keep_memory};
@@ -17,4 +18,5 @@ pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed
 pub use finite::is_finite;
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply};
+pub(crate) use sums::sum;
 pub use vectors::vectorised;
