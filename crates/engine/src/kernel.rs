@@ -9,6 +9,7 @@ mod convolution;
 mod finite;
 mod peak;
 mod product;
+mod sums;
 mod vectors;
 
 pub use allocator::{LineAligned, keep_memory};
@@ -16,5 +17,6 @@ pub(crate) use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use finite::is_finite;
 pub use peak::peak_multiplications;
-pub use product::{Matrix, MatrixMut, multiply};
+pub use product::{Matrix, MatrixMut, multiply, multiply_scaled};
+pub(crate) use sums::sum;
 pub use vectors::vectorised;

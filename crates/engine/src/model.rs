@@ -11,6 +11,7 @@ mod description;
 mod executor;
 mod graph;
 mod layer;
+mod layer_options;
 pub mod layers;
 mod layout;
 mod loss;
@@ -27,12 +28,13 @@ pub mod zoo;
 
 pub use bucket_sink::BucketSink;
 pub use columns::Columns;
-pub use description::{
-    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
-    ResidualSpec, StepsKept,
-};
+pub use description::{LayerSpec, ModelSpec};
 pub use graph::{ModelError, NamedTensor};
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
+pub use layer_options::{
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec,
+    RowNormSpec, StepsKept,
+};
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};
 pub use network::{LayerSummary, Network};

@@ -95,6 +95,10 @@ fn rates_names_and_nothing() {
     for rate in [1.0, 1.5, -0.1] {
         refuses(&[6], json!([{"dropout": rate}]), "layers[0] (dropout)", &["rate", "less than 1"]);
     }
+    for (kind, epsilon) in [("layer-norm", 0.0), ("rms-norm", -1e-6)] {
+        let place = format!("layers[0] ({kind})");
+        refuses(&[6], json!([{kind: {"epsilon": epsilon}}]), &place, &["`epsilon`", "not above 0"]);
+    }
     refuses(&[6], json!([]), "layers", &["there is none"]);
     refuses(&[6], json!(["flatten"]), "layers", &["there is none"]);
     let named = json!({"dense": {"out": 3, "name": "a"}});

@@ -4,27 +4,19 @@
 //! error shrinks with the fourth power of the step. With steps of 0.02 on numbers around 1, what remains is rounding: some
 //! 1e-5 of a gradient. The tolerance is 1e-3 of the largest gradient in the tensor, so an error of one percent is noticed.
 
+mod differences;
 mod stand;
 
+use differences::{compare, random};
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::model::layers::{
-    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
-    Pool, PoolKind, Recurrent, Window,
+    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, Pool,
+    PoolKind, Recurrent, RowNorm, RowNormKind, Window,
 };
 use nettorrent_engine::model::{Layer, ModelSpec, Network, Workspace};
 use nettorrent_engine::rng::Rng;
 use serde_json::{Value, json};
 use stand::{Stand, n_params};
-
-const STEP: f32 = 0.02;
-const TOLERANCE: f64 = 1e-3;
-
-/// At most this many numbers of a tensor are probed.
-const MOST_PROBES: usize = 100;
-
-fn random(n: usize, rng: &mut Rng) -> Vec<f32> {
-    (0..n).map(|_| rng.range(-1.0, 1.0)).collect()
-}
 
 /// Numbers that keep more than two steps away from 0.
 fn away_from_zero(n: usize, rng: &mut Rng) -> Vec<f32> {
@@ -55,38 +47,6 @@ fn probe_at(name: &str, layer: &dyn Layer, n_outputs: usize, n: usize, x: &[f32]
 fn probe(name: &str, layer: &dyn Layer, n_inputs: usize, n_outputs: usize, n: usize) {
     let x = random(n * n_inputs, &mut Rng::stream(2, name, 0));
     probe_at(name, layer, n_outputs, n, &x);
-}
-
-/// Compares a gradient at `point` with differences of `function`'s values, weighed by `functional`.
-fn compare(
-    name: &str,
-    gradient: &[f32],
-    point: &[f32],
-    functional: &[f32],
-    function: impl Fn(&[f32]) -> Vec<f32>,
-    rng: &mut Rng,
-) {
-    assert_eq!(gradient.len(), point.len(), "{name}");
-    let largest = gradient.iter().fold(0.0, |largest: f64, g| largest.max(f64::from(g.abs())));
-    let mut places: Vec<usize> = (0..point.len()).collect();
-    rng.shuffle(&mut places);
-    for &place in places.iter().take(MOST_PROBES) {
-        let moved = |steps: f32| {
-            let mut moved = point.to_vec();
-            moved[place] += steps * STEP;
-            (function(&moved), f64::from(moved[place]))
-        };
-        // The differences are weighed and not the values, so that outputs that do not change bring no rounding.
-        let slope = |steps: f32| {
-            let ((high, above), (low, below)) = (moved(steps), moved(-steps));
-            let pairs = high.iter().zip(&low).zip(functional);
-            pairs.map(|((h, l), f)| (f64::from(*h) - f64::from(*l)) * f64::from(*f)).sum::<f64>() / (above - below)
-        };
-        let expected = (4.0 * slope(1.0) - slope(2.0)) / 3.0;
-        let found = f64::from(gradient[place]);
-        let close = (found - expected).abs() <= TOLERANCE * largest + 1e-7;
-        assert!(close, "{name}: {found} and not {expected} at {place} of {}; the largest is {largest}", point.len());
-    }
 }
 
 fn window(size: [usize; 3], kernel: usize, stride: usize, padding: usize) -> Window {
@@ -192,12 +152,12 @@ fn norms() {
             probe(&name, &layer, n_rows * channels, n_rows * channels, n);
         }
     }
-    for features in [3, 17, 40] {
-        let layer = LayerNorm { features, axes: vec![(features, 1)] };
-        for n_rows in [1, 5] {
+    for features in [3, 17, 40, 70] {
+        for (kind, n_rows) in [(RowNormKind::Layer, 1), (RowNormKind::Layer, 5), (RowNormKind::Rms, 5)] {
+            let layer = RowNorm { kind, features, epsilon: 1e-5, axes: vec![(features, 1)] };
             // Wider than -1 to 1: three numbers that happen to be near each other are too curved a place for the steps.
             let x: Vec<f32> = random(3 * n_rows * features, &mut Rng::new(6)).iter().map(|x| 4.0 * x).collect();
-            probe_at(&format!("layer norm of {n_rows} x {features}"), &layer, n_rows * features, 3, &x);
+            probe_at(&format!("{kind:?} norm of {n_rows} x {features}"), &layer, n_rows * features, 3, &x);
         }
     }
 }

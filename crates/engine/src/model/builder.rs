@@ -1,18 +1,16 @@
 //! From a description to a network: shapes are inferred and checked, layers become steps, tensors get their places.
 
+mod images;
+mod joins;
+mod rows;
+mod sequences;
+
 use std::ops::Range;
 
-use super::columns::Columns;
-use super::description::{
-    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec,
-    ResidualSpec, StepsKept,
-};
+use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, NamedTensor, Op, Step};
 use super::layer::{Layer, Role, Shape, Tensor, n_values};
-use super::layers::{
-    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, LayerNorm,
-    Pool, PoolKind, Recurrent,
-};
+use super::layers::{ActivationKind, PoolKind, RowNormKind};
 use super::loss::Loss;
 use super::network::Network;
 use super::place::{Place, Size, check_names, show};
@@ -135,159 +133,26 @@ impl Builder {
     }
 
     fn layer(&mut self, spec: &LayerSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let activation = |kind| Box::new(Activation(kind));
-        let same = flow.shape.clone();
         match spec {
             LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, flow),
-            LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
-            LayerSpec::BatchNorm(_) => {
-                let channels = same[same.len() - 1];
-                let n_rows = n_values(&same) / channels;
-                let layer = BatchNorm { channels, n_rows, axes: flow.feature_axes() };
-                self.push(Box::new(layer), "batch-norm", place, flow, same)
-            }
-            LayerSpec::LayerNorm(NormSpec { .. }) => {
-                let layer = LayerNorm { features: same[same.len() - 1], axes: flow.feature_axes() };
-                self.push(Box::new(layer), "layer-norm", place, flow, same)
-            }
+            LayerSpec::BatchNorm(_) => self.batch_norm(place, flow),
             LayerSpec::Conv(spec) => self.conv(spec, place, flow),
-            LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, flow),
             LayerSpec::Dense(spec) => self.dense(spec, place, flow),
-            LayerSpec::Dropout(rate) => {
-                if !(0.0..1.0).contains(rate) {
-                    return Err(place.error(format!("a rate of {rate} is not 0 or more and less than 1")));
-                }
-                let len = n_values(&same);
-                let columns = self.split.as_ref().map(|(channels, n_channels)| Columns {
-                    n_pixels: len / channels.len(),
-                    n_channels: *n_channels,
-                    channels: channels.clone(),
-                });
-                let layer = Dropout { rate: *rate, len, index: self.n_steps_below + self.steps.len(), columns };
-                self.push(Box::new(layer), "dropout", place, flow, same)
-            }
+            LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, flow),
+            LayerSpec::Dropout(rate) => self.dropout(*rate, place, flow),
             LayerSpec::Embedding(spec) => self.embedding(spec, place, flow),
             LayerSpec::Flatten => Ok(flatten(flow)),
-            LayerSpec::Gelu => self.push(activation(ActivationKind::Gelu), "gelu", place, flow, same),
-            LayerSpec::Relu => self.push(activation(ActivationKind::Relu), "relu", place, flow, same),
-            LayerSpec::Sigmoid => self.push(activation(ActivationKind::Sigmoid), "sigmoid", place, flow, same),
-            LayerSpec::Tanh => self.push(activation(ActivationKind::Tanh), "tanh", place, flow, same),
-            LayerSpec::GlobalPool => {
-                let [h, w, channels] = place.image(&flow.shape)?;
-                let layer = GlobalPool { n_pixels: h * w, channels };
-                self.push(Box::new(layer), "global-pool", place, flow, vec![channels])
-            }
+            LayerSpec::Gelu => self.activation(ActivationKind::Gelu, "gelu", place, flow),
+            LayerSpec::GlobalPool => self.global_pool(place, flow),
+            LayerSpec::LayerNorm(spec) => self.row_norm(RowNormKind::Layer, spec, place, flow),
+            LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
             LayerSpec::Recurrent(spec) => self.recurrent(spec, place, flow),
+            LayerSpec::Relu => self.activation(ActivationKind::Relu, "relu", place, flow),
             LayerSpec::Residual(spec) => self.residual(spec, place, flow),
+            LayerSpec::RmsNorm(spec) => self.row_norm(RowNormKind::Rms, spec, place, flow),
+            LayerSpec::Sigmoid => self.activation(ActivationKind::Sigmoid, "sigmoid", place, flow),
+            LayerSpec::Tanh => self.activation(ActivationKind::Tanh, "tanh", place, flow),
         }
-    }
-
-    fn conv(&mut self, spec: &ConvSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let (window, [height, width]) =
-            place.window(&flow.shape, ("kernel", spec.kernel), spec.stride, spec.padding)?;
-        let out_channels = place.positive("out", spec.out)?;
-        // Both ways a packed filter has its channels rounded up to whole vectors, of 16 lanes at most.
-        let [channels, out] = [window.channels, out_channels].map(|channels| channels.saturating_add(16));
-        let (padded_height, padded_width) = window.padded();
-        self.reserve(place, &[2, padded_height, padded_width, window.kernel, window.kernel, channels, out])?;
-        let layer = Conv { window, out_channels, bias: spec.bias };
-        self.push(Box::new(layer), "conv", place, flow, vec![height, width, out_channels])
-    }
-
-    fn depthwise(&mut self, spec: &DepthwiseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let (window, [height, width]) =
-            place.window(&flow.shape, ("kernel", spec.kernel), spec.stride, spec.padding)?;
-        let (padded_height, padded_width) = window.padded();
-        self.reserve(place, &[padded_height, padded_width, window.kernel, window.kernel, window.channels])?;
-        let layer = Depthwise { window, bias: spec.bias };
-        self.push(Box::new(layer), "depthwise-conv", place, flow, vec![height, width, window.channels])
-    }
-
-    fn pool(&mut self, spec: &PoolSpec, kind: PoolKind, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let (window, [height, width]) =
-            place.window(&flow.shape, ("size", spec.size), spec.stride.unwrap_or(spec.size), spec.padding)?;
-        if spec.padding > spec.size / 2 {
-            let (padding, size) = (spec.padding, spec.size);
-            let problem = format!("a padding of {padding} is more than half of the window's {size}; make it smaller");
-            return Err(place.error(problem));
-        }
-        let (padded_height, padded_width) = window.padded();
-        self.reserve(place, &[padded_height, padded_width, window.channels])?;
-        let name = if kind == PoolKind::Max { "max-pool" } else { "average-pool" };
-        self.push(Box::new(Pool { kind, window }), name, place, flow, vec![height, width, window.channels])
-    }
-
-    fn dense(&mut self, spec: &DenseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        if flow.shape.len() == 3 {
-            let problem =
-                format!("its input {} is an image; put \"flatten\" or \"global-pool\" before it", show(&flow.shape));
-            return Err(place.error(problem));
-        }
-        let n_outputs = place.positive("out", spec.out)?;
-        self.reserve(place, &[n_values(&flow.shape), n_outputs])?;
-        let n_inputs = flow.shape[flow.shape.len() - 1];
-        let n_rows = n_values(&flow.shape) / n_inputs;
-        let mut shape = flow.shape.clone();
-        *shape.last_mut().expect("a shape has an axis") = n_outputs;
-        let layer = Dense { n_rows, n_inputs, n_outputs, bias: spec.bias, input_axes: flow.feature_axes() };
-        self.push(Box::new(layer), "dense", place, flow, shape)
-    }
-
-    fn embedding(&mut self, spec: &EmbeddingSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let [steps] = flow.shape[..] else {
-            let problem = format!("its input must be [steps], a row of symbols, and not {}", show(&flow.shape));
-            return Err(place.error(problem));
-        };
-        let n_symbols = place.positive("symbols", spec.symbols)?;
-        let features = place.positive("out", spec.out)?;
-        self.reserve(place, &[n_symbols, features])?;
-        let layer = Embedding { n_symbols, features };
-        self.push(Box::new(layer), "embedding", place, flow, vec![steps, features])
-    }
-
-    fn recurrent(&mut self, spec: &RecurrentSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let [n_steps, n_inputs] = flow.shape[..] else {
-            let problem = format!("its input must be [steps, features] and not {}", show(&flow.shape));
-            return Err(place.error(problem));
-        };
-        let n_states = place.positive("out", spec.out)?;
-        // The sum is that of both weight matrices' rows and both biases.
-        let row = [n_inputs, n_states, 2].into_iter().fold(0, usize::saturating_add);
-        self.reserve(place, &[n_steps, n_states, row])?;
-        let layer = Recurrent { n_steps, n_inputs, n_states };
-        let states = self.push(Box::new(layer), "recurrent", place, flow, vec![n_steps, n_states])?;
-        match spec.steps {
-            StepsKept::All => Ok(states),
-            StepsKept::Last => {
-                let layer = LastStep { n_steps, features: n_states };
-                self.push(Box::new(layer), "last-step", place, &states, vec![n_states])
-            }
-        }
-    }
-
-    fn residual(&mut self, spec: &ResidualSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let body = self.list(&spec.body, &place.name, "body", flow.clone())?;
-        let straight = self.list(&spec.projection, &place.name, "projection", flow.clone())?;
-        if body.shape != straight.shape {
-            return Err(place.error(format!(
-                "the body's output {} cannot be added to {}; give a \"projection\" that makes the shapes equal",
-                show(&body.shape),
-                show(&straight.shape)
-            )));
-        }
-        self.reserve(place, &body.shape)?;
-        let output = self.value(body.shape.clone());
-        self.steps.push(Step {
-            op: Op::Add,
-            inputs: vec![body.value, straight.value],
-            output,
-            params: 0..0,
-            buffers: 0..0,
-            prepared: 0..0,
-            name: place.name.clone(),
-            kind: "add",
-        });
-        Ok(Flow { value: output, ..body })
     }
 
     fn value(&mut self, shape: Shape) -> usize {

@@ -13,6 +13,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::layer_options::{
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
+};
+
 /// A whole network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +52,7 @@ pub enum LayerSpec {
     /// The mean of each channel over the whole image.
     GlobalPool,
     /// Mean 0 and deviation 1 for each row over its features.
-    LayerNorm(NormSpec),
+    LayerNorm(RowNormSpec),
     /// The largest value of a sliding window.
     MaxPool(PoolSpec),
     /// Simple recurrent layer with tanh.
@@ -57,141 +61,12 @@ pub enum LayerSpec {
     Relu,
     /// A list of layers whose result is added to their input.
     Residual(ResidualSpec),
+    /// Root mean square 1 for each row over its features, without taking the mean off.
+    RmsNorm(RowNormSpec),
     /// 1 / (1 + e^-x).
     Sigmoid,
     /// The hyperbolic tangent.
     Tanh,
-}
-
-/// Options of `conv`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ConvSpec {
-    /// Channels of the output.
-    pub out: usize,
-    /// Rows and columns of the filter.
-    pub kernel: usize,
-    /// Steps between neighbouring outputs.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub stride: usize,
-    /// Width of the border of zeros.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub padding: usize,
-    /// Whether a bias is added.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub bias: bool,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Options of `depthwise-conv`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DepthwiseSpec {
-    /// Rows and columns of the filters.
-    pub kernel: usize,
-    /// Steps between neighbouring outputs.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub stride: usize,
-    /// Width of the border of zeros.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub padding: usize,
-    /// Whether a bias is added.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub bias: bool,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Options of `dense`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DenseSpec {
-    /// Numbers in the output.
-    pub out: usize,
-    /// Whether a bias is added.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
-    pub bias: bool,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Options of `embedding`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EmbeddingSpec {
-    /// How many symbols there are.
-    pub symbols: usize,
-    /// Numbers in a symbol's vector.
-    pub out: usize,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Options of `batch-norm` and `layer-norm`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NormSpec {
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Options of `max-pool` and `average-pool`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PoolSpec {
-    /// Rows and columns of the window.
-    pub size: usize,
-    /// Steps between neighbouring windows; by default they do not overlap.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stride: Option<usize>,
-    /// Width of the border.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub padding: usize,
-}
-
-/// Options of `recurrent`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecurrentSpec {
-    /// Numbers in a state.
-    pub out: usize,
-    /// Which steps go on to the next layer.
-    #[serde(default)]
-    pub steps: StepsKept,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-}
-
-/// Which steps of a recurrent layer go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StepsKept {
-    /// All of them, as a sequence.
-    All,
-    /// Only the last.
-    #[default]
-    Last,
-}
-
-/// Options of `residual`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResidualSpec {
-    /// The layers whose result is added.
-    pub body: Vec<LayerSpec>,
-    /// What is done to the input before it is added, where the shapes differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub projection: Vec<LayerSpec>,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
 }
 
 impl LayerSpec {
@@ -213,6 +88,7 @@ impl LayerSpec {
             Self::Recurrent(_) => "recurrent",
             Self::Relu => "relu",
             Self::Residual(_) => "residual",
+            Self::RmsNorm(_) => "rms-norm",
             Self::Sigmoid => "sigmoid",
             Self::Tanh => "tanh",
         }
@@ -223,7 +99,7 @@ impl LayerSpec {
         match self {
             Self::Residual(spec) => spec.body.iter().chain(&spec.projection).any(Self::has_parameters),
             Self::BatchNorm(_) | Self::Conv(_) | Self::Dense(_) | Self::DepthwiseConv(_) => true,
-            Self::Embedding(_) | Self::LayerNorm(_) | Self::Recurrent(_) => true,
+            Self::Embedding(_) | Self::LayerNorm(_) | Self::Recurrent(_) | Self::RmsNorm(_) => true,
             Self::AveragePool(_) | Self::Dropout(_) | Self::Flatten | Self::Gelu | Self::GlobalPool => false,
             Self::MaxPool(_) | Self::Relu | Self::Sigmoid | Self::Tanh => false,
         }
@@ -248,7 +124,8 @@ impl LayerSpec {
             | Self::Embedding(_)
             | Self::LayerNorm(_)
             | Self::Recurrent(_)
-            | Self::Residual(_) => false,
+            | Self::Residual(_)
+            | Self::RmsNorm(_) => false,
         }
     }
 
@@ -259,30 +136,11 @@ impl LayerSpec {
             Self::Dense(spec) => spec.name.as_deref(),
             Self::DepthwiseConv(spec) => spec.name.as_deref(),
             Self::Embedding(spec) => spec.name.as_deref(),
-            Self::BatchNorm(spec) | Self::LayerNorm(spec) => spec.name.as_deref(),
+            Self::BatchNorm(spec) => spec.name.as_deref(),
+            Self::LayerNorm(spec) | Self::RmsNorm(spec) => spec.name.as_deref(),
             Self::Recurrent(spec) => spec.name.as_deref(),
             Self::Residual(spec) => spec.name.as_deref(),
             _ => None,
         }
     }
-}
-
-fn one() -> usize {
-    1
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn is_one(n: &usize) -> bool {
-    *n == 1
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
-}
-
-fn is_yes(flag: &bool) -> bool {
-    *flag
 }

@@ -1,8 +1,7 @@
 //! Well-known networks by name.
 
-use super::description::{
-    ConvSpec, DenseSpec, LayerSpec, ModelSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, StepsKept,
-};
+use super::description::{LayerSpec, ModelSpec};
+use super::layer_options::{ConvSpec, DenseSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, StepsKept};
 use crate::nearest::nearest;
 
 /// One of the zoo's networks.

@@ -2,4 +2,5 @@
 
 mod grid;
 mod splits;
+mod stages;
 mod zoo;

@@ -53,7 +53,7 @@ pub(crate) fn sizes(value: &Value) -> Vec<usize> {
 pub(crate) fn parameter(u: f64, tensor: &str, kind: &str, shape: &[usize]) -> f32 {
     let value = match kind {
         _ if tensor.contains("bias") => 0.1 * u,
-        "batch-norm" | "layer-norm" => 1.0 + 0.1 * u,
+        "batch-norm" | "layer-norm" | "rms-norm" => 1.0 + 0.1 * u,
         "embedding" => u,
         _ => u * (3.0 / shape[1..].iter().product::<usize>() as f64).sqrt(),
     };

@@ -1,7 +1,7 @@
 //! Single layers: outputs and both gradients.
 
 use nettorrent_engine::model::layers::{
-    Activation, ActivationKind, BatchNorm, Conv, Depthwise, Embedding, LayerNorm, Pool, PoolKind, Window,
+    Activation, ActivationKind, BatchNorm, Conv, Depthwise, Embedding, Pool, PoolKind, RowNorm, RowNormKind, Window,
 };
 use nettorrent_engine::model::{Layer, Role, Tensor};
 use serde_json::Value;
@@ -26,7 +26,10 @@ fn layer(fixture: &Value) -> Option<(Box<dyn Layer>, &'static str, usize)> {
     let option = |key: &str| number(&options[key]) as usize;
     Some(match name {
         "gelu" => (Box::new(Activation(ActivationKind::Gelu)), "gelu", last),
-        "layer-norm" => (Box::new(LayerNorm { features: last, axes }), "layer-norm", last),
+        "layer-norm" => {
+            let layer = RowNorm { kind: RowNormKind::Layer, features: last, epsilon: 1e-5, axes };
+            (Box::new(layer), "layer-norm", last)
+        }
         "batch-norm" => {
             let n_rows = input[1] * input[2];
             (Box::new(BatchNorm { channels: last, n_rows, axes }), "batch-norm", n_rows * last)

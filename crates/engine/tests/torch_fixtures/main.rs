@@ -4,6 +4,7 @@
 //! Expected values are those of 64-bit floats, and each gradient tells how far PyTorch's own 32-bit result is from them;
 //! ours may be a few times as far.
 
+mod described;
 mod fixture;
 mod layers;
 mod models;

@@ -1,0 +1,57 @@
+//! Sums along a row. A plain `iter().sum()` adds one number after the other, since float addition is not associative; here many
+//! sums are kept side by side, which the compiler turns into vectors.
+
+/// Sums that are kept side by side: two of the widest vectors, so that one addition need not wait for the last.
+const LANES: usize = 32;
+
+/// The sum of `term` over numbers that belong together: one from each of the slices, which are equally long.
+///
+/// To be called within [`vectorised`](super::vectorised).
+#[inline(always)]
+pub(crate) fn sum<const N: usize>(slices: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
+    let n = slices[0].len();
+    assert!(slices.iter().all(|slice| slice.len() == n), "slices must be equally long");
+    let mut lanes = [0.0; LANES];
+    let whole = n / LANES * LANES;
+    for start in (0..whole).step_by(LANES) {
+        let parts = slices.map(|slice| <&[f32; LANES]>::try_from(&slice[start..start + LANES]).expect("as long"));
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum += term(parts.map(|part| part[lane]));
+        }
+    }
+    let mut half = LANES / 2;
+    while half > 0 {
+        let (low, high) = lanes.split_at_mut(half);
+        low.iter_mut().zip(high).for_each(|(low, high)| *low += *high);
+        half /= 2;
+    }
+    (whole..n).fold(lanes[0], |sum, i| sum + term(slices.map(|slice| slice[i])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+    use crate::kernel::vectorised;
+    use crate::rng::Rng;
+
+    #[test]
+    fn equals_the_definition() {
+        let mut rng = Rng::new(1);
+        for n in [0, 1, 31, 32, 33, 200, 1000] {
+            let mut random = || (0..n).map(|_| rng.range(-1.0, 1.0)).collect::<Vec<f32>>();
+            let (a, b) = (random(), random());
+            let expected: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+            let found = vectorised(|| sum([&a, &b], |[a, b]| a * b));
+            assert!((f64::from(found) - expected).abs() < 1e-5, "{found} and not {expected} for {n} numbers");
+        }
+    }
+
+    #[test]
+    fn no_number_stays_none() {
+        for at in [0, 40, 69] {
+            let mut numbers = vec![1.0; 70];
+            numbers[at] = f32::NAN;
+            assert!(sum([&numbers], |[x]| x).is_nan());
+        }
+    }
+}

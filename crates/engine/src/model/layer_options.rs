@@ -1,0 +1,169 @@
+//! The options of the layers that have any.
+
+use serde::{Deserialize, Serialize};
+
+use super::description::LayerSpec;
+
+/// Options of `conv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConvSpec {
+    /// Channels of the output.
+    pub out: usize,
+    /// Rows and columns of the filter.
+    pub kernel: usize,
+    /// Steps between neighbouring outputs.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub stride: usize,
+    /// Width of the border of zeros.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub padding: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `depthwise-conv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DepthwiseSpec {
+    /// Rows and columns of the filters.
+    pub kernel: usize,
+    /// Steps between neighbouring outputs.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub stride: usize,
+    /// Width of the border of zeros.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub padding: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `dense`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DenseSpec {
+    /// Numbers in the output.
+    pub out: usize,
+    /// Whether a bias is added.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub bias: bool,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `embedding`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingSpec {
+    /// How many symbols there are.
+    pub symbols: usize,
+    /// Numbers in a symbol's vector.
+    pub out: usize,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `batch-norm`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NormSpec {
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `max-pool` and `average-pool`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSpec {
+    /// Rows and columns of the window.
+    pub size: usize,
+    /// Steps between neighbouring windows; by default they do not overlap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stride: Option<usize>,
+    /// Width of the border.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub padding: usize,
+}
+
+/// Options of `recurrent`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecurrentSpec {
+    /// Numbers in a state.
+    pub out: usize,
+    /// Which steps go on to the next layer.
+    #[serde(default)]
+    pub steps: StepsKept,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Which steps of a recurrent layer go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepsKept {
+    /// All of them, as a sequence.
+    All,
+    /// Only the last.
+    #[default]
+    Last,
+}
+
+/// Options of `residual`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResidualSpec {
+    /// The layers whose result is added.
+    pub body: Vec<LayerSpec>,
+    /// What is done to the input before it is added, where the shapes differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projection: Vec<LayerSpec>,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Options of `layer-norm` and `rms-norm`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowNormSpec {
+    /// Added to the mean square before the root, so that a row of zeros stays one; 1e-5 for `layer-norm` and 1e-6 for
+    /// `rms-norm` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f32>,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_one(n: &usize) -> bool {
+    *n == 1
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+fn is_yes(flag: &bool) -> bool {
+    *flag
+}

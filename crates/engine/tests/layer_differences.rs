@@ -1,0 +1,47 @@
+//! Layers as a description names them, alone or a few together, against finite differences of what comes out of them.
+
+mod differences;
+
+use differences::{compare, random};
+use nettorrent_engine::model::{Mode, ModelSpec, Part, PartSpec, Rows, Workspace};
+use nettorrent_engine::rng::Rng;
+use serde_json::{Value, json};
+
+/// How many samples.
+const N: usize = 3;
+
+/// Probes some layers, by a random linear functional of their output, at random parameters and inputs between -2 and 2.
+fn probe(input: &[usize], layers: &Value) {
+    let name = format!("{input:?} {layers}");
+    let mut described = layers.as_array().expect("a list of layers").clone();
+    let n_layers = described.len();
+    described.push(json!("flatten"));
+    let layers = serde_json::from_value(Value::Array(described)).expect("the layers are well described");
+    let spec = ModelSpec { input: input.to_vec(), layers };
+    let part = Part::new(&spec, &PartSpec { layers: 0..n_layers, column: 0, columns: 1 }).expect("the shapes fit");
+    let mut rng = Rng::stream(1, &name, 0);
+    let params = random(part.n_params(), &mut rng);
+    let x: Vec<f32> = random(N * part.input_len(), &mut rng).iter().map(|x| 2.0 * x).collect();
+    let functional = random(N * part.outputs().len(), &mut rng);
+    let rows = Rows { first: 0, n: N, batch_len: N };
+    let up = |params: &[f32], x: &[f32], workspace: &mut Workspace| {
+        part.forward(params, x.to_vec(), rows, Mode::Train { seed: 1 }, workspace)
+    };
+    let workspace = || Workspace::new(1).expect("a thread can be had");
+    let mut space = workspace();
+    let mut pass = up(&params, &x, &mut space);
+    let by_input = part.input_gradient(&params, &mut pass, &functional, true, &mut space);
+    let mut by_weights = vec![f32::NAN; params.len()];
+    part.weight_gradient(&params, pass, &mut by_weights, &mut space);
+    let value = |params: &[f32], x: &[f32]| up(params, x, &mut workspace()).output().to_vec();
+    let of_x = |x: &[f32]| value(&params, x);
+    compare(&format!("{name}, by its input"), &by_input, &x, &functional, of_x, &mut rng);
+    let of_params = |params: &[f32]| value(params, &x);
+    compare(&format!("{name}, by its weights"), &by_weights, &params, &functional, of_params, &mut rng);
+}
+
+#[test]
+fn norms() {
+    probe(&[5, 17], &json!([{"rms-norm": {}}]));
+    probe(&[5, 17], &json!([{"layer-norm": {"epsilon": 0.1}}]));
+}
