@@ -10,6 +10,7 @@ mod cut;
 mod description;
 mod executor;
 mod graph;
+mod join;
 mod layer;
 mod layer_options;
 pub mod layers;
@@ -32,8 +33,8 @@ pub use description::{LayerSpec, ModelSpec};
 pub use graph::{ModelError, NamedTensor};
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use layer_options::{
-    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec,
-    RowNormSpec, StepsKept,
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
+    StepsKept, SwigluSpec,
 };
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};

@@ -45,8 +45,15 @@ fn windows_that_do_not_fit() {
 #[test]
 fn shapes_that_do_not_follow() {
     refuses(&[8, 8, 1], json!([dense(3)]), "layers[0] (dense)", &["[8, 8, 1] is an image", "flatten"]);
+    let swiglu = json!({"swiglu": {"out": 3}});
+    refuses(&[8, 8, 1], json!([swiglu]), "layers[0] (swiglu)", &["[8, 8, 1] is an image", "flatten"]);
     let recurrent = json!({"recurrent": {"out": 3}});
     refuses(&[8], json!([recurrent]), "layers[0] (recurrent)", &["[steps, features]", "[8]"]);
+    for kind in ["gru", "lstm"] {
+        let place = format!("layers[0] ({kind})");
+        refuses(&[8, 8, 2], json!([{kind: {"out": 3}}]), &place, &["[steps, features]", "[8, 8, 2]"]);
+        refuses(&[8, 2], json!([{kind: {"out": 0}}]), &place, &["`out` must not be 0"]);
+    }
     // Only the last step went on, so there is no sequence any more.
     refuses(&[8, 2], json!([recurrent, recurrent]), "layers[1] (recurrent)", &["[steps, features]", "[3]"]);
     let embedding = json!({"embedding": {"symbols": 4, "out": 3}});
@@ -73,6 +80,7 @@ fn residuals_whose_paths_do_not_meet() {
 fn zeros() {
     let zero = "must not be 0";
     refuses(&[6], json!([dense(0)]), "layers[0] (dense)", &["`out`", zero]);
+    refuses(&[6], json!([{"swiglu": {"out": 0}}]), "layers[0] (swiglu)", &["`out`", zero]);
     refuses(&[6, 6, 1], json!([conv(0, 3, 1, 0)]), "layers[0] (conv)", &["`out`", zero]);
     refuses(&[6, 6, 1], json!([conv(3, 0, 1, 0)]), "layers[0] (conv)", &["`kernel`", zero]);
     refuses(&[6, 6, 1], json!([conv(3, 3, 0, 0)]), "layers[0] (conv)", &["`stride`", zero]);
@@ -118,10 +126,12 @@ fn too_large_for_any_machine() {
     refuses(&[half, half, half], json!(["global-pool"]), "input", &[large]);
     for out in [all, all / 2, half] {
         refuses(&[half], json!([dense(out)]), "layers[0] (dense)", &[large]);
+        refuses(&[half], json!([{"swiglu": {"out": out}}]), "layers[0] (swiglu)", &[large]);
         refuses(&[9, 9, half], json!([conv(out, 3, 1, 1)]), "layers[0] (conv)", &[large]);
         refuses(&[half], json!([{"embedding": {"symbols": 3, "out": out}}]), "layers[0] (embedding)", &[large]);
         refuses(&[3], json!([{"embedding": {"symbols": out, "out": half}}]), "layers[0] (embedding)", &[large]);
         refuses(&[9, half], json!([{"recurrent": {"out": out}}]), "layers[0] (recurrent)", &[large]);
+        refuses(&[9, half], json!([{"lstm": {"out": out}}]), "layers[0] (lstm)", &[large]);
     }
     let deep = json!({"depthwise-conv": {"kernel": quarter}});
     refuses(&[quarter, quarter, 9], json!([deep]), "layers[0] (depthwise-conv)", &[large]);

@@ -10,8 +10,8 @@ mod stand;
 use differences::{compare, random};
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::model::layers::{
-    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, LastStep, Pool,
-    PoolKind, Recurrent, RowNorm, RowNormKind, Window,
+    Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, Pool, PoolKind,
+    RowNorm, RowNormKind, Window,
 };
 use nettorrent_engine::model::{Layer, ModelSpec, Network, Workspace};
 use nettorrent_engine::rng::Rng;
@@ -125,8 +125,8 @@ fn pools() {
 
 #[test]
 fn activations() {
-    use ActivationKind::{Gelu, Relu, Sigmoid, Tanh};
-    for kind in [Gelu, Relu, Sigmoid, Tanh] {
+    use ActivationKind::{Gelu, GeluTanh, Relu, Sigmoid, Silu, Tanh};
+    for kind in [Gelu, GeluTanh, Relu, Sigmoid, Silu, Tanh] {
         // Wider than -1 to 1, to see the flat ends too.
         let x: Vec<f32> = away_from_zero(3 * 40, &mut Rng::new(4)).iter().map(|x| 3.0 * x).collect();
         probe_at(&format!("{kind:?}"), &Activation(kind), 40, 3, &x);
@@ -169,16 +169,6 @@ fn embedding() {
     let mut rng = Rng::new(5);
     let x: Vec<f32> = (0..4 * 6).map(|_| rng.below(13) as f32 - 0.5).collect();
     probe_at("embedding", &layer, 6 * 4, 4, &x);
-}
-
-#[test]
-fn recurrent_and_last_step() {
-    for (n_steps, n_inputs, n_states, n) in [(1, 3, 4, 2), (5, 3, 4, 3), (7, 17, 9, 4), (3, 1, 1, 1)] {
-        let layer = Recurrent { n_steps, n_inputs, n_states };
-        let name = format!("recurrent of {n} x {n_steps} x {n_inputs} to {n_states}");
-        probe(&name, &layer, n_steps * n_inputs, n_steps * n_states, n);
-        probe("last step", &LastStep { n_steps, features: n_inputs }, n_steps * n_inputs, n_inputs, n);
-    }
 }
 
 /// A network from a shape and a list of layers.
@@ -264,7 +254,7 @@ fn networks_of_images() {
 fn networks_of_sequences() {
     let layers = json!([{"embedding": {"symbols": 5, "out": 6}}, {"layer-norm": {}},
         {"residual": {"body": [{"dense": {"out": 6}}, "tanh"]}}, {"recurrent": {"out": 7, "steps": "all"}},
-        {"recurrent": {"out": 5}}, {"dense": {"out": 4}}]);
+        {"gru": {"out": 4, "steps": "all"}}, {"lstm": {"out": 6, "steps": "all"}}, {"recurrent": {"out": 5}}, {"dense": {"out": 4}}]);
     probe_smooth("sequences", &[8], layers);
 }
 

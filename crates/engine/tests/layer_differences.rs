@@ -41,6 +41,24 @@ fn probe(input: &[usize], layers: &Value) {
 }
 
 #[test]
+fn gated_rows() {
+    probe(&[5], &json!([{"swiglu": {"out": 7}}]));
+    probe(&[4, 5], &json!([{"swiglu": {"out": 17, "bias": true}}, {"dense": {"out": 3}}]));
+}
+
+#[test]
+fn recurrent_layers() {
+    for kind in ["gru", "lstm", "recurrent"] {
+        for (n_steps, n_inputs, out) in [(1, 3, 4), (5, 3, 4), (7, 17, 9), (3, 1, 1)] {
+            for steps in ["all", "last"] {
+                probe(&[n_steps, n_inputs], &json!([{kind: {"out": out, "steps": steps}}]));
+            }
+        }
+        probe(&[4, 3], &json!([{"dense": {"out": 3}}, {kind: {"out": 5, "steps": "all"}}, {kind: {"out": 2}}]));
+    }
+}
+
+#[test]
 fn norms() {
     probe(&[5, 17], &json!([{"rms-norm": {}}]));
     probe(&[5, 17], &json!([{"layer-norm": {"epsilon": 0.1}}]));

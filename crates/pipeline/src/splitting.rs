@@ -18,11 +18,8 @@ pub(crate) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Resul
     };
     let is_flatten = |layer: &usize| matches!(spec.layers[*layer], LayerSpec::Flatten);
     let first = layers.clone().find(|layer| !is_flatten(layer)).unwrap_or(layers.start);
-    let n_outputs = match &spec.layers[first] {
-        LayerSpec::Conv(spec) => spec.out,
-        LayerSpec::Dense(spec) => spec.out,
-        LayerSpec::Embedding(spec) => spec.out,
-        _ => return refused(first, "begin the stage at a conv, dense or embedding layer"),
+    let Some(n_outputs) = spec.layers[first].outputs_to_split() else {
+        return refused(first, "begin the stage at a layer whose outputs can be split, such as conv or dense");
     };
     match (first + 1..layers.end).find(|layer| !spec.layers[*layer].is_by_channel()) {
         Some(layer) => refused(layer, "end the stage before it"),

@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, NamedTensor, Op, Step};
 use super::layer::{Layer, Role, Shape, Tensor, n_values};
-use super::layers::{ActivationKind, PoolKind, RowNormKind};
+use super::layers::{ActivationKind, Cell, PoolKind, RowNormKind};
 use super::loss::Loss;
 use super::network::Network;
 use super::place::{Place, Size, check_names, show};
@@ -143,14 +143,19 @@ impl Builder {
             LayerSpec::Embedding(spec) => self.embedding(spec, place, flow),
             LayerSpec::Flatten => Ok(flatten(flow)),
             LayerSpec::Gelu => self.activation(ActivationKind::Gelu, "gelu", place, flow),
+            LayerSpec::GeluTanh => self.activation(ActivationKind::GeluTanh, "gelu-tanh", place, flow),
             LayerSpec::GlobalPool => self.global_pool(place, flow),
+            LayerSpec::Gru(spec) => self.recurrent(Cell::Gru, spec, place, flow),
             LayerSpec::LayerNorm(spec) => self.row_norm(RowNormKind::Layer, spec, place, flow),
+            LayerSpec::Lstm(spec) => self.recurrent(Cell::Lstm, spec, place, flow),
             LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
-            LayerSpec::Recurrent(spec) => self.recurrent(spec, place, flow),
+            LayerSpec::Recurrent(spec) => self.recurrent(Cell::Simple, spec, place, flow),
             LayerSpec::Relu => self.activation(ActivationKind::Relu, "relu", place, flow),
             LayerSpec::Residual(spec) => self.residual(spec, place, flow),
             LayerSpec::RmsNorm(spec) => self.row_norm(RowNormKind::Rms, spec, place, flow),
             LayerSpec::Sigmoid => self.activation(ActivationKind::Sigmoid, "sigmoid", place, flow),
+            LayerSpec::Silu => self.activation(ActivationKind::Silu, "silu", place, flow),
+            LayerSpec::Swiglu(spec) => self.swiglu(spec, place, flow),
             LayerSpec::Tanh => self.activation(ActivationKind::Tanh, "tanh", place, flow),
         }
     }
@@ -177,12 +182,26 @@ impl Builder {
         flow: &Flow,
         shape: Shape,
     ) -> Result<Flow, ModelError> {
+        let tensors = layer.tensors();
+        self.push_with(tensors, layer, kind, place, flow, shape)
+    }
+
+    /// The same for a layer whose tensors have other names than usual.
+    fn push_with(
+        &mut self,
+        tensors: Vec<Tensor>,
+        layer: Box<dyn Layer>,
+        kind: &'static str,
+        place: &Place,
+        flow: &Flow,
+        shape: Shape,
+    ) -> Result<Flow, ModelError> {
         // The output, and at most four numbers for each feature in it, as a batch norm has.
         self.reserve(place, &[5, shape.iter().copied().fold(1, usize::saturating_mul)])?;
         // What follows a flattened image keeps its order as long as nothing mixes the features.
         let flattened = flow.flattened.filter(|_| shape == flow.shape && kind != "dense");
         let output = self.value(shape.clone());
-        self.tensors.push((self.steps.len(), layer.tensors()));
+        self.tensors.push((self.steps.len(), tensors));
         let prepared = self.n_prepared..self.n_prepared + layer.n_prepared();
         self.n_prepared = prepared.end;
         self.steps.push(Step {

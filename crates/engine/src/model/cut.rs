@@ -68,15 +68,10 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
     // A flatten moves no number, so it may stand before the layer that is split.
     let first = layers.iter().position(|layer| *layer != LayerSpec::Flatten).unwrap_or(0);
     let kind = layers[first].clone();
-    let out = match &mut layers[first] {
-        LayerSpec::Conv(spec) => &mut spec.out,
-        LayerSpec::Dense(spec) => &mut spec.out,
-        LayerSpec::Embedding(spec) => &mut spec.out,
-        layer => {
-            let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, dense or \
-                           embedding; begin the stage there, or use tensor_shards = 1";
-            return Err(error(first, layer, problem.into()));
-        }
+    let Some(out) = layers[first].outputs_mut() else {
+        let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, dense, \
+                       embedding or swiglu; begin the stage there, or use tensor_shards = 1";
+        return Err(error(first, &kind, problem.into()));
     };
     let n_outputs = *out;
     if part.columns > n_outputs {
@@ -118,8 +113,7 @@ fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize
             push(Span { mine: mine.start, whole: home.start, len: mine.len() });
             continue;
         };
-        // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs; it is the
-        // first layer, since no other dense layer is split.
+        // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs.
         let inner = if is_dense_weight(network, name) { tensor.shape[1] } else { 1 };
         let (step, len) = (n_channels * inner, channels.len() * inner);
         for outer in 0..mine.len() / len {
@@ -130,8 +124,8 @@ fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize
     spans
 }
 
-/// Whether a tensor holds the weights of the first layer, and that is a dense one.
+/// Whether a tensor holds the weights of a dense layer: the first of the part, or one that the first is made of.
 fn is_dense_weight(network: &Network, tensor: &str) -> bool {
-    let first = &network.steps[0];
-    first.kind == "dense" && tensor.strip_prefix(&first.name) == Some(".weight")
+    let is_weight = |name: &str| tensor.strip_prefix(name) == Some(".weight");
+    network.steps.iter().any(|step| step.kind == "dense" && is_weight(&step.name))
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
+    SwigluSpec,
 };
 
 /// A whole network.
@@ -49,10 +50,16 @@ pub enum LayerSpec {
     Flatten,
     /// x times the normal distribution's probability below x.
     Gelu,
+    /// The tanh approximation of gelu, as GPT-2 has it.
+    GeluTanh,
     /// The mean of each channel over the whole image.
     GlobalPool,
+    /// Gated recurrent unit.
+    Gru(RecurrentSpec),
     /// Mean 0 and deviation 1 for each row over its features.
     LayerNorm(RowNormSpec),
+    /// Long short-term memory.
+    Lstm(RecurrentSpec),
     /// The largest value of a sliding window.
     MaxPool(PoolSpec),
     /// Simple recurrent layer with tanh.
@@ -65,6 +72,10 @@ pub enum LayerSpec {
     RmsNorm(RowNormSpec),
     /// 1 / (1 + e^-x).
     Sigmoid,
+    /// x / (1 + e^-x).
+    Silu,
+    /// The product of two dense layers of the same input, one of them through silu, as in Llama's feed-forward blocks.
+    Swiglu(SwigluSpec),
     /// The hyperbolic tangent.
     Tanh,
 }
@@ -82,14 +93,19 @@ impl LayerSpec {
             Self::Embedding(_) => "embedding",
             Self::Flatten => "flatten",
             Self::Gelu => "gelu",
+            Self::GeluTanh => "gelu-tanh",
             Self::GlobalPool => "global-pool",
+            Self::Gru(_) => "gru",
             Self::LayerNorm(_) => "layer-norm",
+            Self::Lstm(_) => "lstm",
             Self::MaxPool(_) => "max-pool",
             Self::Recurrent(_) => "recurrent",
             Self::Relu => "relu",
             Self::Residual(_) => "residual",
             Self::RmsNorm(_) => "rms-norm",
             Self::Sigmoid => "sigmoid",
+            Self::Silu => "silu",
+            Self::Swiglu(_) => "swiglu",
             Self::Tanh => "tanh",
         }
     }
@@ -99,9 +115,15 @@ impl LayerSpec {
         match self {
             Self::Residual(spec) => spec.body.iter().chain(&spec.projection).any(Self::has_parameters),
             Self::BatchNorm(_) | Self::Conv(_) | Self::Dense(_) | Self::DepthwiseConv(_) => true,
-            Self::Embedding(_) | Self::LayerNorm(_) | Self::Recurrent(_) | Self::RmsNorm(_) => true,
-            Self::AveragePool(_) | Self::Dropout(_) | Self::Flatten | Self::Gelu | Self::GlobalPool => false,
-            Self::MaxPool(_) | Self::Relu | Self::Sigmoid | Self::Tanh => false,
+            Self::Embedding(_)
+            | Self::Gru(_)
+            | Self::LayerNorm(_)
+            | Self::Lstm(_)
+            | Self::Recurrent(_)
+            | Self::RmsNorm(_)
+            | Self::Swiglu(_) => true,
+            Self::AveragePool(_) | Self::Dropout(_) | Self::Flatten | Self::Gelu | Self::GeluTanh => false,
+            Self::GlobalPool | Self::MaxPool(_) | Self::Relu | Self::Sigmoid | Self::Silu | Self::Tanh => false,
         }
     }
 
@@ -114,18 +136,39 @@ impl LayerSpec {
             | Self::Dropout(_)
             | Self::Flatten
             | Self::Gelu
+            | Self::GeluTanh
             | Self::GlobalPool
             | Self::MaxPool(_)
             | Self::Relu
             | Self::Sigmoid
+            | Self::Silu
             | Self::Tanh => true,
             Self::Conv(_)
             | Self::Dense(_)
             | Self::Embedding(_)
+            | Self::Gru(_)
             | Self::LayerNorm(_)
+            | Self::Lstm(_)
             | Self::Recurrent(_)
             | Self::Residual(_)
-            | Self::RmsNorm(_) => false,
+            | Self::RmsNorm(_)
+            | Self::Swiglu(_) => false,
+        }
+    }
+
+    /// How many outputs (channels, where it has positions) it makes, if several peers can make some of them each.
+    pub fn outputs_to_split(&self) -> Option<usize> {
+        self.clone().outputs_mut().copied()
+    }
+
+    /// The same, to be changed.
+    pub(super) fn outputs_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::Conv(spec) => Some(&mut spec.out),
+            Self::Dense(spec) => Some(&mut spec.out),
+            Self::Embedding(spec) => Some(&mut spec.out),
+            Self::Swiglu(spec) => Some(&mut spec.out),
+            _ => None,
         }
     }
 
@@ -138,8 +181,9 @@ impl LayerSpec {
             Self::Embedding(spec) => spec.name.as_deref(),
             Self::BatchNorm(spec) => spec.name.as_deref(),
             Self::LayerNorm(spec) | Self::RmsNorm(spec) => spec.name.as_deref(),
-            Self::Recurrent(spec) => spec.name.as_deref(),
+            Self::Gru(spec) | Self::Lstm(spec) | Self::Recurrent(spec) => spec.name.as_deref(),
             Self::Residual(spec) => spec.name.as_deref(),
+            Self::Swiglu(spec) => spec.name.as_deref(),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::network::Network;
 use super::plan::Extent;
 use super::workspace::{Phase, Probe, Space, Workspace};
-use crate::kernel::{Before, vectorised};
+use crate::kernel::Before;
 use crate::team::Member;
 
 /// What all threads of an execution have in common.
@@ -210,26 +210,22 @@ impl<'a> Executor<'a> {
                 layer.forward(&self.context(step, chunk), self.value(inputs[0], chunk), y, &mut scratch);
                 self.space.scratch = scratch;
             }
-            Op::Add => {
-                let (a, b) = (self.value(inputs[0], chunk), self.value(inputs[1], chunk));
-                vectorised(|| y.iter_mut().zip(a).zip(b).for_each(|((y, a), b)| *y = a + b));
-            }
+            Op::Join(join) => join.forward([0, 1].map(|i| self.value(inputs[i], chunk)), y),
         }
         self.space.values[*output] = whole;
     }
 
     fn input_gradients(&mut self, step: usize, chunk: &Range<usize>) {
-        let inputs = &self.network.steps[step].inputs;
-        for (input, &shared) in inputs.iter().zip(&self.network.plan.shares_input[step]) {
+        for (which, input) in self.network.steps[step].inputs.iter().enumerate() {
             if *input != 0 || self.execution.wants_input {
-                self.input_gradient(step, *input, shared, chunk);
+                self.input_gradient(step, which, chunk);
             }
         }
         self.mark(step, Phase::InputGradient);
     }
 
     fn weight_gradient(&mut self, step: usize, chunk: &Range<usize>, weights: &mut [f32]) {
-        let Step { op, params, .. } = &self.network.steps[step];
+        let Step { op, inputs, params, .. } = &self.network.steps[step];
         if let (Op::Layer(layer), false) = (op, params.is_empty()) {
             let mut scratch = std::mem::take(&mut self.space.scratch);
             let dw = &mut weights[params.clone()];
@@ -239,7 +235,11 @@ impl<'a> Executor<'a> {
                 true => dw.fill(0.0),
                 false => {}
             }
-            layer.weight_gradient(&context, self.around(step, chunk), dw, &mut scratch);
+            let mut back = self.around(step, chunk);
+            if layer.keeps().input_gradient {
+                back.dx = self.gradient(inputs[0], chunk);
+            }
+            layer.weight_gradient(&context, back, dw, &mut scratch);
             self.space.scratch = scratch;
             self.mark(step, Phase::WeightGradient);
         }
@@ -249,24 +249,28 @@ impl<'a> Executor<'a> {
     fn around(&self, step: usize, chunk: &Range<usize>) -> Backward<'_> {
         let Step { op, inputs, output, .. } = &self.network.steps[step];
         let Op::Layer(layer) = op else {
-            return Backward { x: &[], y: &[], dy: self.gradient(*output, chunk) };
+            return Backward { x: &[], y: &[], dy: self.gradient(*output, chunk), dx: &[] };
         };
         let keeps = layer.keeps();
         Backward {
             x: if keeps.input { self.value(inputs[0], chunk) } else { &[] },
             y: if keeps.output { self.value(*output, chunk) } else { &[] },
             dy: self.gradient(*output, chunk),
+            dx: &[],
         }
     }
 
-    /// Writes the gradient by one input, or adds it where another step has already written.
-    fn input_gradient(&mut self, step: usize, input: usize, shared: bool, chunk: &Range<usize>) {
+    /// Writes the gradient by one of a step's inputs, or adds it where another step has already written.
+    fn input_gradient(&mut self, step: usize, which: usize, chunk: &Range<usize>) {
+        let (input, shared) = (self.network.steps[step].inputs[which], self.network.plan.shares_input[step][which]);
         let mut whole = std::mem::take(&mut self.space.gradients[input]);
         let dx = &mut whole[self.place(self.network.plan.gradients[input], input, chunk)];
         match &self.network.steps[step].op {
-            Op::Add => {
-                let dy = self.gradient(self.network.steps[step].output, chunk);
-                if shared { add(dx, dy) } else { dx.copy_from_slice(dy) }
+            Op::Join(join) => {
+                let Step { inputs, output, .. } = &self.network.steps[step];
+                let kept = |i: usize| if join.keeps_inputs() { self.value(inputs[i], chunk) } else { &[] };
+                let before = if shared { Before::Kept } else { Before::Lost };
+                join.gradient(which, [kept(0), kept(1)], self.gradient(*output, chunk), before, dx);
             }
             Op::Layer(layer) => {
                 let mut scratch = std::mem::take(&mut self.space.scratch);
@@ -287,7 +291,7 @@ impl<'a> Executor<'a> {
     fn statistics(&self, step: usize) -> &'a dyn BatchStatistics {
         match &self.network.steps[step].op {
             Op::Layer(layer) => layer.statistics().expect("only steps with statistics are planned so"),
-            Op::Add => unreachable!("a sum has no statistics"),
+            Op::Join(_) => unreachable!("only layers have statistics"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::join::Join;
 use super::layer::{Layer, Tensor};
 
 /// Why a description is no network.
@@ -18,8 +19,8 @@ pub struct ModelError {
 pub(super) enum Op {
     /// A layer's function of one value.
     Layer(Box<dyn Layer>),
-    /// The sum of two values.
-    Add,
+    /// One of two values.
+    Join(Join),
 }
 
 /// One step: from values to a value.

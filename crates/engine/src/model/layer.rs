@@ -59,6 +59,8 @@ pub struct Backward<'a> {
     pub y: &'a [f32],
     /// The gradient by the output.
     pub dy: &'a [f32],
+    /// The gradient by the input, for the weights' gradient only; or nothing.
+    pub dx: &'a [f32],
 }
 
 /// What must still be there when the gradient comes down.
@@ -68,15 +70,18 @@ pub struct Keeps {
     pub input: bool,
     /// The layer's output.
     pub output: bool,
+    /// The gradient by the layer's input, from which the gradient by the weights then follows. Only for layers whose input is
+    /// another step's output, and nobody else's input.
+    pub input_gradient: bool,
 }
 
 impl Keeps {
     /// The input only.
-    pub const INPUT: Self = Self { input: true, output: false };
+    pub const INPUT: Self = Self { input: true, ..Self::NOTHING };
     /// The output only.
-    pub const OUTPUT: Self = Self { input: false, output: true };
+    pub const OUTPUT: Self = Self { output: true, ..Self::NOTHING };
     /// Neither.
-    pub const NOTHING: Self = Self { input: false, output: false };
+    pub const NOTHING: Self = Self { input: false, output: false, input_gradient: false };
 }
 
 /// Room that a layer may use during a call and whose contents nobody relies on afterwards.

@@ -96,7 +96,7 @@ pub struct PoolSpec {
     pub padding: usize,
 }
 
-/// Options of `recurrent`.
+/// Options of `gru`, `lstm` and `recurrent`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecurrentSpec {
@@ -148,6 +148,20 @@ pub struct RowNormSpec {
     pub name: Option<String>,
 }
 
+/// Options of `swiglu`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwigluSpec {
+    /// Numbers in the output.
+    pub out: usize,
+    /// Whether the dense layers add a bias.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub bias: bool,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 fn one() -> usize {
     1
 }
@@ -162,6 +176,10 @@ fn is_one(n: &usize) -> bool {
 
 fn is_zero(n: &usize) -> bool {
     *n == 0
+}
+
+fn is_no(flag: &bool) -> bool {
+    !*flag
 }
 
 fn is_yes(flag: &bool) -> bool {

@@ -2,6 +2,7 @@
 
 mod activation;
 mod batch_norm;
+mod cell;
 mod conv;
 mod dense;
 mod depthwise;
@@ -11,16 +12,19 @@ mod pool;
 mod recurrent;
 mod row_norm;
 mod rows;
+mod states;
 mod window;
 
 pub use activation::{Activation, ActivationKind};
 pub use batch_norm::BatchNorm;
+pub use cell::Cell;
 pub use conv::Conv;
 pub use dense::Dense;
 pub use depthwise::Depthwise;
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use pool::{GlobalPool, Pool, PoolKind};
-pub use recurrent::{LastStep, Recurrent};
+pub use recurrent::Recurrent;
 pub use row_norm::{RowNorm, RowNormKind};
+pub use states::States;
 pub use window::Window;

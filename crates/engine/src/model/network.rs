@@ -97,7 +97,7 @@ impl Network {
             n_params: step.params.len(),
             n_multiplications: match &step.op {
                 Op::Layer(layer) => layer.n_multiplications(),
-                Op::Add => 0,
+                Op::Join(_) => 0,
             },
         };
         self.steps.iter().map(line).collect()

@@ -31,8 +31,8 @@ pub struct Rows {
 /// A part of a network: an immutable function of its own flat vector.
 ///
 /// A part that is split by columns is handed all numbers of the value below, and makes some channels of the one above. The
-/// layers of a split part must work channel by channel, but for the first, which may be `conv`, `dense` or `embedding` (a
-/// `flatten` may come before it).
+/// layers of a split part must work channel by channel, but for the first, whose
+/// [outputs can be split](super::LayerSpec::outputs_to_split) (a `flatten` may come before it).
 pub struct Part {
     pub(super) network: Network,
     spec: PartSpec,

@@ -81,8 +81,12 @@ impl Plan {
         }
         let values = (0..lens.len()).map(|value| extent_up(steps, &up, value)).collect();
         let kept = |value: usize| {
-            let is_trained = |step: &Step| step.output == value && !step.params.is_empty();
-            weight_gradients == WeightGradients::Afterwards && steps.iter().any(is_trained)
+            let is_used = |step: &Step| {
+                let is_trained = step.output == value && !step.params.is_empty();
+                let keeps = matches!(&step.op, Op::Layer(layer) if layer.keeps().input_gradient);
+                is_trained || keeps && step.inputs.contains(&value)
+            };
+            weight_gradients == WeightGradients::Afterwards && steps.iter().any(is_used)
         };
         let gradient_extent = |value| if kept(value) { Extent::Batch } else { extent_within(steps, &down, value) };
         let gradients = (0..lens.len()).map(gradient_extent).collect();
@@ -145,7 +149,7 @@ fn chunk(steps: &[Step], lens: &[usize], range: &Range<usize>) -> usize {
 /// Where a value's numbers are kept on the forward pass: for the whole batch if the backward pass needs them.
 fn extent_up(steps: &[Step], segments: &[Segment], value: usize) -> Extent {
     let needed_below = steps.iter().any(|step| match &step.op {
-        Op::Add => false,
+        Op::Join(join) => join.keeps_inputs() && step.inputs.contains(&value),
         Op::Layer(layer) => {
             let keeps = layer.keeps();
             keeps.input && step.inputs.contains(&value) || keeps.output && step.output == value

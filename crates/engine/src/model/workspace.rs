@@ -133,7 +133,7 @@ impl Space {
         fit(&mut self.values, network, &network.plan.values, n, 1);
         let n_sums = |op: &Op| match op {
             Op::Layer(layer) => layer.statistics().map_or(0, super::layer::BatchStatistics::n_sums),
-            Op::Add => 0,
+            Op::Join(_) => 0,
         };
         let zeros = || network.steps.iter().map(|step| vec![0.0; n_sums(&step.op)]).collect();
         self.sums = zeros();

@@ -207,7 +207,13 @@ fn what_cannot_be_split_is_said_with_a_way_out() {
     refused(2..4, 1, 2, "layers[3] (residual)", &["cannot be split into tensor shards"]);
     refused(5..7, 1, 3, "layers[6] (layer-norm)", &["cannot be split into tensor shards"]);
     refused(5..8, 1, 3, "layers[6] (layer-norm)", &["cannot be split into tensor shards"]);
-    refused(1..2, 0, 2, "layers[1] (relu)", &["must begin with", "conv, dense or embedding", "tensor_shards = 1"]);
+    refused(
+        1..2,
+        0,
+        2,
+        "layers[1] (relu)",
+        &["must begin with", "conv, dense, embedding or swiglu", "tensor_shards = 1"],
+    );
     refused(3..4, 0, 2, "layers[3] (residual)", &["must begin with"]);
     refused(4..5, 0, 2, "layers[4] (flatten)", &["must begin with"]);
     refused(7..8, 3, 4, "layers[7] (dense)", &["4 tensor shards", "3 outputs", "at most 3"]);

@@ -19,8 +19,17 @@ fn check(name: &str, input: &[usize], layers: Value) {
 
 #[test]
 fn rows() {
-    let layers = json!([{"dense": {"out": 9}}, {"rms-norm": {}}, {"dense": {"out": 4}}]);
+    let layers = json!([{"dense": {"out": 9}}, {"rms-norm": {}}, {"swiglu": {"out": 6}}, "silu", {"dense": {"out": 5}},
+        "gelu-tanh", {"dense": {"out": 4}}]);
     check("rows", &[7], layers);
+}
+
+#[test]
+fn sequences() {
+    let layers = json!([{"embedding": {"symbols": 5, "out": 6}}, {"lstm": {"out": 4, "steps": "all"}},
+        {"gru": {"out": 7, "steps": "all"}}, {"recurrent": {"out": 5, "steps": "all"}}, {"lstm": {"out": 5}},
+        {"dense": {"out": 4}}]);
+    check("sequences", &[6], layers);
 }
 
 /// Asserts that a layer's outputs can be split, with what follows it in its stage.
@@ -36,4 +45,6 @@ fn check_split(name: &str, input: &[usize], layers: Value, columns: usize) {
 #[test]
 fn split_rows() {
     check_split("dense", &[7], json!([{"dense": {"out": 9}}, "gelu", {"dense": {"out": 4}}]), 3);
+    let layers = json!([{"swiglu": {"out": 9, "bias": true}}, "silu", {"dropout": 0.3}, {"dense": {"out": 4}}]);
+    check_split("swiglu", &[7], layers, 4);
 }

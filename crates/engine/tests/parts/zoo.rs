@@ -23,7 +23,7 @@ fn small(name: &str) -> ModelSpec {
 
 /// Whether a group may begin with this layer and be split.
 fn begins(layer: &LayerSpec) -> bool {
-    matches!(layer, LayerSpec::Conv(_) | LayerSpec::Dense(_) | LayerSpec::Embedding(_))
+    layer.outputs_to_split().is_some()
 }
 
 /// The layers with these first ones, as groups with these rows and columns where each can be had.

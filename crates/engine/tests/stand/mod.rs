@@ -118,6 +118,7 @@ impl<'a> Stand<'a> {
             x: if keeps.input { self.cut(x, part) } else { &[] },
             y: if keeps.output { self.cut(y, part) } else { &[] },
             dy: self.cut(dy, part),
+            dx: &[],
         }
     }
 

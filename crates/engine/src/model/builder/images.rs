@@ -29,7 +29,13 @@ impl Builder {
         self.push(Box::new(layer), "depthwise-conv", place, flow, vec![height, width, window.channels])
     }
 
-    pub(super) fn pool(&mut self, spec: &PoolSpec, kind: PoolKind, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+    pub(super) fn pool(
+        &mut self,
+        spec: &PoolSpec,
+        kind: PoolKind,
+        place: &Place,
+        flow: &Flow,
+    ) -> Result<Flow, ModelError> {
         let (window, [height, width]) =
             place.window(&flow.shape, ("size", spec.size), spec.stride.unwrap_or(spec.size), spec.padding)?;
         if spec.padding > spec.size / 2 {

@@ -1,6 +1,7 @@
 //! Layers where two values meet.
 
 use crate::model::graph::{ModelError, Op, Step};
+use crate::model::join::Join;
 use crate::model::layer_options::ResidualSpec;
 use crate::model::place::{Place, show};
 
@@ -17,18 +18,31 @@ impl Builder {
                 show(&straight.shape)
             )));
         }
-        self.reserve(place, &body.shape)?;
-        let output = self.value(body.shape.clone());
+        let value = self.join(Join::Add, "add", place, [body.value, straight.value], &body.shape)?;
+        Ok(Flow { value, ..body })
+    }
+
+    /// Makes one value of two.
+    pub(super) fn join(
+        &mut self,
+        join: Join,
+        kind: &'static str,
+        place: &Place,
+        inputs: [usize; 2],
+        shape: &[usize],
+    ) -> Result<usize, ModelError> {
+        self.reserve(place, shape)?;
+        let output = self.value(shape.to_vec());
         self.steps.push(Step {
-            op: Op::Add,
-            inputs: vec![body.value, straight.value],
+            op: Op::Join(join),
+            inputs: inputs.to_vec(),
             output,
             params: 0..0,
             buffers: 0..0,
             prepared: 0..0,
             name: place.name.clone(),
-            kind: "add",
+            kind,
         });
-        Ok(Flow { value: output, ..body })
+        Ok(output)
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::model::columns::Columns;
 use crate::model::graph::ModelError;
+use crate::model::join::Join;
 use crate::model::layer::n_values;
-use crate::model::layer_options::{DenseSpec, RowNormSpec};
+use crate::model::layer_options::{DenseSpec, RowNormSpec, SwigluSpec};
 use crate::model::layers::{Activation, ActivationKind, BatchNorm, Dense, Dropout, RowNorm, RowNormKind};
 use crate::model::place::{Place, show};
 
@@ -74,5 +75,17 @@ impl Builder {
         }
         let layer = RowNorm { kind, features: flow.shape[flow.shape.len() - 1], epsilon, axes: flow.feature_axes() };
         self.push(Box::new(layer), name, place, flow, flow.shape.clone())
+    }
+
+    /// Two dense layers side by side, and the product of what comes out of them.
+    pub(super) fn swiglu(&mut self, spec: &SwigluSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+        let dense = DenseSpec { out: spec.out, bias: spec.bias, name: None };
+        let mut projection = |name: &str| {
+            let place = Place { described: place.described.clone(), name: format!("{}.{name}", place.name) };
+            self.dense(&dense, &place, flow)
+        };
+        let (gate, up) = (projection("gate_proj")?, projection("up_proj")?);
+        let value = self.join(Join::Swiglu, "swiglu", place, [gate.value, up.value], &up.shape)?;
+        Ok(Flow { value, ..up })
     }
 }

@@ -99,7 +99,7 @@ impl Pool {
 impl Layer for Pool {
     fn keeps(&self) -> Keeps {
         let needed = self.kind == PoolKind::Max;
-        Keeps { input: needed, output: needed }
+        Keeps { input: needed, output: needed, ..Keeps::NOTHING }
     }
 
     fn forward(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {
