@@ -17,7 +17,7 @@ pub use allocator::{LineAligned, keep_memory};
 pub(crate) use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
 pub use finite::is_finite;
-pub(crate) use functions::{normal, sigmoid, tanh};
+pub(crate) use functions::{exp, normal, sigmoid, tanh};
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply, multiply_scaled};
 pub(crate) use sums::sum;

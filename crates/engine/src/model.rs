@@ -24,6 +24,7 @@ mod place;
 mod plan;
 mod run;
 mod score;
+mod sequence_options;
 mod workspace;
 pub mod zoo;
 
@@ -43,4 +44,5 @@ pub use part::{Part, Rows, loss_gradient};
 pub use part_spec::{PartSpec, Span};
 pub use pass::Pass;
 pub use score::{MOST_METRICS, Score};
+pub use sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 pub use workspace::{Phase, Probe, Workspace};

@@ -8,7 +8,7 @@ mod differences;
 mod stand;
 
 use differences::{compare, random};
-use nettorrent_engine::data::Batch;
+use nettorrent_engine::data::{Batch, Targets};
 use nettorrent_engine::model::layers::{
     Activation, ActivationKind, BatchNorm, Conv, Dense, Depthwise, Dropout, Embedding, GlobalPool, Pool, PoolKind,
     RowNorm, RowNormKind, Window,
@@ -187,8 +187,8 @@ fn probe_network(name: &str, network: &Network, step: f64, tolerance: f64) {
     values[..network.n_params()].iter_mut().for_each(|value| *value += rng.range(-0.2, 0.2));
     let n = 9;
     let inputs = random(n * network.input().iter().product::<usize>(), &mut rng).iter().map(|x| 4.0 * x).collect();
-    let labels = (0..n).map(|_| rng.below(network.n_classes()) as u32).collect();
-    let batch = Batch::labelled(inputs, labels);
+    let labels = (0..n * network.output_len() / network.n_classes()).map(|_| rng.below(network.n_classes()) as u32);
+    let batch = Batch { n, inputs, targets: Targets::Classes(labels.collect()) };
     let mut workspace = Workspace::new(1).expect("a thread can be had");
     let mut gradient = vec![f32::NAN; network.n_values()];
     network.gradient(&values, &batch, 7, &mut gradient, &mut workspace);
@@ -256,6 +256,12 @@ fn networks_of_sequences() {
         {"residual": {"body": [{"dense": {"out": 6}}, "tanh"]}}, {"recurrent": {"out": 7, "steps": "all"}},
         {"gru": {"out": 4, "steps": "all"}}, {"lstm": {"out": 6, "steps": "all"}}, {"recurrent": {"out": 5}}, {"dense": {"out": 4}}]);
     probe_smooth("sequences", &[8], layers);
+    let layers = json!([{"embedding": {"symbols": 5, "out": 6, "name": "words"}}, {"positions": {"length": 9}},
+        {"residual": {"body": [{"layer-norm": {}}, {"dense": {"out": 18}}, {"attention": {"heads": 2, "causal": true}},
+            {"dense": {"out": 6}}]}},
+        {"residual": {"body": [{"rms-norm": {}}, {"swiglu": {"out": 7}}, {"dense": {"out": 6}}]}},
+        {"tied-dense": {"to": "words"}}]);
+    probe_smooth("a language model", &[8], layers);
 }
 
 #[test]

@@ -63,3 +63,22 @@ fn norms() {
     probe(&[5, 17], &json!([{"rms-norm": {}}]));
     probe(&[5, 17], &json!([{"layer-norm": {"epsilon": 0.1}}]));
 }
+
+#[test]
+fn attention() {
+    for (steps, heads, options) in [
+        (5, 9, json!({"heads": 3})),
+        (7, 9, json!({"heads": 3, "causal": true})),
+        (6, 8, json!({"heads": 4, "kv_heads": 2, "causal": true, "rotary": 100.0})),
+        (9, 6, json!({"heads": 4, "kv_heads": 1, "rotary": 10.0})),
+        (6, 6, json!({"heads": 2, "dropout": 0.3, "causal": true})),
+        (67, 3, json!({"heads": 1, "causal": true})),
+    ] {
+        probe(&[steps, 4 * heads], &json!([{ "attention": options }]));
+    }
+}
+
+#[test]
+fn positions() {
+    probe(&[4, 6], &json!([{"positions": {"length": 7}}]));
+}

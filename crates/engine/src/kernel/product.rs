@@ -25,6 +25,12 @@ impl<'a> Matrix<'a> {
         Self { numbers, rows, columns, row_step, column_step: 1 }
     }
 
+    /// Some of its rows.
+    pub fn rows(self, rows: std::ops::Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "{rows:?} of {} rows", self.rows);
+        Self { numbers: &self.numbers[rows.start * self.row_step..], rows: rows.len(), ..self }
+    }
+
     /// The same numbers with rows and columns exchanged.
     pub fn transposed(self) -> Self {
         Self { rows: self.columns, columns: self.rows, row_step: self.column_step, column_step: self.row_step, ..self }

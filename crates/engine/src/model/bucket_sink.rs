@@ -28,7 +28,7 @@ impl Network {
         let mut buckets = Vec::new();
         let mut end = self.n_params;
         // Parameters lie in the order of the layers, and the backward pass goes through these in reverse.
-        for params in self.steps.iter().rev().map(|step| &step.params).filter(|params| !params.is_empty()) {
+        for params in self.own_params(0..self.steps.len()).rev() {
             if end - params.start >= min_len {
                 buckets.push(params.start..end);
                 end = params.start;

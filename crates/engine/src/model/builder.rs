@@ -1,5 +1,6 @@
 //! From a description to a network: shapes are inferred and checked, layers become steps, tensors get their places.
 
+mod attention;
 mod images;
 mod joins;
 mod rows;
@@ -8,7 +9,7 @@ mod sequences;
 use std::ops::Range;
 
 use super::description::{LayerSpec, ModelSpec};
-use super::graph::{ModelError, NamedTensor, Op, Step};
+use super::graph::{ModelError, NamedTensor, Op, Step, Weights};
 use super::layer::{Layer, Role, Shape, Tensor, n_values};
 use super::layers::{ActivationKind, Cell, PoolKind, RowNormKind};
 use super::loss::Loss;
@@ -25,7 +26,7 @@ impl Network {
             let problem = "there is none; a network needs at least a dense layer".to_owned();
             return Err(ModelError { place: "layers".into(), problem });
         }
-        builder.finish(flow.value, WeightGradients::Together)
+        builder.finish(&flow, WeightGradients::Together)
     }
 }
 
@@ -48,7 +49,7 @@ pub(super) fn build_section(input: &[usize], section: Section<'_>) -> Result<(Ne
     builder.n_steps_below = below.steps.len();
     builder.split = section.split;
     let flow = builder.list(section.layers, "", "layers", Flow { value: 0, ..start })?;
-    Ok((builder.finish(flow.value, WeightGradients::Afterwards)?, flow.shape))
+    Ok((builder.finish(&flow, WeightGradients::Afterwards)?, flow.shape))
 }
 
 /// A value on its way through the layers.
@@ -134,6 +135,7 @@ impl Builder {
 
     fn layer(&mut self, spec: &LayerSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
         match spec {
+            LayerSpec::Attention(spec) => self.attention(spec, place, flow),
             LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, flow),
             LayerSpec::BatchNorm(_) => self.batch_norm(place, flow),
             LayerSpec::Conv(spec) => self.conv(spec, place, flow),
@@ -149,14 +151,17 @@ impl Builder {
             LayerSpec::LayerNorm(spec) => self.row_norm(RowNormKind::Layer, spec, place, flow),
             LayerSpec::Lstm(spec) => self.recurrent(Cell::Lstm, spec, place, flow),
             LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
+            LayerSpec::Positions(spec) => self.positions(spec, place, flow),
             LayerSpec::Recurrent(spec) => self.recurrent(Cell::Simple, spec, place, flow),
             LayerSpec::Relu => self.activation(ActivationKind::Relu, "relu", place, flow),
             LayerSpec::Residual(spec) => self.residual(spec, place, flow),
             LayerSpec::RmsNorm(spec) => self.row_norm(RowNormKind::Rms, spec, place, flow),
+            LayerSpec::Sequence => sequence(place, flow),
             LayerSpec::Sigmoid => self.activation(ActivationKind::Sigmoid, "sigmoid", place, flow),
             LayerSpec::Silu => self.activation(ActivationKind::Silu, "silu", place, flow),
             LayerSpec::Swiglu(spec) => self.swiglu(spec, place, flow),
             LayerSpec::Tanh => self.activation(ActivationKind::Tanh, "tanh", place, flow),
+            LayerSpec::TiedDense(spec) => self.tied_dense(spec, place, flow),
         }
     }
 
@@ -211,6 +216,7 @@ impl Builder {
             params: 0..0,
             buffers: 0..0,
             prepared,
+            weights: Weights::Own,
             name: place.name.clone(),
             kind,
         });
@@ -218,7 +224,7 @@ impl Builder {
     }
 
     /// Gives every tensor its place: first all that are trained, then the running statistics.
-    fn finish(mut self, output: usize, weight_gradients: WeightGradients) -> Result<Network, ModelError> {
+    fn finish(mut self, end_of: &Flow, weight_gradients: WeightGradients) -> Result<Network, ModelError> {
         let mut named = Vec::new();
         let mut end = 0;
         let mut n_params = 0;
@@ -245,12 +251,18 @@ impl Builder {
             }
         }
         check_names(&named)?;
+        for step in 0..self.steps.len() {
+            if let Weights::Borrowed { from } = self.steps[step].weights {
+                self.steps[step].params = self.steps[from].params.clone();
+            }
+        }
         let lens: Vec<usize> = self.shapes.iter().map(|shape| n_values(shape)).collect();
         Ok(Network {
             plan: Plan::new(&self.steps, &lens, weight_gradients),
             steps: self.steps,
             lens,
-            output,
+            output: end_of.value,
+            output_shape: end_of.shape.clone(),
             n_prepared: self.n_prepared,
             input: self.shapes[0].clone(),
             shapes: self.shapes,
@@ -272,6 +284,11 @@ fn running_order(layers: &[LayerSpec]) -> Vec<usize> {
         }
     }
     order
+}
+
+fn sequence(place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
+    let [height, width, channels] = place.image(&flow.shape)?;
+    Ok(Flow { value: flow.value, shape: vec![height * width, channels], flattened: None })
 }
 
 fn flatten(flow: &Flow) -> Flow {

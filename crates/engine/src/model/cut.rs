@@ -106,7 +106,7 @@ fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize
         _ => spans.push(span),
     };
     let mut rest = whole.tensors.iter();
-    for NamedTensor { name, tensor, range } in &network.tensors {
+    for NamedTensor { name, range, .. } in &network.tensors {
         let home = rest.find(|tensor| tensor.name == *name).expect("the whole has all tensors of its parts, in order");
         let (mine, home) = (range.clone(), home.range.clone());
         let Some((channels, n_channels)) = split else {
@@ -114,7 +114,7 @@ fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize
             continue;
         };
         // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs.
-        let inner = if is_dense_weight(network, name) { tensor.shape[1] } else { 1 };
+        let inner = if is_dense_weight(network, name) { mine.len() / channels.len() } else { 1 };
         let (step, len) = (n_channels * inner, channels.len() * inner);
         for outer in 0..mine.len() / len {
             let whole = home.start + outer * step + channels.start * inner;

@@ -17,6 +17,7 @@ use super::layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
     SwigluSpec,
 };
+use super::sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 
 /// A whole network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub struct ModelSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LayerSpec {
+    /// Multi-head attention over rows of queries, keys and values.
+    Attention(AttentionSpec),
     /// The mean of a sliding window.
     AveragePool(PoolSpec),
     /// Mean 0 and deviation 1 for each channel over the batch.
@@ -52,7 +55,7 @@ pub enum LayerSpec {
     Gelu,
     /// The tanh approximation of gelu, as GPT-2 has it.
     GeluTanh,
-    /// The mean of each channel over the whole image.
+    /// The mean of each channel over the whole image, or of each feature over all steps.
     GlobalPool,
     /// Gated recurrent unit.
     Gru(RecurrentSpec),
@@ -62,6 +65,8 @@ pub enum LayerSpec {
     Lstm(RecurrentSpec),
     /// The largest value of a sliding window.
     MaxPool(PoolSpec),
+    /// A learnt vector for every position, added to what is there.
+    Positions(PositionsSpec),
     /// Simple recurrent layer with tanh.
     Recurrent(RecurrentSpec),
     /// The positive part.
@@ -70,6 +75,8 @@ pub enum LayerSpec {
     Residual(ResidualSpec),
     /// Root mean square 1 for each row over its features, without taking the mean off.
     RmsNorm(RowNormSpec),
+    /// The pixels of an image as the steps of a sequence, row by row.
+    Sequence,
     /// 1 / (1 + e^-x).
     Sigmoid,
     /// x / (1 + e^-x).
@@ -78,12 +85,15 @@ pub enum LayerSpec {
     Swiglu(SwigluSpec),
     /// The hyperbolic tangent.
     Tanh,
+    /// Fully connected at every position, with the vectors of an embedding as weights.
+    TiedDense(TiedSpec),
 }
 
 impl LayerSpec {
     /// The word that stands for this layer in a description.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Attention(_) => "attention",
             Self::AveragePool(_) => "average-pool",
             Self::BatchNorm(_) => "batch-norm",
             Self::Conv(_) => "conv",
@@ -99,14 +109,17 @@ impl LayerSpec {
             Self::LayerNorm(_) => "layer-norm",
             Self::Lstm(_) => "lstm",
             Self::MaxPool(_) => "max-pool",
+            Self::Positions(_) => "positions",
             Self::Recurrent(_) => "recurrent",
             Self::Relu => "relu",
             Self::Residual(_) => "residual",
             Self::RmsNorm(_) => "rms-norm",
+            Self::Sequence => "sequence",
             Self::Sigmoid => "sigmoid",
             Self::Silu => "silu",
             Self::Swiglu(_) => "swiglu",
             Self::Tanh => "tanh",
+            Self::TiedDense(_) => "tied-dense",
         }
     }
 
@@ -119,11 +132,24 @@ impl LayerSpec {
             | Self::Gru(_)
             | Self::LayerNorm(_)
             | Self::Lstm(_)
+            | Self::Positions(_)
             | Self::Recurrent(_)
             | Self::RmsNorm(_)
-            | Self::Swiglu(_) => true,
-            Self::AveragePool(_) | Self::Dropout(_) | Self::Flatten | Self::Gelu | Self::GeluTanh => false,
-            Self::GlobalPool | Self::MaxPool(_) | Self::Relu | Self::Sigmoid | Self::Silu | Self::Tanh => false,
+            | Self::Swiglu(_)
+            | Self::TiedDense(_) => true,
+            Self::Attention(_)
+            | Self::AveragePool(_)
+            | Self::Dropout(_)
+            | Self::Flatten
+            | Self::Gelu
+            | Self::GeluTanh => false,
+            Self::GlobalPool
+            | Self::MaxPool(_)
+            | Self::Relu
+            | Self::Sequence
+            | Self::Sigmoid
+            | Self::Silu
+            | Self::Tanh => false,
         }
     }
 
@@ -140,19 +166,23 @@ impl LayerSpec {
             | Self::GlobalPool
             | Self::MaxPool(_)
             | Self::Relu
+            | Self::Sequence
             | Self::Sigmoid
             | Self::Silu
             | Self::Tanh => true,
-            Self::Conv(_)
+            Self::Attention(_)
+            | Self::Conv(_)
             | Self::Dense(_)
             | Self::Embedding(_)
             | Self::Gru(_)
             | Self::LayerNorm(_)
             | Self::Lstm(_)
+            | Self::Positions(_)
             | Self::Recurrent(_)
             | Self::Residual(_)
             | Self::RmsNorm(_)
-            | Self::Swiglu(_) => false,
+            | Self::Swiglu(_)
+            | Self::TiedDense(_) => false,
         }
     }
 
@@ -165,7 +195,7 @@ impl LayerSpec {
     pub(super) fn outputs_mut(&mut self) -> Option<&mut usize> {
         match self {
             Self::Conv(spec) => Some(&mut spec.out),
-            Self::Dense(spec) => Some(&mut spec.out),
+            Self::Dense(spec) if spec.parts.is_empty() => Some(&mut spec.out),
             Self::Embedding(spec) => Some(&mut spec.out),
             Self::Swiglu(spec) => Some(&mut spec.out),
             _ => None,
@@ -182,6 +212,7 @@ impl LayerSpec {
             Self::BatchNorm(spec) => spec.name.as_deref(),
             Self::LayerNorm(spec) | Self::RmsNorm(spec) => spec.name.as_deref(),
             Self::Gru(spec) | Self::Lstm(spec) | Self::Recurrent(spec) => spec.name.as_deref(),
+            Self::Positions(spec) => spec.name.as_deref(),
             Self::Residual(spec) => spec.name.as_deref(),
             Self::Swiglu(spec) => spec.name.as_deref(),
             _ => None,

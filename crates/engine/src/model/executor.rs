@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::bucket_sink::{ThreadGradient, add};
-use super::graph::{Op, Step};
+use super::graph::{Op, Step, Weights};
 use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::network::Network;
 use super::plan::Extent;
@@ -225,12 +225,14 @@ impl<'a> Executor<'a> {
     }
 
     fn weight_gradient(&mut self, step: usize, chunk: &Range<usize>, weights: &mut [f32]) {
-        let Step { op, inputs, params, .. } = &self.network.steps[step];
+        let Step { op, inputs, params, weights: weights_of, .. } = &self.network.steps[step];
         if let (Op::Layer(layer), false) = (op, params.is_empty()) {
             let mut scratch = std::mem::take(&mut self.space.scratch);
             let dw = &mut weights[params.clone()];
             let mut context = self.context(step, chunk);
-            match chunk.start == 0 && layer.statistics().is_none() {
+            // What a later step has already added to is kept.
+            let is_first = chunk.start == 0 && *weights_of != Weights::Lent;
+            match is_first && layer.statistics().is_none() {
                 true if layer.overwrites() => context.before = Before::Lost,
                 true => dw.fill(0.0),
                 false => {}

@@ -32,8 +32,23 @@ pub(super) struct Step {
     pub params: Range<usize>,
     pub buffers: Range<usize>,
     pub prepared: Range<usize>,
+    pub weights: Weights,
     pub name: String,
     pub kind: &'static str,
+}
+
+/// Whose parameters a step uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weights {
+    /// Its own.
+    Own,
+    /// Its own, which a later step uses as well.
+    Lent,
+    /// An earlier step's.
+    Borrowed {
+        /// Which step's.
+        from: usize,
+    },
 }
 
 /// A tensor with its full name and its place in the flat vector.

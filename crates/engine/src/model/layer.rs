@@ -170,7 +170,7 @@ pub trait BatchStatistics {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// The last part of its name: `weight`, `bias`, `running_mean`.
-    pub name: &'static str,
+    pub name: String,
     /// Its shape in a checkpoint.
     pub shape: Vec<usize>,
     /// For each axis (of the checkpoint's order, possibly split further): its length, and its step in the flat vector.
@@ -226,13 +226,13 @@ impl Init {
 
 impl Tensor {
     /// A trained tensor that lies in the flat vector just as in a checkpoint.
-    pub fn plain(name: &'static str, shape: &[usize], init: Init) -> Self {
+    pub fn plain(name: impl Into<String>, shape: &[usize], init: Init) -> Self {
         let mut step = n_values(shape);
         let axes = shape.iter().map(|&n| {
             step /= n.max(1);
             (n, step)
         });
-        Self { name, shape: shape.to_vec(), axes: axes.collect(), init, role: Role::Parameter }
+        Self { name: name.into(), shape: shape.to_vec(), axes: axes.collect(), init, role: Role::Parameter }
     }
 
     /// The same with another place for each axis.

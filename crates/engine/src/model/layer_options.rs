@@ -55,9 +55,31 @@ pub struct DenseSpec {
     /// Whether a bias is added.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub bias: bool,
+    /// The deviation of the normal numbers that its weights start as, with biases of 0; by default both are uniform, as PyTorch's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<f32>,
+    /// Names and numbers of outputs of the tensors that its weights are stored as in checkpoints, if not as one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<(String, usize)>,
+    /// Whether its weights are stored with a row for each input, as GPT-2's are, and not for each output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub transposed: bool,
     /// Its name in checkpoints, instead of its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+impl DenseSpec {
+    /// So many outputs, and all else as usual.
+    pub fn new(out: usize) -> Self {
+        Self { out, bias: true, init: None, parts: Vec::new(), transposed: false, name: None }
+    }
+
+    /// The same under this name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
 }
 
 /// Options of `embedding`.
@@ -68,6 +90,9 @@ pub struct EmbeddingSpec {
     pub symbols: usize,
     /// Numbers in a symbol's vector.
     pub out: usize,
+    /// The deviation of the normal numbers that they start as; 1 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<f32>,
     /// Its name in checkpoints, instead of its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::graph::{NamedTensor, Op, Step};
+use super::graph::{NamedTensor, Op, Step, Weights};
 use super::layer::Shape;
 use super::loss::Loss;
 use super::plan::Plan;
@@ -31,6 +31,7 @@ pub struct Network {
     /// Numbers per sample of each value; the first is the input, and `output` the last.
     pub(super) lens: Vec<usize>,
     pub(super) output: usize,
+    pub(super) output_shape: Shape,
     pub(super) plan: Plan,
     pub(super) n_prepared: usize,
     pub(super) shapes: Vec<Shape>,
@@ -70,7 +71,7 @@ impl Network {
 
     /// The shape of what it says about a sample: `[classes]`, or `[positions, classes]`.
     pub fn output(&self) -> &[usize] {
-        &self.shapes[self.output]
+        &self.output_shape
     }
 
     /// How many numbers that is.
@@ -94,7 +95,7 @@ impl Network {
             name: step.name.clone(),
             kind: step.kind,
             output: self.shapes[step.output].clone(),
-            n_params: step.params.len(),
+            n_params: if matches!(step.weights, Weights::Borrowed { .. }) { 0 } else { step.params.len() },
             n_multiplications: match &step.op {
                 Op::Layer(layer) => layer.n_multiplications(),
                 Op::Join(_) => 0,
@@ -105,7 +106,13 @@ impl Network {
 
     /// Where the trained numbers of these steps begin, if they have any.
     pub(super) fn first_param(&self, steps: Range<usize>) -> Option<usize> {
-        self.steps[steps].iter().map(|step| &step.params).find(|params| !params.is_empty()).map(|params| params.start)
+        self.own_params(steps).next().map(|params| params.start)
+    }
+
+    /// The ranges of the trained numbers that belong to these steps.
+    pub(super) fn own_params(&self, steps: Range<usize>) -> impl DoubleEndedIterator<Item = &Range<usize>> {
+        let own = self.steps[steps].iter().filter(|step| !matches!(step.weights, Weights::Borrowed { .. }));
+        own.map(|step| &step.params).filter(|params| !params.is_empty())
     }
 
     /// A flat vector to start training from.

@@ -21,6 +21,21 @@ impl Place {
         if n == 0 { Err(self.error(format!("`{field}` must not be 0"))) } else { Ok(n) }
     }
 
+    /// The deviation of a start from normal numbers, if one is given.
+    pub(super) fn deviation(&self, init: Option<f32>) -> Result<Option<f32>, ModelError> {
+        match init {
+            Some(deviation) if !(deviation >= 0.0 && deviation.is_finite()) => {
+                Err(self.error(format!("an `init` of {deviation} is no deviation; it must be 0 or more")))
+            }
+            init => Ok(init),
+        }
+    }
+
+    pub(super) fn sequence(&self, shape: &[usize]) -> Result<[usize; 2], ModelError> {
+        <[usize; 2]>::try_from(shape)
+            .map_err(|_| self.error(format!("its input must be [steps, features] and not {}", show(shape))))
+    }
+
     pub(super) fn image(&self, shape: &[usize]) -> Result<[usize; 3], ModelError> {
         <[usize; 3]>::try_from(shape)
             .map_err(|_| self.error(format!("its input must be [height, width, channels] and not {}", show(shape))))

@@ -4,6 +4,8 @@ use super::description::{LayerSpec, ModelSpec};
 use super::layer_options::{ConvSpec, DenseSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, StepsKept};
 use crate::nearest::nearest;
 
+mod transformers;
+
 /// One of the zoo's networks.
 pub struct ZooEntry {
     /// What to call it by.
@@ -14,13 +16,14 @@ pub struct ZooEntry {
     pub default_input: &'static [usize],
     /// See `default_input`.
     pub default_classes: usize,
-    /// Widths for names such as `mlp:512,512`; empty when the name takes none.
+    /// Sizes for names such as `mlp:512,512` or `gpt:6x384x6`; empty when the name takes none.
     pub default_widths: &'static [usize],
     layers: fn(&Order<'_>) -> Vec<LayerSpec>,
 }
 
 /// What a network is ordered for.
 struct Order<'a> {
+    input: &'a [usize],
     n_classes: usize,
     widths: &'a [usize],
 }
@@ -42,6 +45,62 @@ pub const ZOO: &[ZooEntry] = &[
         default_classes: 10,
         default_widths: &[],
         layers: digits_cnn,
+    },
+    ZooEntry {
+        name: "gpt",
+        about: "language model of GPT-2's kind; `gpt:6x384x6` sets layers, width and heads",
+        default_input: &[256],
+        default_classes: 256,
+        default_widths: &[6, 384, 6],
+        layers: transformers::gpt,
+    },
+    ZooEntry {
+        name: "gpt2",
+        about: "GPT-2 (Radford et al. 2019) with its published sizes; 124,439,808 parameters",
+        default_input: &[1024],
+        default_classes: 50257,
+        default_widths: &[12, 768, 12],
+        layers: transformers::gpt2,
+    },
+    ZooEntry {
+        name: "gpt2-large",
+        about: "GPT-2 (Radford et al. 2019) with its published sizes; 774,030,080 parameters",
+        default_input: &[1024],
+        default_classes: 50257,
+        default_widths: &[36, 1280, 20],
+        layers: transformers::gpt2,
+    },
+    ZooEntry {
+        name: "gpt2-medium",
+        about: "GPT-2 (Radford et al. 2019) with its published sizes; 354,823,168 parameters",
+        default_input: &[1024],
+        default_classes: 50257,
+        default_widths: &[24, 1024, 16],
+        layers: transformers::gpt2,
+    },
+    ZooEntry {
+        name: "gpt2-xl",
+        about: "GPT-2 (Radford et al. 2019) with its published sizes; 1,557,611,200 parameters",
+        default_input: &[1024],
+        default_classes: 50257,
+        default_widths: &[48, 1600, 25],
+        layers: transformers::gpt2,
+    },
+    ZooEntry {
+        name: "llama",
+        about: "language model of Llama's kind; `llama:6x384x6` sets layers, width and heads, `llama:6x384x6x2` those of keys and values too",
+        default_input: &[256],
+        default_classes: 256,
+        default_widths: &[6, 384, 6],
+        layers: transformers::llama,
+    },
+    ZooEntry {
+        name: "lstm-lm",
+        about: "language model with an LSTM; `lstm-lm:512` sets its width",
+        default_input: &[256],
+        default_classes: 256,
+        default_widths: &[512],
+        layers: transformers::lstm_lm,
     },
     ZooEntry {
         name: "mlp",
@@ -76,6 +135,14 @@ pub const ZOO: &[ZooEntry] = &[
         layers: resnet50,
     },
     ZooEntry {
+        name: "speech-attention",
+        about: "two transformer blocks over MFCC features; `speech-attention:128` sets their width",
+        default_input: &[64, 13],
+        default_classes: 10,
+        default_widths: &[128],
+        layers: transformers::speech_attention,
+    },
+    ZooEntry {
         name: "speech-dense",
         about: "five dense layers over MFCC features; `speech-dense:2000` sets their width",
         default_input: &[64, 13],
@@ -90,6 +157,14 @@ pub const ZOO: &[ZooEntry] = &[
         default_classes: 10,
         default_widths: &[128],
         layers: speech_rnn,
+    },
+    ZooEntry {
+        name: "vit-tiny",
+        about: "vision transformer of 12 layers of width 192 (Dosovitskiy et al. 2020), with the mean over the patches",
+        default_input: &[224, 224, 3],
+        default_classes: 1000,
+        default_widths: &[],
+        layers: transformers::vit_tiny,
     },
 ];
 
@@ -126,23 +201,38 @@ pub fn describe(name: &str, input: Option<&[usize]>, n_classes: Option<usize>) -
     })?;
     let widths = widths(name, entry, given)?;
     let input = input.unwrap_or(entry.default_input);
-    let order = Order { n_classes: n_classes.unwrap_or(entry.default_classes), widths: &widths };
+    let order = Order { input, n_classes: n_classes.unwrap_or(entry.default_classes), widths: &widths };
     Ok(ModelSpec { input: input.to_vec(), layers: (entry.layers)(&order) })
 }
 
 fn widths(name: &str, entry: &ZooEntry, given: Option<&str>) -> Result<Vec<usize>, ZooError> {
     let Some(given) = given else { return Ok(entry.default_widths.to_vec()) };
     let wrong = |problem: String| ZooError::Widths { name: name.to_owned(), problem };
-    if entry.default_widths.is_empty() {
+    if entry.default_widths.is_empty() || entry.name.starts_with("gpt2") {
         return Err(wrong(format!("{} has no widths to set; write it without a colon", entry.name)));
     }
+    let is_transformer = entry.default_widths.len() == 3;
+    let (separator, example) = if is_transformer { ('x', "gpt:6x384x6") } else { (',', "mlp:512,512") };
     let widths: Vec<usize> = given
-        .split(',')
+        .split(separator)
         .map(|part| part.trim().parse().ok().filter(|&width| width > 0))
         .collect::<Option<_>>()
-        .ok_or_else(|| wrong("widths are whole numbers above 0 with commas between, as in `mlp:512,512`".into()))?;
-    if entry.name != "mlp" && widths.len() != 1 {
-        return Err(wrong(format!("{} takes one width", entry.name)));
+        .ok_or_else(|| {
+            wrong(format!("sizes are whole numbers above 0 with `{separator}` between, as in `{example}`"))
+        })?;
+    match (entry.name, widths.as_slice()) {
+        ("mlp", _) => {}
+        ("llama", [_, width, heads, kv_heads]) if width % heads == 0 && heads % kv_heads == 0 => {}
+        (_, [_, width, heads]) if is_transformer && width % heads == 0 => {}
+        (_, [_]) if !is_transformer => {}
+        _ if is_transformer => {
+            let problem = format!(
+                "{} takes layers, width and heads, as in `gpt:6x384x6`; the width is a multiple of the heads",
+                entry.name
+            );
+            return Err(wrong(problem));
+        }
+        _ => return Err(wrong(format!("{} takes one width", entry.name))),
     }
     Ok(widths)
 }
@@ -152,7 +242,7 @@ fn conv(out: usize, kernel: usize, padding: usize) -> LayerSpec {
 }
 
 fn dense(out: usize) -> LayerSpec {
-    LayerSpec::Dense(DenseSpec { out, bias: true, name: None })
+    LayerSpec::Dense(DenseSpec::new(out))
 }
 
 fn max_pool(size: usize) -> LayerSpec {
@@ -211,7 +301,7 @@ fn block(name: String, body: Vec<LayerSpec>, projection: Option<(usize, usize)>)
 }
 
 fn resnet_head(n_classes: usize) -> [LayerSpec; 2] {
-    [LayerSpec::GlobalPool, LayerSpec::Dense(DenseSpec { out: n_classes, bias: true, name: Some("fc".into()) })]
+    [LayerSpec::GlobalPool, LayerSpec::Dense(DenseSpec::new(n_classes).named("fc"))]
 }
 
 fn resnet20(order: &Order<'_>) -> Vec<LayerSpec> {
@@ -266,6 +356,10 @@ mod tests {
         assert_eq!(n_params("cifar-cnn"), 1_250_858);
         assert_eq!(n_params("resnet20"), 272_474);
         assert_eq!(n_params("resnet50"), 25_557_032);
+        assert_eq!(n_params("gpt2"), 124_439_808);
+        assert_eq!(n_params("gpt2-medium"), 354_823_168);
+        assert_eq!(n_params("gpt2-large"), 774_030_080);
+        assert_eq!(n_params("gpt2-xl"), 1_557_611_200);
         assert_eq!(n_params("mlp"), 784 * 512 + 512 + 512 * 512 + 512 + 5130);
     }
 
@@ -283,6 +377,8 @@ mod tests {
         assert!(error.contains("did you mean `mnist-cnn`?") && error.contains("resnet50"), "{error}");
         assert!(describe("resnet20:3", None, None).unwrap_err().to_string().contains("no widths"));
         assert!(describe("mlp:3,x", None, None).unwrap_err().to_string().contains("whole numbers"));
+        assert!(describe("gpt:2x30x4", None, None).unwrap_err().to_string().contains("multiple of the heads"));
+        assert!(describe("gpt:2,32,4", None, None).unwrap_err().to_string().contains("whole numbers"));
         assert!(describe("speech-dense:3,3", None, None).unwrap_err().to_string().contains("one width"));
     }
 }

@@ -10,7 +10,7 @@ use crate::planner::profile::{most_batch_shards, most_tensor_shards};
 
 /// Dense layers without bias, and nothing else.
 fn dense(input: usize, outputs: &[usize]) -> ModelSpec {
-    let layer = |&out: &usize| LayerSpec::Dense(DenseSpec { out, bias: false, name: None });
+    let layer = |&out: &usize| LayerSpec::Dense(DenseSpec { bias: false, ..DenseSpec::new(out) });
     ModelSpec { input: vec![input], layers: outputs.iter().map(layer).collect() }
 }
 

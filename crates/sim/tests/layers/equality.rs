@@ -111,7 +111,7 @@ fn a_batch_smaller_than_the_rows() {
 #[test]
 fn the_example_of_a_ten_by_ten_grid() {
     // A batch of 100 samples of 50 numbers meets a layer of 200 neurons: each of 100 peers multiplies 10x50 by 50x20.
-    let dense = |out| LayerSpec::Dense(DenseSpec { out, bias: true, name: None });
+    let dense = |out| LayerSpec::Dense(DenseSpec::new(out));
     let spec = ModelSpec { input: vec![50], layers: vec![dense(200)] };
     let settings =
         ["pipeline.stages=[{layers=1,batch_shards=10,tensor_shards=10}]", "epochs=1", "batch=100"].map(str::to_owned);

@@ -50,8 +50,11 @@ impl Builder {
     }
 
     pub(super) fn global_pool(&mut self, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let [h, w, channels] = place.image(&flow.shape)?;
-        let layer = GlobalPool { n_pixels: h * w, channels };
+        let (n_pixels, channels) = match flow.shape[..] {
+            [n_steps, features] => (n_steps, features),
+            _ => place.image(&flow.shape).map(|[height, width, channels]| (height * width, channels))?,
+        };
+        let layer = GlobalPool { n_pixels, channels };
         self.push(Box::new(layer), "global-pool", place, flow, vec![channels])
     }
 }

@@ -1,6 +1,6 @@
 //! Layers where two values meet.
 
-use crate::model::graph::{ModelError, Op, Step};
+use crate::model::graph::{ModelError, Op, Step, Weights};
 use crate::model::join::Join;
 use crate::model::layer_options::ResidualSpec;
 use crate::model::place::{Place, show};
@@ -40,6 +40,7 @@ impl Builder {
             params: 0..0,
             buffers: 0..0,
             prepared: 0..0,
+            weights: Weights::Own,
             name: place.name.clone(),
             kind,
         });

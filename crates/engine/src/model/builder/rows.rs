@@ -3,7 +3,7 @@
 use crate::model::columns::Columns;
 use crate::model::graph::ModelError;
 use crate::model::join::Join;
-use crate::model::layer::n_values;
+use crate::model::layer::{Init, Layer, Tensor, n_values};
 use crate::model::layer_options::{DenseSpec, RowNormSpec, SwigluSpec};
 use crate::model::layers::{Activation, ActivationKind, BatchNorm, Dense, Dropout, RowNorm, RowNormKind};
 use crate::model::place::{Place, show};
@@ -41,7 +41,8 @@ impl Builder {
         let mut shape = flow.shape.clone();
         *shape.last_mut().expect("a shape has an axis") = n_outputs;
         let layer = Dense { n_rows, n_inputs, n_outputs, bias: spec.bias, input_axes: flow.feature_axes() };
-        self.push(Box::new(layer), "dense", place, flow, shape)
+        let tensors = stored(spec, layer.tensors(), place)?;
+        self.push_with(tensors, Box::new(layer), "dense", place, flow, shape)
     }
 
     pub(super) fn dropout(&mut self, rate: f32, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
@@ -79,7 +80,7 @@ impl Builder {
 
     /// Two dense layers side by side, and the product of what comes out of them.
     pub(super) fn swiglu(&mut self, spec: &SwigluSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        let dense = DenseSpec { out: spec.out, bias: spec.bias, name: None };
+        let dense = DenseSpec { bias: spec.bias, ..DenseSpec::new(spec.out) };
         let mut projection = |name: &str| {
             let place = Place { described: place.described.clone(), name: format!("{}.{name}", place.name) };
             self.dense(&dense, &place, flow)
@@ -88,4 +89,33 @@ impl Builder {
         let value = self.join(Join::Swiglu, "swiglu", place, [gate.value, up.value], &up.shape)?;
         Ok(Flow { value, ..up })
     }
+}
+
+/// A dense layer's tensors as its options have them stored.
+fn stored(spec: &DenseSpec, mut tensors: Vec<Tensor>, place: &Place) -> Result<Vec<Tensor>, ModelError> {
+    if let Some(deviation) = place.deviation(spec.init)? {
+        let inits = [Init::Normal(deviation), Init::Constant(0.0)];
+        tensors.iter_mut().zip(inits).for_each(|(tensor, init)| tensor.init = init);
+    }
+    if spec.transposed {
+        tensors[0].shape.reverse();
+        tensors[0].axes.rotate_left(1);
+    }
+    if spec.parts.is_empty() {
+        return Ok(tensors);
+    }
+    let n_outputs = spec.parts.iter().fold(0, |sum: usize, (_, n)| sum.saturating_add(*n));
+    if n_outputs != spec.out || spec.transposed || spec.parts.iter().any(|(_, n)| *n == 0) {
+        let problem = format!(
+            "its `parts` have {n_outputs} outputs together and it has {}; each has some, together as many, and none is `transposed`",
+            spec.out
+        );
+        return Err(place.error(problem));
+    }
+    let part = |tensor: &Tensor, (name, n): &(String, usize)| {
+        let mut part = Tensor { name: format!("{name}.{}", tensor.name), ..tensor.clone() };
+        (part.shape[0], part.axes[0].0) = (*n, *n);
+        part
+    };
+    Ok(tensors.iter().flat_map(|tensor| spec.parts.iter().map(move |named| part(tensor, named))).collect())
 }

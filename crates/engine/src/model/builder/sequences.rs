@@ -17,7 +17,7 @@ impl Builder {
         let n_symbols = place.positive("symbols", spec.symbols)?;
         let features = place.positive("out", spec.out)?;
         self.reserve(place, &[n_symbols, features])?;
-        let layer = Embedding { n_symbols, features };
+        let layer = Embedding { n_symbols, features, deviation: place.deviation(spec.init)?.unwrap_or(1.0) };
         self.push(Box::new(layer), "embedding", place, flow, vec![steps, features])
     }
 

@@ -22,12 +22,10 @@ pub struct Dropout {
 
 impl Dropout {
     fn apply(&self, context: &Context<'_>, from: &[f32], to: &mut [f32]) {
-        let Mode::Train { seed } = context.mode else {
+        if context.mode == Mode::Test {
             to.copy_from_slice(from);
             return;
-        };
-        let scale = 1.0 / (1.0 - self.rate);
-        let threshold = (f64::from(self.rate) * 2_f64.powi(32)) as u32;
+        }
         // A whole sample is one row; of a column, each pixel is one, and the next begins where all columns' pixels do.
         let (width, step, start) = match &self.columns {
             None => (self.len, self.len, 0),
@@ -35,19 +33,60 @@ impl Dropout {
         };
         let samples = from.chunks_exact(self.len).zip(to.chunks_exact_mut(self.len));
         for (sample, (from, to)) in samples.enumerate() {
-            let key = mix(seed ^ mix((self.index as u64) << 32 | (context.first + sample) as u64));
-            let (key_a, key_b) = (key as u32, (key >> 32) as u32 | 1);
-            vectorised(|| {
-                let rows = from.chunks_exact(width).zip(to.chunks_exact_mut(width));
-                for (row, (from, to)) in rows.enumerate() {
-                    let first = (row * step + start) as u32;
-                    for (i, (from, to)) in from.iter().zip(to).enumerate() {
-                        let kept = hash(first.wrapping_add(i as u32), key_a, key_b) >= threshold;
-                        *to = if kept { from * scale } else { 0.0 };
+            let mask = DropMask::new(context, self.index, context.first + sample, self.rate);
+            vectorised(
+                #[inline(always)]
+                || {
+                    let rows = from.chunks_exact(width).zip(to.chunks_exact_mut(width));
+                    for (row, (from, to)) in rows.enumerate() {
+                        let first = row * step + start;
+                        let places = from.iter().zip(to).enumerate();
+                        places.for_each(|(i, (from, to))| *to = from * mask.factor(first + i));
                     }
-                }
-            });
+                },
+            );
         }
+    }
+}
+
+/// What a layer drops of one sample: a function of the step's seed, the layer and the sample.
+#[derive(Clone, Copy)]
+pub(super) struct DropMask {
+    keys: [u32; 2],
+    threshold: u32,
+    scale: f32,
+}
+
+impl DropMask {
+    /// Drops numbers with this probability; none outside of training.
+    pub(super) fn new(context: &Context<'_>, index: usize, sample: usize, rate: f32) -> Self {
+        let Mode::Train { seed } = context.mode else { return Self { keys: [0, 1], threshold: 0, scale: 1.0 } };
+        let key = mix(seed ^ mix((index as u64) << 32 | sample as u64));
+        let threshold = (f64::from(rate) * 2_f64.powi(32)) as u32;
+        Self { keys: [key as u32, (key >> 32) as u32 | 1], threshold, scale: 1.0 / (1.0 - rate) }
+    }
+
+    /// What the number at this place is multiplied with.
+    #[inline(always)]
+    fn factor(&self, place: usize) -> f32 {
+        let kept = hash(place as u32, self.keys[0], self.keys[1]) >= self.threshold;
+        if kept { self.scale } else { 0.0 }
+    }
+
+    /// Drops some of the numbers of neighbouring rows: the first `width` of `whole_width` in each, from row `first` on.
+    pub(super) fn apply(&self, first: usize, whole_width: usize, width: usize, numbers: &mut [f32]) {
+        if self.threshold == 0 {
+            return;
+        }
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, numbers) in numbers.chunks_exact_mut(width).enumerate() {
+                    let start = (first + row) * whole_width;
+                    numbers.iter_mut().enumerate().for_each(|(i, number)| *number *= self.factor(start + i));
+                }
+            },
+        );
     }
 }
 

@@ -8,6 +8,8 @@ pub struct Embedding {
     pub n_symbols: usize,
     /// Length of a vector.
     pub features: usize,
+    /// The deviation of the normal numbers that it starts as.
+    pub deviation: f32,
 }
 
 impl Embedding {
@@ -19,7 +21,7 @@ impl Embedding {
 
 impl Layer for Embedding {
     fn tensors(&self) -> Vec<Tensor> {
-        vec![Tensor::plain("weight", &[self.n_symbols, self.features], Init::Normal(1.0))]
+        vec![Tensor::plain("weight", &[self.n_symbols, self.features], Init::Normal(self.deviation))]
     }
 
     fn keeps(&self) -> Keeps {
