@@ -8,6 +8,7 @@ pub mod batches;
 pub mod cifar;
 pub mod csv;
 pub mod digits;
+mod error;
 mod files;
 mod folders;
 pub mod format;
@@ -20,18 +21,22 @@ mod known;
 pub mod mfcc;
 mod names;
 mod origins;
+mod parts;
 mod picture;
 pub mod source;
+mod spec;
 pub mod split;
 mod subset;
 mod targets;
+mod text;
 pub mod wav;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::team::TeamError;
-
+pub use error::DataError;
 pub use targets::{IGNORED, TargetKind, TargetRows, Targets};
+pub use text::codec::TextCodec;
+pub use text::tokens::Tokens;
 
 /// A number of samples, ready to be trained on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -79,9 +84,9 @@ pub enum Split {
     Test,
 }
 
-/// Labelled samples that can be asked for by index.
+/// Samples that can be asked for by index, with what a network should say about them.
 pub trait Dataset: Send + Sync {
-    /// The shape of one sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
+    /// The shape of one sample: `[height, width, channels]`, `[steps, features]`, `[tokens]` or `[features]`.
     fn shape(&self) -> &[usize];
     /// The names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
@@ -90,6 +95,10 @@ pub trait Dataset: Send + Sync {
     /// What a network is asked about the samples.
     fn target(&self) -> TargetKind {
         TargetKind::Class
+    }
+    /// How text becomes the samples' tokens and tokens text; none where samples are no text.
+    fn tokenizer(&self) -> Option<&TextCodec> {
+        None
     }
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
@@ -138,53 +147,6 @@ pub enum Tone {
     AsIs,
     /// Exchanged: a drawing in black on white becomes one in white on black, as in MNIST.
     Inverted,
-}
-
-/// What is wrong with a data file, and where.
-#[derive(Debug, thiserror::Error)]
-pub enum DataError {
-    /// The operating system would not let us read it.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The file was read but is not what it should be.
-    #[error("{}: {problem}", path.display())]
-    Malformed {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong, and what to do about it.
-        problem: String,
-    },
-    /// A sample was asked for that the set does not have. Indices may come from another peer, so this is no bug of ours.
-    #[error("there is no sample {index}: the set has {n_samples}")]
-    NoSuchSample {
-        /// The index asked for.
-        index: usize,
-        /// How many samples there are.
-        n_samples: usize,
-    },
-    /// What was asked for does not fit the data, or contradicts itself.
-    #[error("{0}")]
-    Setting(String),
-    /// There are no threads to read it with.
-    #[error(transparent)]
-    Threads(#[from] TeamError),
-}
-
-impl DataError {
-    /// The file is not what it should be.
-    pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
-        Self::Malformed { path: path.to_owned(), problem: problem.into() }
-    }
-
-    /// The system would not let us read it.
-    pub(crate) fn read(path: &Path, source: std::io::Error) -> Self {
-        Self::Read { path: path.to_owned(), source }
-    }
 }
 
 /// Fails if an index is not below `n_samples`.

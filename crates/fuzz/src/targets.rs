@@ -8,6 +8,7 @@ mod pictures;
 mod recordings;
 mod swarms;
 mod tables;
+mod texts;
 mod wire;
 
 use crate::target::Target;
@@ -28,6 +29,7 @@ pub static TARGETS: &[Target] = &[
     recordings::RECORDINGS,
     jobs::SCENARIOS,
     swarms::SNAPSHOTS,
+    texts::TEXT,
     wire::TICKETS,
     checkpoints::WEIGHTS,
 ];

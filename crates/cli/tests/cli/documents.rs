@@ -68,6 +68,7 @@ fn prepared() -> Place {
     samples::idx_set(&place, "files", 28, 200, 50);
     samples::pictures(&place, "pictures", 20);
     samples::recordings(&place, "recordings");
+    place.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
     image::GrayImage::from_pixel(8, 8, image::Luma([200])).save(place.path("IMAGE.png")).expect("a picture");
     place.succeed(&["train", "--epochs", "1", "--run", "base"]);
     place.succeed(&["model", "init", "digits-cnn", "-o", "weights.safetensors"]);

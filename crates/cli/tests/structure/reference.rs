@@ -130,7 +130,7 @@ fn the_reference_of_jobs_has_every_field() {
     );
     let sections = [
         ("", "engine/src/job.rs", "Job"),
-        ("data", "engine/src/data/source.rs", "DataSpec"),
+        ("data", "engine/src/data/spec.rs", "DataSpec"),
         ("optimizer", "engine/src/optimizer.rs", "OptimizerSpec"),
         ("schedule", "engine/src/schedule.rs", "ScheduleSpec"),
         ("checkpoint", "engine/src/job.rs", "CheckpointSpec"),

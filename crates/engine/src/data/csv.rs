@@ -233,6 +233,22 @@ fn find_column(path: &Path, names: &[String], wanted: Option<&Column>) -> Result
     }
 }
 
+/// Whether text is likely to be a table: its lines have the same number of cells, and the first or second line a number.
+pub(crate) fn looks_like_table(text: &[u8]) -> bool {
+    let delimiter = delimiter(text);
+    let mut lines =
+        text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty()).peekable();
+    let n_cells = |line: &[u8]| line.split(|&byte| byte == delimiter).count();
+    let is_number = |cell: &[u8]| str::from_utf8(cell).is_ok_and(|cell| cell.trim().parse::<f32>().is_ok());
+    let has_number = |line: &[u8]| line.split(|&byte| byte == delimiter).any(is_number);
+    let Some(first) = lines.next() else { return false };
+    let second = lines.peek().copied().unwrap_or(first);
+    n_cells(first) > 1
+        && (has_number(first) || has_number(second))
+        // A quoted cell may hold a separator: some lines may differ, but not most.
+        && lines.clone().filter(|line| n_cells(line) == n_cells(first)).count() * 2 >= lines.count()
+}
+
 /// The separator that is most frequent in the first line.
 fn delimiter(bytes: &[u8]) -> u8 {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -255,7 +271,7 @@ fn read_problem(error: &csv::Error) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Column, Header, MISSING, Table, parse, read};
+    use super::{Column, Header, MISSING, Table, looks_like_table, parse, read};
     use crate::data::{DataError, Dataset};
     use crate::rng::Rng;
 
@@ -334,6 +350,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(read(folder.path(), None, Header::Auto).unwrap_err().to_string().contains("found a folder"));
         assert!(MISSING.is_sorted());
+    }
+
+    #[test]
+    fn a_table_is_told_from_prose() {
+        for table in ["1,2,x\n3,4,y\n", "a;b;c\n1;2;x\n", "1\t2", "a,b\r\n1,x\r\n", "a,name\n1,\"x, y\"\n2,z\n3,q"] {
+            assert!(looks_like_table(table.as_bytes()), "{table}");
+        }
+        for prose in ["", "\n\n", "Hello, world\n", "one\ntwo", "In 1984, he\nwas, as it\nwere", "1\n2\n", "a,b\nc,d\n"]
+        {
+            assert!(!looks_like_table(prose.as_bytes()), "{prose}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use memmap2::Mmap;
+
 use super::DataError;
 
 /// The whole of a file. Only regular files are read: a pipe or a device would never end.
@@ -12,6 +14,17 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, DataError> {
     // The length is the file's real one, not one that the file claims, so it is safe to reserve.
     let mut bytes = Vec::with_capacity(n_bytes as usize);
     file.read_to_end(&mut bytes).map_err(|source| DataError::read(path, source))?;
+    Ok(bytes)
+}
+
+/// Its first bytes, at most so many; up to the last whole line if the file is longer.
+pub(crate) fn beginning(path: &Path, n_bytes: usize) -> Result<Vec<u8>, DataError> {
+    let (file, len) = open(path)?;
+    let mut bytes = Vec::new();
+    file.take(n_bytes as u64).read_to_end(&mut bytes).map_err(|source| DataError::read(path, source))?;
+    if len > n_bytes as u64 {
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or(bytes.len()));
+    }
     Ok(bytes)
 }
 
@@ -26,6 +39,22 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
         return Err(DataError::malformed(path, "expected a regular file, found a device or a pipe"));
     }
     Ok((file, metadata.len()))
+}
+
+/// A file's bytes without reading them all; none if there are none.
+pub(crate) fn map(path: &Path) -> Result<Option<Mmap>, DataError> {
+    let (file, n_bytes) = open(path)?;
+    if n_bytes == 0 {
+        return Ok(None);
+    }
+    map_file(&file, path).map(Some)
+}
+
+/// The bytes of an opened file that is not empty; `path` is for the messages only.
+pub(crate) fn map_file(file: &File, path: &Path) -> Result<Mmap, DataError> {
+    // SAFETY: nothing writes through the map. Who changes a data file during training changes the samples under way, as with
+    // any file that is read twice, and no value read here is relied on to stay the same.
+    unsafe { Mmap::map(file) }.map_err(|source| DataError::read(path, source))
 }
 
 /// How files are opened. A pipe that nobody writes to would keep `open` waiting for ever, so it must not wait; for a regular file

@@ -7,8 +7,8 @@ use super::files;
 use super::{DataError, Split};
 
 /// The folders that may hold a part. Of several, the first that has class folders or files of its own is taken.
-const TRAIN_FOLDERS: [&str; 2] = ["train", "training"];
-const TEST_FOLDERS: [&str; 4] = ["test", "val", "valid", "validation"];
+pub(crate) const TRAIN_FOLDERS: [&str; 2] = ["train", "training"];
+pub(crate) const TEST_FOLDERS: [&str; 4] = ["test", "val", "valid", "validation"];
 
 /// How a folder says the classes of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Split, cifar, files, folders, idx, images, names, wav};
+use super::parts::{self, has_extension};
+use super::{DataError, Split, cifar, csv, files, folders, idx, images, names, text, wav};
+
+/// How much of a file is looked at to tell what it is, in bytes.
+const LOOKED_AT: usize = 1 << 16;
 
 /// How a data set is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,18 +29,21 @@ pub enum Format {
     Idx,
     /// A folder of pictures for each class.
     Images,
+    /// Plain text.
+    Text,
     /// Recordings.
     Wav,
 }
 
 /// All formats by name, sorted.
-const FORMATS: [(&str, Format); 7] = [
+const FORMATS: [(&str, Format); 8] = [
     ("auto", Format::Auto),
     ("cifar10", Format::Cifar10),
     ("csv", Format::Csv),
     ("digits", Format::Digits),
     ("idx", Format::Idx),
     ("images", Format::Images),
+    ("text", Format::Text),
     ("wav", Format::Wav),
 ];
 
@@ -76,12 +83,7 @@ impl From<Format> for String {
 pub(crate) fn detect(path: &Path) -> Result<Format, DataError> {
     let metadata = std::fs::metadata(path).map_err(|source| DataError::read(path, source))?;
     if !metadata.is_dir() {
-        if has_extension(path, &["csv", "tsv", "txt"]) {
-            return Ok(Format::Csv);
-        }
-        let problem = "is a file of no known format: a .csv file was looked for; all other formats are folders, so name \
-                       the folder, or set `format`";
-        return Err(DataError::malformed(path, problem));
+        return by_file(path);
     }
     if cifar::is_here(path) {
         return Ok(Format::Cifar10);
@@ -97,10 +99,27 @@ pub(crate) fn detect(path: &Path) -> Result<Format, DataError> {
     if csv_files(path).is_ok() {
         return Ok(Format::Csv);
     }
+    if parts::find(path, &text::EXTENSIONS).is_ok() {
+        return Ok(Format::Text);
+    }
     let problem = "holds no data set of a known format; looked for: data_batch_1.bin to 5 and test_batch.bin (cifar10); \
                    train.csv or one .csv file (csv); train-images-idx3-ubyte and its like, with or without .gz (idx); a \
-                   folder of .jpg or .png pictures for each class, perhaps inside train/ and val/ (images); .wav files \
-                   in a folder for each class, or named <class>_<anything>.wav (wav)";
+                   folder of .jpg or .png pictures for each class, perhaps inside train/ and val/ (images); .txt files \
+                   (text); .wav files in a folder for each class, or named <class>_<anything>.wav (wav)";
+    Err(DataError::malformed(path, problem))
+}
+
+/// The format of a single file.
+fn by_file(path: &Path) -> Result<Format, DataError> {
+    if has_extension(path, &["csv", "tsv"]) {
+        return Ok(Format::Csv);
+    }
+    if has_extension(path, &text::EXTENSIONS) {
+        let is_table = csv::looks_like_table(&files::beginning(path, LOOKED_AT)?);
+        return Ok(if is_table { Format::Csv } else { Format::Text });
+    }
+    let problem = "is a file of no known format: a .csv or .txt file was looked for; all other formats are folders, so \
+                   name the folder, or set `format`";
     Err(DataError::malformed(path, problem))
 }
 
@@ -122,11 +141,6 @@ pub(crate) fn csv_files(path: &Path) -> Result<(PathBuf, Option<PathBuf>), DataE
             Err(DataError::malformed(path, problem))
         }
     }
-}
-
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    let extension = path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
-    extensions.contains(&extension.as_str())
 }
 
 /// Recordings or pictures, by the names in a folder and in the folders inside it, up to the first that says it.
@@ -173,6 +187,10 @@ mod tests {
             (["train/a/1.JPEG", "val/a/2.JPEG"], Format::Images),
             (["a/1.png", "b/1.png"], Format::Images),
             (["train/a/1.JPEG", "noise.csv"], Format::Images),
+            (["book.txt", "readme.md"], Format::Text),
+            (["train.txt", "val.txt"], Format::Text),
+            (["train/a.txt", "test/a.txt"], Format::Text),
+            (["iris.csv", "readme.txt"], Format::Csv),
             (["0_x.wav", "README.md"], Format::Wav),
             (["yes/1.wav", "no/1.wav"], Format::Wav),
             (["train/yes/1.wav", "test/yes/1.wav"], Format::Wav),
@@ -182,6 +200,13 @@ mod tests {
         }
         let root = make(&["table.TSV"]);
         assert_eq!(detect(&root.path().join("table.TSV")).unwrap(), Format::Csv);
+        let path = root.path().join("file.txt");
+        for (content, format) in
+            [("1,2,x\n3,4,y\n", Format::Csv), ("To be,\nor not\n", Format::Text), ("", Format::Text)]
+        {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(detect(&path).unwrap(), format, "{content}");
+        }
     }
 
     #[test]

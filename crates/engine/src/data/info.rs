@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::format::Format;
 use super::source::{DataSpec, Source, open, open_whole};
-use super::{DataError, Split};
+use super::{DataError, Dataset, Split, TargetKind};
 
 /// A summary of a data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,8 +25,24 @@ pub struct Info {
     pub n_test: usize,
     /// Whether the test samples are held back from the training part, for want of a test part.
     pub held_back: bool,
-    /// The classes, in the order of their labels.
+    /// The classes, in the order of their labels; none where a sample has no one class.
     pub classes: Vec<ClassInfo>,
+    /// What there is to say of text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextInfo>,
+}
+
+/// How much text there is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TextInfo {
+    /// The size of all files.
+    pub n_bytes: u64,
+    /// Tokens to train on.
+    pub n_train: usize,
+    /// Tokens to test with.
+    pub n_test: usize,
+    /// How many different tokens there are.
+    pub vocabulary: usize,
 }
 
 /// How many samples a class has.
@@ -45,19 +61,16 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
     let source = Source::new(spec, path)?;
     let train = open(spec, path, Split::Train, seed)?;
     let test = open(spec, path, Split::Test, seed)?;
-    let count = |labels: &[u32], n_classes: usize| {
-        let mut counts = vec![0; n_classes];
-        labels.iter().for_each(|&label| counts[label as usize] += 1);
-        counts
-    };
     let taken_from = match spec.take {
         0 => None,
         _ => Some(open_whole(spec, path, Split::Train, seed)?.len()),
     };
-    let n_classes = train.classes().len();
-    let counts = count(train.labels(), n_classes).into_iter().zip(count(test.labels(), n_classes));
-    let class =
-        |(name, (n_train, n_test)): (&String, (usize, usize))| ClassInfo { name: name.clone(), n_train, n_test };
+    let text = (train.target() == TargetKind::Tokens).then(|| TextInfo {
+        n_bytes: source.n_bytes(),
+        n_train: train.len() * train.shape()[0],
+        n_test: test.len() * test.shape()[0],
+        vocabulary: train.classes().len(),
+    });
     Ok(Info {
         format: source.format(),
         shape: train.shape().to_vec(),
@@ -65,8 +78,21 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
         taken_from,
         n_test: test.len(),
         held_back: source.holds_back(),
-        classes: train.classes().iter().zip(counts).map(class).collect(),
+        classes: if train.target() == TargetKind::Class { classes(&*train, &*test) } else { Vec::new() },
+        text,
     })
+}
+
+fn classes(train: &dyn Dataset, test: &dyn Dataset) -> Vec<ClassInfo> {
+    let count = |labels: &[u32]| {
+        let mut counts = vec![0; train.classes().len()];
+        labels.iter().for_each(|&label| counts[label as usize] += 1);
+        counts
+    };
+    let counts = count(train.labels()).into_iter().zip(count(test.labels()));
+    let class =
+        |(name, (n_train, n_test)): (&String, (usize, usize))| ClassInfo { name: name.clone(), n_train, n_test };
+    train.classes().iter().zip(counts).map(class).collect()
 }
 
 impl fmt::Display for Info {
@@ -78,6 +104,10 @@ impl fmt::Display for Info {
         writeln!(f, "train    {} samples{note}", self.n_train)?;
         let note = if self.held_back { ", held back from the training part" } else { "" };
         writeln!(f, "test     {} samples{note}", self.n_test)?;
+        if let Some(TextInfo { n_bytes, n_train, n_test, vocabulary }) = self.text {
+            writeln!(f, "tokens   {n_train} to train on, {n_test} to test with, {vocabulary} different")?;
+            return writeln!(f, "bytes    {n_bytes}");
+        }
         writeln!(f, "classes  {}", self.classes.len())?;
         let width = self.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
         writeln!(f, "\n{:width$}  {:>8}  {:>8}", "class", "train", "test")?;
@@ -104,6 +134,18 @@ mod tests {
         let json = serde_json::to_value(&info).unwrap();
         assert!(json.get("taken_from").is_none());
         assert_eq!((json["format"].as_str(), json["classes"][9]["name"].as_str()), (Some("digits"), Some("9")));
+    }
+
+    #[test]
+    fn tokens_of_a_text_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.txt"), "to be or not to be ".repeat(20)).unwrap();
+        let spec = DataSpec { length: Some(10), ..DataSpec::default() };
+        let info = info(&spec, Some(folder.path()), 0).unwrap();
+        let text = info.to_string();
+        assert!(text.contains("train    34 samples\n") && info.held_back, "{text}");
+        assert!(text.ends_with("tokens   340 to train on, 30 to test with, 7 different\nbytes    380\n"), "{text}");
+        assert_eq!(serde_json::to_value(&info).unwrap()["text"]["vocabulary"], 7);
     }
 
     #[test]

@@ -1,72 +1,21 @@
 //! A data set from its description: which reader, which part, how normalised.
 
+mod by_file;
+mod tables;
+
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::csv::{self, Column, Header};
 use super::format::{Format, csv_files, detect};
-use super::images::{Framing, ImageFolder};
-use super::in_memory::{InMemory, Normalisation};
+use super::in_memory::Normalisation;
+use super::parts::{self, Parts};
 use super::subset::Subset;
-use super::{DataError, Dataset, Split, cifar, digits, files, folders, holdout, idx, images, known, wav};
+use super::text::{self, TextOptions};
+use super::{DataError, Dataset, Split, cifar, digits, files, folders, idx, known};
+
+pub use super::spec::DataSpec;
 
 /// The name of the set that needs no files.
 const EMBEDDED: &str = "digits";
-/// The share of a set without a test part that is held back.
-const DEFAULT_TEST_FRACTION: f64 = 0.1;
-/// The side of a picture that networks for photographs expect.
-const DEFAULT_SIZE: usize = 224;
-
-/// Where samples come from and how they are prepared. Peers that train together need the same.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DataSpec {
-    /// The deviation of each channel after scaling to 0 to 1, or one for all. Default: that of the set, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deviation: Option<Vec<f32>>,
-    /// How the set is stored. Default: `auto`, found out from what is there.
-    pub format: Format,
-    /// For recordings: how many frames of 10 ms a sample has; longer ones are cut, shorter ones filled up. Default: 64.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub frames: Option<usize>,
-    /// For tables: whether the first line names the columns. Default: `auto`, it does if none of its cells is a number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub header: Option<Header>,
-    /// For tables: the column of the labels, by name or by place (the first is 0). Default: the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<Column>,
-    /// The mean of each channel after scaling to 0 to 1, or one for all. Default: that of the set, where it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mean: Option<Vec<f32>>,
-    /// The name of a well-known set. `digits` is part of the program; others must have been fetched to a path.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The folder or file that holds the set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathBuf>,
-    /// For pictures: the shorter side after resizing, in pixels. Default: 8/7 of `size`, as is usual for ImageNet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resize: Option<usize>,
-    /// For pictures: the side of the square cut out of the middle, in pixels. Default: 224.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<usize>,
-    /// For tables: whether each feature is brought to mean 0 and deviation 1, both measured on the training part.
-    /// Default: yes, unless `mean` or `deviation` is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub standardise: Option<bool>,
-    /// How many samples of the training set are trained on: a random part of it, drawn by the job's seed; all of them are
-    /// prepared as they would be in the whole set, and the test set stays whole. Default: 0, which is all.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub take: usize,
-    /// The share of each class that is held back for the test where the set has no test part of its own. Default: 0.1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub test_fraction: Option<f64>,
-}
-
-fn is_zero(n: &usize) -> bool {
-    *n == 0
-}
 
 /// Opens one part of a data set.
 ///
@@ -95,27 +44,25 @@ pub(crate) fn open_whole(
     split: Split,
     seed: u64,
 ) -> Result<Box<dyn Dataset>, DataError> {
-    let source = Source::new(spec, path)?;
-    match source {
-        Source::Embedded => Ok(Box::new(spec.normalise(digits::open(split)?, Normalisation::scaled(digits::SCALE))?)),
-        Source::Files(Format::Cifar10, path) => {
-            Ok(Box::new(spec.normalise(cifar::open(&path, split)?, known::cifar10())?))
+    let (format, path) = match Source::new(spec, path)? {
+        Source::Embedded => {
+            return Ok(Box::new(spec.normalise(digits::open(split)?, Normalisation::scaled(digits::SCALE))?));
         }
-        Source::Files(Format::Csv, path) => Ok(Box::new(spec.open_csv(&path, split, seed)?)),
-        Source::Files(Format::Idx, path) => Ok(Box::new(spec.open_idx(&path, split, seed)?)),
-        Source::Files(Format::Images, path) => {
-            let listing = spec.hold_back(&path, split, seed, images::list)?;
-            let size = spec.size.unwrap_or(DEFAULT_SIZE);
-            let framing = Framing { resize: spec.resize.unwrap_or(size.saturating_mul(8) / 7), size };
-            Ok(Box::new(ImageFolder::new(listing, framing, &spec.normalisation(known::photographs()))?))
-        }
-        Source::Files(Format::Wav, path) => {
-            let listing = spec.hold_back(&path, split, seed, wav::list)?;
-            let set = wav::compute(&listing, spec.frames.unwrap_or(wav::DEFAULT_FRAMES))?;
-            Ok(Box::new(spec.normalise(set, Normalisation::scaled(1.0))?))
-        }
-        Source::Files(Format::Auto | Format::Digits, _) => unreachable!("Source::new has resolved these"),
-    }
+        Source::Files(format, path) => (format, path),
+    };
+    Ok(match format {
+        Format::Cifar10 => Box::new(spec.normalise(cifar::open(&path, split)?, known::cifar10())?),
+        Format::Csv => Box::new(tables::open_csv(spec, &path, split, seed)?),
+        Format::Idx => Box::new(by_file::open_idx(spec, &path, split, seed)?),
+        Format::Images => Box::new(by_file::open_images(spec, &path, split, seed)?),
+        Format::Text => Box::new(text::open(&path, &text_options(spec), split)?),
+        Format::Wav => Box::new(by_file::open_wav(spec, &path, split, seed)?),
+        Format::Auto | Format::Digits => unreachable!("Source::new has resolved these"),
+    })
+}
+
+fn text_options(spec: &DataSpec) -> TextOptions<'_> {
+    TextOptions { tokens: spec.tokens.as_ref(), length: spec.length, test_fraction: spec.test_fraction() }
 }
 
 /// What a description comes down to.
@@ -159,11 +106,26 @@ impl Source {
         }
     }
 
+    /// The files of a set that is made of one kind of files.
+    fn parts(&self) -> Option<Parts> {
+        match self {
+            Self::Files(Format::Text, path) => parts::find(path, &text::EXTENSIONS).ok(),
+            Self::Embedded | Self::Files(..) => None,
+        }
+    }
+
+    /// The size of such a set's files.
+    pub(crate) fn n_bytes(&self) -> u64 {
+        let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        self.parts().map_or(0, |parts| parts.train.iter().chain(&parts.test).map(size).sum())
+    }
+
     /// Whether the test part is held back from the training part, for want of one of its own.
     pub(crate) fn holds_back(&self) -> bool {
         match self {
             Self::Embedded | Self::Files(Format::Cifar10, _) => false,
             Self::Files(Format::Csv, path) => csv_files(path).is_ok_and(|(_, test)| test.is_none()),
+            Self::Files(Format::Text, _) => self.parts().is_some_and(|parts| parts.test.is_empty()),
             Self::Files(Format::Idx, path) => !idx::has_split(path, Split::Test),
             Self::Files(_, path) => folders::split_folder(path, Split::Test).is_none(),
         }
@@ -179,104 +141,6 @@ fn unwrap_folder(path: &Path) -> PathBuf {
         path = only.clone();
     }
     path
-}
-
-impl DataSpec {
-    /// Refuses settings that the format would ignore: whoever wrote them expects something of them.
-    fn check(&self, format: Format) -> Result<(), DataError> {
-        let settings: [(&str, bool, &[Format]); 6] = [
-            ("frames", self.frames.is_some(), &[Format::Wav]),
-            ("header", self.header.is_some(), &[Format::Csv]),
-            ("label", self.label.is_some(), &[Format::Csv]),
-            ("resize", self.resize.is_some(), &[Format::Images]),
-            ("size", self.size.is_some(), &[Format::Images]),
-            ("standardise", self.standardise.is_some(), &[Format::Csv]),
-        ];
-        match settings.iter().find(|(_, is_set, formats)| *is_set && !formats.contains(&format)) {
-            Some((name, _, formats)) => {
-                let formats: Vec<String> = formats.iter().map(ToString::to_string).collect();
-                Err(DataError::Setting(format!(
-                    "`{name}` means nothing for a data set of format `{format}`, only for {}; remove it",
-                    formats.join(", ")
-                )))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn test_fraction(&self) -> f64 {
-        self.test_fraction.unwrap_or(DEFAULT_TEST_FRACTION)
-    }
-
-    /// The usual normalisation with what the description says instead.
-    fn normalisation(&self, usual: Normalisation) -> Normalisation {
-        Normalisation {
-            scale: usual.scale,
-            mean: self.mean.clone().unwrap_or(usual.mean),
-            deviation: self.deviation.clone().unwrap_or(usual.deviation),
-        }
-    }
-
-    fn normalise(&self, set: InMemory, usual: Normalisation) -> Result<InMemory, DataError> {
-        set.normalised(self.normalisation(usual))
-    }
-
-    /// The files of one part, some held back where there are no parts.
-    fn hold_back(
-        &self,
-        path: &Path,
-        split: Split,
-        seed: u64,
-        list: fn(&Path, Split) -> Result<folders::Listing, DataError>,
-    ) -> Result<folders::Listing, DataError> {
-        if folders::split_folder(path, Split::Test).is_some() {
-            return list(path, split);
-        }
-        let all = list(path, Split::Train)?;
-        Ok(all.only(&holdout::split(&all.labels, split, self.test_fraction(), seed)?))
-    }
-
-    fn open_idx(&self, path: &Path, split: Split, seed: u64) -> Result<InMemory, DataError> {
-        let known = known::known_idx(self.name.as_deref(), path);
-        let classes = known.map(|known| known.classes.as_slice());
-        let usual = known.map_or_else(|| Normalisation::scaled(255.0), known::KnownIdx::normalisation);
-        let set = if idx::has_split(path, Split::Test) {
-            idx::open(path, split, classes)?
-        } else {
-            let all = idx::open(path, Split::Train, classes)?;
-            all.only(&holdout::split(all.labels(), split, self.test_fraction(), seed)?)?
-        };
-        self.normalise(set, usual)
-    }
-
-    /// A table. The training part is read even for the test, whose classes and measures must be those of the training.
-    fn open_csv(&self, path: &Path, split: Split, seed: u64) -> Result<InMemory, DataError> {
-        let (train_path, test_path) = csv_files(path)?;
-        let read = |path: &Path| csv::read(path, self.label.as_ref(), self.header.unwrap_or_default());
-        let table = read(&train_path)?;
-        let (classes, n_features) = (table.classes(), table.n_features());
-        let all = table.into_set(&train_path, classes.clone())?;
-        let hold = |split| all.only(&holdout::split(all.labels(), split, self.test_fraction(), seed)?);
-        let train = if test_path.is_none() { hold(Split::Train)? } else { all.clone() };
-        let by_default = self.mean.is_none() && self.deviation.is_none();
-        let standardise = self.standardise.unwrap_or(by_default);
-        let usual = if standardise { train.measure() } else { Normalisation::scaled(1.0) };
-        let set = match (split, test_path) {
-            (Split::Train, _) => train,
-            (Split::Test, None) => hold(Split::Test)?,
-            (Split::Test, Some(test_path)) => {
-                let table = read(&test_path)?;
-                if table.n_features() != n_features {
-                    return Err(DataError::malformed(
-                        &test_path,
-                        format!("has {} features, the training table has {n_features}", table.n_features()),
-                    ));
-                }
-                table.into_set(&test_path, classes)?
-            }
-        };
-        self.normalise(set, usual)
-    }
 }
 
 #[cfg(test)]

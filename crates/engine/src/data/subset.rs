@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Batch, DataError, Dataset, TargetKind, Tone, check_indices};
+use super::{Batch, DataError, Dataset, TargetKind, TextCodec, Tone, check_indices};
 use crate::rng::Rng;
 
 /// A random part of a set. Shape, classes and preparation of the samples stay those of the whole.
@@ -46,6 +46,10 @@ impl Dataset for Subset {
 
     fn target(&self) -> TargetKind {
         self.whole.target()
+    }
+
+    fn tokenizer(&self) -> Option<&TextCodec> {
+        self.whole.tokenizer()
     }
 
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
