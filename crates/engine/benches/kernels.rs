@@ -6,7 +6,10 @@ use nettorrent_engine::kernel::{
     Before, ConvShape, Filter, LineAligned, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack,
     packed_len,
 };
-use nettorrent_engine::model::{Network, Workspace, zoo};
+use nettorrent_engine::model::layers::{Activation, ActivationKind, RowNorm, RowNormKind};
+use nettorrent_engine::model::{
+    Backward, Context, Layer, Mode, Network, Scratch, Tensor, Workspace, zoo,
+};
 use nettorrent_engine::rng::Rng;
 
 #[global_allocator]
@@ -25,6 +28,7 @@ fn square(side: usize, in_channels: usize, out_channels: usize, kernel: usize, s
         out_height: out,
         out_width: out,
         out_channels,
+        ..ConvShape::POINT
     }
 }
 
@@ -74,6 +78,50 @@ fn products(criterion: &mut Criterion) {
     }
 }
 
+/// One unit of throughput is one number.
+fn rows(criterion: &mut Criterion) {
+    use ActivationKind::{Gelu, GeluTanh, Sigmoid, Silu, Tanh};
+    let (n, features) = (16 * 1024, 512);
+    let norm = |kind| RowNorm { kind, features, epsilon: 1e-5, axes: vec![(features, 1)] };
+    let layers: [(&str, Box<dyn Layer>); 7] = [
+        ("gelu", Box::new(Activation(Gelu))),
+        ("gelu-tanh", Box::new(Activation(GeluTanh))),
+        ("layer-norm", Box::new(norm(RowNormKind::Layer))),
+        ("rms-norm", Box::new(norm(RowNormKind::Rms))),
+        ("sigmoid", Box::new(Activation(Sigmoid))),
+        ("silu", Box::new(Activation(Silu))),
+        ("tanh", Box::new(Activation(Tanh))),
+    ];
+    let mut rng = Rng::new(1);
+    let x: Vec<f32> = (0..n).map(|_| rng.normal()).collect();
+    let (mut y, mut dx, params) = (vec![0.0; n], vec![0.0; n], vec![0.5; 2 * features]);
+    let mut group = criterion.benchmark_group("rows");
+    group.throughput(Throughput::Elements(n as u64));
+    for (name, layer) in layers {
+        let n_params = layer.tensors().iter().map(Tensor::len).sum();
+        let context = Context {
+            params: &params[..n_params],
+            buffers: &[],
+            prepared: &[],
+            mode: Mode::Test,
+            n: 1,
+            first: 0,
+            batch_len: 1,
+            before: Before::Kept,
+            sums: &[],
+            gradient_sums: &[],
+        };
+        let mut scratch = Scratch::default();
+        group.bench_function(BenchmarkId::new("forward", name), |b| {
+            b.iter(|| layer.forward(&context, &x, &mut y, &mut scratch));
+        });
+        let back = Backward { x: &x, y: &y, dy: &x, dx: &[] };
+        group.bench_function(BenchmarkId::new("input-gradient", name), |b| {
+            b.iter(|| layer.input_gradient(&context, back, &mut dx, &mut scratch));
+        });
+    }
+}
+
 /// One unit of throughput is one sample.
 fn steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("gradient");
@@ -92,5 +140,5 @@ fn steps(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(kernels, convolutions, products, steps);
+criterion_group!(kernels, convolutions, products, rows, steps);
 criterion_main!(kernels);

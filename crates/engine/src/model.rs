@@ -35,7 +35,7 @@ pub use graph::{ModelError, NamedTensor};
 pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
 pub use layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
-    StepsKept, SwigluSpec,
+    StepsKept, SwigluSpec, UpsampleSpec,
 };
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};

@@ -33,6 +33,18 @@ fn windows_that_do_not_fit() {
     refuses(&[9, 3, 1], json!([conv(4, 5, 1, 0)]), place, &["window of 5", "9 by 3"]);
     refuses(&[9, 9, 1], json!([conv(4, 3, 1, 3)]), place, &["padding of 3", "window's 3", "smaller"]);
     refuses(&[9], json!([conv(4, 3, 1, 0)]), place, &["[height, width, channels]", "[9]"]);
+    let window = |kind: &str, padding: usize| json!([{kind: {"out": 4, "kernel": 5, "padding": padding}}]);
+    refuses(&[3, 9], window("conv1d", 0), "layers[0] (conv1d)", &["window of 5", "a sequence of 3;", "smaller"]);
+    refuses(&[9, 9, 1], window("conv1d", 0), "layers[0] (conv1d)", &["[steps, features]", "[9, 9, 1]"]);
+    refuses(&[9, 3, 9, 1], window("conv3d", 0), "layers[0] (conv3d)", &["window of 5", "9 by 3 by 9"]);
+    refuses(&[9, 9, 1], window("conv3d", 0), "layers[0] (conv3d)", &["[depth, height, width, channels]"]);
+    refuses(&[9, 9, 9, 1], json!([conv(4, 3, 1, 0)]), place, &["[height, width, channels]", "[9, 9, 9, 1]"]);
+    let transposed = "layers[0] (transposed-conv)";
+    refuses(&[9, 9, 1], window("transposed-conv", 5), transposed, &["padding of 5", "window's 5", "smaller"]);
+    refuses(&[1, 9, 1], window("transposed-conv", 3), transposed, &["padding of 3 leaves nothing", "smaller"]);
+    refuses(&[9, 9], window("transposed-conv", 0), transposed, &["[height, width, channels]", "[9, 9]"]);
+    let upsample = json!([{"upsample": {"factor": 2}}]);
+    refuses(&[9, 9], upsample, "layers[0] (upsample)", &["[height, width, channels]", "[9, 9]"]);
     let depthwise = json!({"depthwise-conv": {"kernel": 5}});
     refuses(&[4, 4, 2], json!(["relu", depthwise]), "layers[1] (depthwise-conv)", &["window of 5", "4 by 4"]);
     let pool = json!({"max-pool": {"size": 2}});
@@ -84,6 +96,9 @@ fn zeros() {
     refuses(&[6, 6, 1], json!([conv(0, 3, 1, 0)]), "layers[0] (conv)", &["`out`", zero]);
     refuses(&[6, 6, 1], json!([conv(3, 0, 1, 0)]), "layers[0] (conv)", &["`kernel`", zero]);
     refuses(&[6, 6, 1], json!([conv(3, 3, 0, 0)]), "layers[0] (conv)", &["`stride`", zero]);
+    let transposed = |stride: usize| json!([{"transposed-conv": {"out": 1, "kernel": 2, "stride": stride}}]);
+    refuses(&[6, 6, 1], transposed(0), "layers[0] (transposed-conv)", &["`stride`", zero]);
+    refuses(&[6, 6, 1], json!([{"upsample": {"factor": 0}}]), "layers[0] (upsample)", &["`factor`", zero]);
     refuses(&[6, 6, 1], json!([{"max-pool": {"size": 0}}]), "layers[0] (max-pool)", &["`size`", zero]);
     refuses(&[6, 6, 1], json!([{"max-pool": {"size": 2, "stride": 0}}]), "layers[0] (max-pool)", &["`stride`", zero]);
     refuses(&[6, 6], json!([{"recurrent": {"out": 0}}]), "layers[0] (recurrent)", &["`out`", zero]);
@@ -93,7 +108,7 @@ fn zeros() {
 
 #[test]
 fn inputs_that_are_no_shape() {
-    for input in [vec![], vec![0], vec![6, 0], vec![2, 2, 2, 2], vec![usize::MAX, usize::MAX, 0]] {
+    for input in [vec![], vec![0], vec![6, 0], vec![2, 2, 2, 2, 2], vec![usize::MAX, usize::MAX, 0]] {
         refuses(&input, json!([dense(3)]), "input", &["is no shape", "[features]"]);
     }
 }
@@ -132,6 +147,11 @@ fn too_large_for_any_machine() {
         refuses(&[3], json!([{"embedding": {"symbols": out, "out": half}}]), "layers[0] (embedding)", &[large]);
         refuses(&[9, half], json!([{"recurrent": {"out": out}}]), "layers[0] (recurrent)", &[large]);
         refuses(&[9, half], json!([{"lstm": {"out": out}}]), "layers[0] (lstm)", &[large]);
+    }
+    let transposed = |stride: usize| json!([{"transposed-conv": {"out": 1, "kernel": 2, "stride": stride}}]);
+    for huge in [half, all] {
+        refuses(&[6, 6, 1], transposed(huge), "layers[0] (transposed-conv)", &[large]);
+        refuses(&[6, 6, 1], json!([{"upsample": {"factor": huge}}]), "layers[0] (upsample)", &[large]);
     }
     let deep = json!({"depthwise-conv": {"kernel": quarter}});
     refuses(&[quarter, quarter, 9], json!([deep]), "layers[0] (depthwise-conv)", &[large]);

@@ -50,13 +50,11 @@ fn probe(name: &str, layer: &dyn Layer, n_inputs: usize, n_outputs: usize, n: us
 }
 
 fn window(size: [usize; 3], kernel: usize, stride: usize, padding: usize) -> Window {
-    let [height, width, channels] = size;
-    Window { height, width, channels, kernel, stride, padding }
+    Window::new(&size, kernel, stride, padding)
 }
 
 fn windows(window: &Window) -> usize {
-    let (height, width) = window.output().expect("the window fits");
-    height * width
+    window.output().expect("the window fits").iter().product()
 }
 
 #[test]

@@ -59,6 +59,36 @@ fn recurrent_layers() {
 }
 
 #[test]
+fn convolutions_along_one_axis_and_three() {
+    for (kernel, stride, padding) in [(1, 1, 0), (3, 1, 1), (3, 2, 2), (4, 3, 1), (2, 2, 0)] {
+        for (channels, out) in [(1, 17), (3, 5), (17, 2)] {
+            let spec = json!({"out": out, "kernel": kernel, "stride": stride, "padding": padding, "bias": out != 5});
+            probe(&[9, channels], &json!([{"conv1d": spec}]));
+            probe(&[5, 4, 6, channels], &json!([{"conv3d": spec}]));
+        }
+    }
+}
+
+#[test]
+fn images_that_grow() {
+    for (kernel, stride, padding) in [(1, 1, 0), (3, 1, 1), (2, 2, 0), (4, 2, 1), (3, 2, 2), (2, 3, 1)] {
+        for (channels, out) in [(1, 17), (3, 5), (17, 2)] {
+            let spec = json!({"out": out, "kernel": kernel, "stride": stride, "padding": padding, "bias": out != 5});
+            probe(&[4, 3, channels], &json!([{"transposed-conv": spec}]));
+        }
+    }
+    probe(&[4, 3, 5], &json!([{"upsample": {"factor": 3}}]));
+    probe(&[3, 4, 2], &json!([{"conv": {"out": 4, "kernel": 2}}, {"upsample": {"factor": 2}}]));
+}
+
+#[test]
+fn volumes() {
+    let conv = json!({"conv3d": {"out": 3, "kernel": 2}});
+    probe(&[3, 3, 4, 2], &json!([conv, {"layer-norm": {}}, "tanh", "flatten", {"dense": {"out": 4}}]));
+    probe(&[3, 3, 4, 2], &json!([conv, "global-pool"]));
+}
+
+#[test]
 fn norms() {
     probe(&[5, 17], &json!([{"rms-norm": {}}]));
     probe(&[5, 17], &json!([{"layer-norm": {"epsilon": 0.1}}]));

@@ -14,18 +14,24 @@ const WIDEST: usize = 16;
 /// The sizes of a convolution over images that already have their padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvShape {
+    /// Planes of a padded image: 1, unless it is a volume.
+    pub depth: usize,
     /// Rows of a padded image.
     pub height: usize,
     /// Columns of a padded image.
     pub width: usize,
     /// Channels of an image.
     pub in_channels: usize,
+    /// Planes of the filter.
+    pub kernel_depth: usize,
     /// Rows of the filter.
     pub kernel_height: usize,
     /// Columns of the filter.
     pub kernel_width: usize,
-    /// Steps between neighbouring outputs, in both directions.
+    /// Steps between neighbouring outputs, in all directions.
     pub stride: usize,
+    /// Planes of the output.
+    pub out_depth: usize,
     /// Rows of the output.
     pub out_height: usize,
     /// Columns of the output.
@@ -35,6 +41,22 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
+    /// One pixel with one channel becomes another; for all that a convolution does not have.
+    pub const POINT: Self = Self {
+        depth: 1,
+        height: 1,
+        width: 1,
+        in_channels: 1,
+        kernel_depth: 1,
+        kernel_height: 1,
+        kernel_width: 1,
+        stride: 1,
+        out_depth: 1,
+        out_height: 1,
+        out_width: 1,
+        out_channels: 1,
+    };
+
     /// The inputs that one output needs from one row of the image: they lie next to each other.
     fn run(&self) -> usize {
         self.kernel_width * self.in_channels
@@ -42,21 +64,38 @@ impl ConvShape {
 
     /// How many numbers one padded image holds.
     pub fn image_len(&self) -> usize {
-        self.height * self.width * self.in_channels
+        self.depth * self.height * self.width * self.in_channels
     }
 
     /// How many numbers one output holds.
     pub fn output_len(&self) -> usize {
-        self.out_height * self.out_width * self.out_channels
+        self.out_depth * self.out_height * self.out_width * self.out_channels
     }
 
     /// How many inputs each output is made of.
     pub fn n_inputs(&self) -> usize {
-        self.kernel_height * self.run()
+        self.kernel_depth * self.kernel_height * self.run()
+    }
+
+    /// The rows of the filter: which plane, and which row of it.
+    #[inline(always)]
+    fn rows(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let Self { kernel_depth, kernel_height, .. } = *self;
+        (0..kernel_depth).flat_map(move |plane| (0..kernel_height).map(move |row| (plane, row)))
+    }
+
+    /// Where the inputs begin that one row of the filter needs for a line of the output, the lines counted over all images.
+    #[inline(always)]
+    fn start(&self, out_line: usize, plane: usize, row: usize) -> usize {
+        let (out_plane, y) = (out_line / self.out_height, out_line % self.out_height);
+        let (image, z) = (out_plane / self.out_depth, out_plane % self.out_depth);
+        let line = (image * self.depth + z * self.stride + plane) * self.height + y * self.stride + row;
+        line * self.width * self.in_channels
     }
 
     fn check(&self, images: &[f32], outputs: &[f32]) {
         let reach = |out: usize, kernel: usize| (out - 1) * self.stride + kernel;
+        assert!(reach(self.out_depth, self.kernel_depth) <= self.depth, "too few planes for {self:?}");
         assert!(reach(self.out_height, self.kernel_height) <= self.height, "too few rows for {self:?}");
         assert!(reach(self.out_width, self.kernel_width) <= self.width, "too few columns for {self:?}");
         let n_images = outputs.len() / self.output_len();
@@ -97,7 +136,7 @@ pub fn pack(n_inputs: usize, n_channels: usize, packed: &mut [f32], weight: impl
     }
 }
 
-/// How a filter lies; its inputs are counted as `[row][column][channel]`.
+/// How a filter lies; its inputs are counted as `[plane][row][column][channel]`.
 #[derive(Clone, Copy)]
 pub enum Filter<'a> {
     /// As [`pack`] laid it: fastest, if it is used often enough to make up for the packing.
@@ -132,7 +171,7 @@ pub enum Before {
     Lost,
 }
 
-/// `filter_gradient (+)= images^T * output_gradients`; the filter's gradient lies as `[row][column][in][out]`.
+/// `filter_gradient (+)= images^T * output_gradients`; the filter's gradient lies as `[plane][row][column][in][out]`.
 pub fn correlate_transposed(
     shape: &ConvShape,
     images: &[f32],
@@ -276,14 +315,13 @@ impl WithSimd for Correlate<'_> {
 impl Tiled for Correlate<'_> {
     fn extent(&self) -> (usize, usize, usize) {
         let n_images = self.images.len() / self.shape.image_len();
-        (n_images * self.shape.out_height, self.shape.out_width, self.shape.out_channels)
+        (n_images * self.shape.out_depth * self.shape.out_height, self.shape.out_width, self.shape.out_channels)
     }
 
     /// Neighbouring pixels of one line, summed over the whole filter.
     #[inline(always)]
     fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At) {
         let (shape, x, channel) = (&self.shape, at.row, at.channel);
-        let (image, y) = (at.pass / shape.out_height, at.pass % shape.out_height);
         let (run, pixel_step) = (shape.run(), shape.stride * shape.in_channels);
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         if let Some(bias) = self.bias {
@@ -293,8 +331,8 @@ impl Tiled for Correlate<'_> {
             Filter::Packed(numbers) => (&numbers[channel * shape.n_inputs()..], VECTORS * S::F32_LANES),
             Filter::Plain(numbers) => (&numbers[channel..], shape.out_channels),
         };
-        for row in 0..shape.kernel_height {
-            let line = (image * shape.height + y * shape.stride + row) * shape.width * shape.in_channels;
+        for (plane, row) in shape.rows() {
+            let line = shape.start(at.pass, plane, row);
             let pixels = &self.images[line + x * pixel_step..][..(ROWS - 1) * pixel_step + run];
             // Every third pixel has a pointer of its own and the two after it are reached by one and two steps from there:
             // so many pointers fit the integer registers, and no address needs a sum of its own.
@@ -339,7 +377,7 @@ impl WithSimd for CorrelateTransposed<'_> {
 
 impl Tiled for CorrelateTransposed<'_> {
     fn extent(&self) -> (usize, usize, usize) {
-        (self.shape.kernel_height, self.shape.run(), self.shape.out_channels)
+        (self.shape.kernel_depth * self.shape.kernel_height, self.shape.run(), self.shape.out_channels)
     }
 
     /// Neighbouring inputs of one row of the filter, summed over all pixels of the lines.
@@ -347,11 +385,11 @@ impl Tiled for CorrelateTransposed<'_> {
     fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At) {
         let (shape, channel) = (&self.shape, at.channel);
         let (pixel_step, line) = (shape.stride * shape.in_channels, shape.out_width * shape.out_channels);
+        let (plane, row) = (at.pass / shape.kernel_height, at.pass % shape.kernel_height);
         let mut sums = [[simd.splat_f32s(0.0); VECTORS]; ROWS];
         for out_line in self.lines.clone() {
             let gradient = &self.output_gradients[out_line * line..][..line];
-            let (image, y) = (out_line / shape.out_height, out_line % shape.out_height);
-            let start = (image * shape.height + y * shape.stride + at.pass) * shape.width * shape.in_channels + at.row;
+            let start = shape.start(out_line, plane, row) + at.row;
             let pixels = &self.images[start..][..(shape.out_width - 1) * pixel_step + ROWS];
             for x in 0..shape.out_width {
                 let delta = load::<S, VECTORS, PARTIAL>(simd, gradient, x * shape.out_channels + channel);
@@ -385,18 +423,25 @@ mod tests {
     fn shapes() -> Vec<ConvShape> {
         let mut shapes = Vec::new();
         for (in_channels, out_channels) in [(1, 1), (3, 5), (4, 16), (2, 32), (5, 39), (1, 70)] {
-            for (kernel_height, kernel_width, stride) in [(1, 1, 1), (3, 3, 1), (2, 3, 2), (1, 1, 2)] {
+            for (kernel_depth, kernel_height, kernel_width, stride) in
+                [(1, 1, 1, 1), (1, 3, 3, 1), (1, 2, 3, 2), (1, 1, 1, 2), (2, 2, 3, 1), (3, 1, 2, 2)]
+            {
                 for out_width in [1, 4, 14, 29] {
                     let (out_height, slack) = (3, 1);
+                    let out_depth = if kernel_depth == 1 { 1 } else { 2 };
+                    let depth = (out_depth - 1) * stride + kernel_depth + slack;
                     let height = (out_height - 1) * stride + kernel_height + slack;
                     let width = (out_width - 1) * stride + kernel_width + slack;
                     shapes.push(ConvShape {
+                        depth,
                         height,
                         width,
                         in_channels,
+                        kernel_depth,
                         kernel_height,
                         kernel_width,
                         stride,
+                        out_depth,
                         out_height,
                         out_width,
                         out_channels,
@@ -413,15 +458,20 @@ mod tests {
 
     /// Calls `visit(image index, filter index, output index)` for each product that a convolution is made of.
     fn products(s: &ConvShape, n_images: usize, mut visit: impl FnMut(usize, usize, usize)) {
+        let all = |[a, b, c]: [usize; 3]| {
+            (0..a).flat_map(move |a| (0..b).flat_map(move |b| (0..c).map(move |c| [a, b, c]))).collect::<Vec<_>>()
+        };
         for image in 0..n_images {
-            for (y, x) in (0..s.out_height).flat_map(|y| (0..s.out_width).map(move |x| (y, x))) {
-                for (ky, kx) in (0..s.kernel_height).flat_map(|ky| (0..s.kernel_width).map(move |kx| (ky, kx))) {
-                    for (i, o) in (0..s.in_channels).flat_map(|i| (0..s.out_channels).map(move |o| (i, o))) {
-                        let row = image * s.height + y * s.stride + ky;
+            for [z, y, x] in all([s.out_depth, s.out_height, s.out_width]) {
+                for [kz, ky, kx] in all([s.kernel_depth, s.kernel_height, s.kernel_width]) {
+                    for [_, i, o] in all([1, s.in_channels, s.out_channels]) {
+                        let plane = image * s.depth + z * s.stride + kz;
+                        let row = plane * s.height + y * s.stride + ky;
                         let pixel = (row * s.width + x * s.stride + kx) * s.in_channels + i;
-                        let weight = ((ky * s.kernel_width + kx) * s.in_channels + i) * s.out_channels + o;
-                        let output = ((image * s.out_height + y) * s.out_width + x) * s.out_channels + o;
-                        visit(pixel, weight, output);
+                        let tap = (kz * s.kernel_height + ky) * s.kernel_width + kx;
+                        let weight = (tap * s.in_channels + i) * s.out_channels + o;
+                        let line = (image * s.out_depth + z) * s.out_height + y;
+                        visit(pixel, weight, (line * s.out_width + x) * s.out_channels + o);
                     }
                 }
             }

@@ -57,15 +57,19 @@ pub(super) fn build_section(input: &[usize], section: Section<'_>) -> Result<(Ne
 struct Flow {
     value: usize,
     shape: Shape,
-    /// If this row was an image, its height, width and channels: in checkpoints such rows go channel by channel.
-    flattened: Option<[usize; 3]>,
+    /// If this row was an image, its shape: in checkpoints such rows go channel by channel.
+    flattened: Option<Shape>,
 }
 
 impl Flow {
     /// The order of the features in a checkpoint, as axes over their order here.
     fn feature_axes(&self) -> Vec<(usize, usize)> {
-        match (self.flattened, self.shape.as_slice()) {
-            (Some([h, w, c]), [_]) => vec![(c, 1), (h, w * c), (w, c)],
+        match (&self.flattened, self.shape.as_slice()) {
+            (Some(image), [_]) => {
+                let n_axes = image.len() - 1;
+                let positions = (0..n_axes).map(|axis| (image[axis], n_values(&image[axis + 1..])));
+                std::iter::once((image[n_axes], 1)).chain(positions).collect()
+            }
             (_, shape) => vec![(shape[shape.len() - 1], 1)],
         }
     }
@@ -89,8 +93,9 @@ impl Builder {
     fn new(input: &[usize]) -> Result<Self, ModelError> {
         let wrong =
             |problem: &str| Err(ModelError { place: "input".into(), problem: format!("{} is {problem}", show(input)) });
-        if input.is_empty() || input.len() > 3 || input.contains(&0) {
-            return wrong("no shape; give [height, width, channels], [steps, features] or [features]");
+        if input.is_empty() || input.len() > 4 || input.contains(&0) {
+            let shapes = "[depth, height, width, channels], [height, width, channels], [steps, features] or [features]";
+            return wrong(&format!("no shape; give {shapes}"));
         }
         let mut size = Size::default();
         if !size.grow(input) {
@@ -138,7 +143,9 @@ impl Builder {
             LayerSpec::Attention(spec) => self.attention(spec, place, flow),
             LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, flow),
             LayerSpec::BatchNorm(_) => self.batch_norm(place, flow),
-            LayerSpec::Conv(spec) => self.conv(spec, place, flow),
+            LayerSpec::Conv(spec) => self.conv(2, spec, place, flow),
+            LayerSpec::Conv1d(spec) => self.conv(1, spec, place, flow),
+            LayerSpec::Conv3d(spec) => self.conv(3, spec, place, flow),
             LayerSpec::Dense(spec) => self.dense(spec, place, flow),
             LayerSpec::DepthwiseConv(spec) => self.depthwise(spec, place, flow),
             LayerSpec::Dropout(rate) => self.dropout(*rate, place, flow),
@@ -162,6 +169,8 @@ impl Builder {
             LayerSpec::Swiglu(spec) => self.swiglu(spec, place, flow),
             LayerSpec::Tanh => self.activation(ActivationKind::Tanh, "tanh", place, flow),
             LayerSpec::TiedDense(spec) => self.tied_dense(spec, place, flow),
+            LayerSpec::TransposedConv(spec) => self.transposed_conv(spec, place, flow),
+            LayerSpec::Upsample(spec) => self.upsample(spec, place, flow),
         }
     }
 
@@ -204,7 +213,7 @@ impl Builder {
         // The output, and at most four numbers for each feature in it, as a batch norm has.
         self.reserve(place, &[5, shape.iter().copied().fold(1, usize::saturating_mul)])?;
         // What follows a flattened image keeps its order as long as nothing mixes the features.
-        let flattened = flow.flattened.filter(|_| shape == flow.shape && kind != "dense");
+        let flattened = flow.flattened.clone().filter(|_| shape == flow.shape && kind != "dense");
         let output = self.value(shape.clone());
         self.tensors.push((self.steps.len(), tensors));
         let prepared = self.n_prepared..self.n_prepared + layer.n_prepared();
@@ -292,9 +301,6 @@ fn sequence(place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
 }
 
 fn flatten(flow: &Flow) -> Flow {
-    let flattened = match flow.shape[..] {
-        [h, w, c] => Some([h, w, c]),
-        _ => flow.flattened,
-    };
+    let flattened = if flow.shape.len() > 2 { Some(flow.shape.clone()) } else { flow.flattened.clone() };
     Flow { value: flow.value, shape: vec![n_values(&flow.shape)], flattened }
 }

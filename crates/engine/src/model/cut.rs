@@ -69,8 +69,8 @@ fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usi
     let first = layers.iter().position(|layer| *layer != LayerSpec::Flatten).unwrap_or(0);
     let kind = layers[first].clone();
     let Some(out) = layers[first].outputs_mut() else {
-        let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, dense, \
-                       embedding or swiglu; begin the stage there, or use tensor_shards = 1";
+        let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, conv1d, \
+                       conv3d, dense, embedding or swiglu; begin the stage there, or use tensor_shards = 1";
         return Err(error(first, &kind, problem.into()));
     };
     let n_outputs = *out;

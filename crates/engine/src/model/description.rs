@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
-    SwigluSpec,
+    SwigluSpec, UpsampleSpec,
 };
 use super::sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 
@@ -23,7 +23,8 @@ use super::sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSpec {
-    /// The shape of a sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
+    /// The shape of a sample: `[depth, height, width, channels]`, `[height, width, channels]`, `[steps, features]` or
+    /// `[features]`.
     pub input: Vec<usize>,
     /// What is done to it, in order.
     pub layers: Vec<LayerSpec>,
@@ -41,6 +42,10 @@ pub enum LayerSpec {
     BatchNorm(NormSpec),
     /// Two-dimensional convolution.
     Conv(ConvSpec),
+    /// Convolution along the steps of a sequence.
+    Conv1d(ConvSpec),
+    /// Three-dimensional convolution over `[depth, height, width, channels]`.
+    Conv3d(ConvSpec),
     /// Fully connected.
     Dense(DenseSpec),
     /// Convolution with a filter for each channel.
@@ -87,6 +92,10 @@ pub enum LayerSpec {
     Tanh,
     /// Fully connected at every position, with the vectors of an embedding as weights.
     TiedDense(TiedSpec),
+    /// Two-dimensional transposed convolution, which makes images larger: by `stride` times, beside what the filter needs.
+    TransposedConv(ConvSpec),
+    /// Every pixel becomes a square of equal ones.
+    Upsample(UpsampleSpec),
 }
 
 impl LayerSpec {
@@ -97,6 +106,8 @@ impl LayerSpec {
             Self::AveragePool(_) => "average-pool",
             Self::BatchNorm(_) => "batch-norm",
             Self::Conv(_) => "conv",
+            Self::Conv1d(_) => "conv1d",
+            Self::Conv3d(_) => "conv3d",
             Self::Dense(_) => "dense",
             Self::DepthwiseConv(_) => "depthwise-conv",
             Self::Dropout(_) => "dropout",
@@ -120,6 +131,8 @@ impl LayerSpec {
             Self::Swiglu(_) => "swiglu",
             Self::Tanh => "tanh",
             Self::TiedDense(_) => "tied-dense",
+            Self::TransposedConv(_) => "transposed-conv",
+            Self::Upsample(_) => "upsample",
         }
     }
 
@@ -127,7 +140,12 @@ impl LayerSpec {
     pub fn has_parameters(&self) -> bool {
         match self {
             Self::Residual(spec) => spec.body.iter().chain(&spec.projection).any(Self::has_parameters),
-            Self::BatchNorm(_) | Self::Conv(_) | Self::Dense(_) | Self::DepthwiseConv(_) => true,
+            Self::BatchNorm(_)
+            | Self::Conv(_)
+            | Self::Conv1d(_)
+            | Self::Conv3d(_)
+            | Self::Dense(_)
+            | Self::DepthwiseConv(_) => true,
             Self::Embedding(_)
             | Self::Gru(_)
             | Self::LayerNorm(_)
@@ -136,20 +154,22 @@ impl LayerSpec {
             | Self::Recurrent(_)
             | Self::RmsNorm(_)
             | Self::Swiglu(_)
-            | Self::TiedDense(_) => true,
+            | Self::TiedDense(_)
+            | Self::TransposedConv(_) => true,
             Self::Attention(_)
             | Self::AveragePool(_)
             | Self::Dropout(_)
             | Self::Flatten
             | Self::Gelu
-            | Self::GeluTanh => false,
-            Self::GlobalPool
+            | Self::GeluTanh
+            | Self::GlobalPool
             | Self::MaxPool(_)
             | Self::Relu
             | Self::Sequence
             | Self::Sigmoid
             | Self::Silu
-            | Self::Tanh => false,
+            | Self::Tanh
+            | Self::Upsample(_) => false,
         }
     }
 
@@ -169,9 +189,12 @@ impl LayerSpec {
             | Self::Sequence
             | Self::Sigmoid
             | Self::Silu
-            | Self::Tanh => true,
+            | Self::Tanh
+            | Self::Upsample(_) => true,
             Self::Attention(_)
             | Self::Conv(_)
+            | Self::Conv1d(_)
+            | Self::Conv3d(_)
             | Self::Dense(_)
             | Self::Embedding(_)
             | Self::Gru(_)
@@ -182,7 +205,8 @@ impl LayerSpec {
             | Self::Residual(_)
             | Self::RmsNorm(_)
             | Self::Swiglu(_)
-            | Self::TiedDense(_) => false,
+            | Self::TiedDense(_)
+            | Self::TransposedConv(_) => false,
         }
     }
 
@@ -194,7 +218,7 @@ impl LayerSpec {
     /// The same, to be changed.
     pub(super) fn outputs_mut(&mut self) -> Option<&mut usize> {
         match self {
-            Self::Conv(spec) => Some(&mut spec.out),
+            Self::Conv(spec) | Self::Conv1d(spec) | Self::Conv3d(spec) => Some(&mut spec.out),
             Self::Dense(spec) if spec.parts.is_empty() => Some(&mut spec.out),
             Self::Embedding(spec) => Some(&mut spec.out),
             Self::Swiglu(spec) => Some(&mut spec.out),
@@ -205,7 +229,9 @@ impl LayerSpec {
     /// Its name in checkpoints, if it was given one.
     pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Conv(spec) => spec.name.as_deref(),
+            Self::Conv(spec) | Self::Conv1d(spec) | Self::Conv3d(spec) | Self::TransposedConv(spec) => {
+                spec.name.as_deref()
+            }
             Self::Dense(spec) => spec.name.as_deref(),
             Self::DepthwiseConv(spec) => spec.name.as_deref(),
             Self::Embedding(spec) => spec.name.as_deref(),

@@ -3,7 +3,8 @@
 use crate::kernel::Before;
 use crate::rng::Rng;
 
-/// The shape of one sample: `[height, width, channels]`, `[steps, features]` or `[features]`.
+/// The shape of one sample: `[depth, height, width, channels]`, `[height, width, channels]`, `[steps, features]` or
+/// `[features]`.
 pub type Shape = Vec<usize>;
 
 /// How many numbers a sample of this shape has.

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use super::description::LayerSpec;
 
-/// Options of `conv`.
+/// Options of `conv`, `conv1d`, `conv3d` and `transposed-conv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConvSpec {
     /// Channels of the output.
     pub out: usize,
-    /// Rows and columns of the filter.
+    /// Length of the filter along each axis.
     pub kernel: usize,
-    /// Steps between neighbouring outputs.
+    /// Steps between neighbouring outputs; for `transposed-conv` between neighbouring inputs.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub stride: usize,
-    /// Width of the border of zeros.
+    /// Width of the border of zeros; `transposed-conv` cuts it off the output.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub padding: usize,
     /// Whether a bias is added.
@@ -185,6 +185,14 @@ pub struct SwigluSpec {
     /// Its name in checkpoints, instead of its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+}
+
+/// Options of `upsample`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpsampleSpec {
+    /// How often each pixel is repeated, along rows and along columns.
+    pub factor: usize,
 }
 
 fn one() -> usize {

@@ -16,6 +16,8 @@ mod rotary;
 mod row_norm;
 mod rows;
 mod states;
+mod transposed_conv;
+mod upsample;
 mod window;
 
 pub use activation::{Activation, ActivationKind};
@@ -33,4 +35,6 @@ pub use recurrent::Recurrent;
 pub use rotary::Rotary;
 pub use row_norm::{RowNorm, RowNormKind};
 pub use states::States;
+pub use transposed_conv::TransposedConv;
+pub use upsample::Upsample;
 pub use window::Window;

@@ -1,6 +1,7 @@
 //! Where a layer stands in a description, and the checks whose complaints name it.
 
 use super::graph::{ModelError, NamedTensor};
+use super::layer::Shape;
 use super::layers::Window;
 
 /// The most numbers that a network may be made of, all sizes multiplied out: what a machine can address, eight bytes each.
@@ -37,32 +38,58 @@ impl Place {
     }
 
     pub(super) fn image(&self, shape: &[usize]) -> Result<[usize; 3], ModelError> {
-        <[usize; 3]>::try_from(shape)
-            .map_err(|_| self.error(format!("its input must be [height, width, channels] and not {}", show(shape))))
+        <[usize; 3]>::try_from(shape).map_err(|_| self.needs("[height, width, channels]", shape))
     }
 
-    /// A window over images of this shape and how many of it fit, down and across. What its size is called differs.
+    /// The answer to an input of another shape than this.
+    pub(super) fn needs(&self, expected: &str, shape: &[usize]) -> ModelError {
+        self.error(format!("its input must be {expected} and not {}", show(shape)))
+    }
+
+    /// A window over inputs of this shape, which has as many axes beside the channels as is said, and how many of it fit along
+    /// each. What its size is called differs.
     pub(super) fn window(
         &self,
         shape: &[usize],
+        n_axes: usize,
         (field, kernel): (&str, usize),
         stride: usize,
         padding: usize,
-    ) -> Result<(Window, [usize; 2]), ModelError> {
-        let [height, width, channels] = self.image(shape)?;
-        let kernel = self.positive(field, kernel)?;
-        let stride = self.positive("stride", stride)?;
+    ) -> Result<(Window, Shape), ModelError> {
+        let (what, expected) = match n_axes {
+            1 => ("a sequence", "[steps, features]"),
+            2 => ("an image", "[height, width, channels]"),
+            _ => ("a volume", "[depth, height, width, channels]"),
+        };
+        if shape.len() != n_axes + 1 {
+            return Err(self.needs(expected, shape));
+        }
+        self.check_window((field, kernel), stride, padding)?;
+        let window = Window::new(shape, kernel, stride, padding);
+        let output = window.output().ok_or_else(|| {
+            let sizes: Vec<String> = shape[..n_axes].iter().map(usize::to_string).collect();
+            self.error(format!(
+                "a window of {kernel} does not fit {what} of {}; make it smaller, or pool less before it",
+                sizes.join(" by ")
+            ))
+        })?;
+        Ok((window, output[3 - n_axes..].to_vec()))
+    }
+
+    /// What is true of a window whatever it slides over.
+    pub(super) fn check_window(
+        &self,
+        (field, kernel): (&str, usize),
+        stride: usize,
+        padding: usize,
+    ) -> Result<(), ModelError> {
+        self.positive(field, kernel)?;
+        self.positive("stride", stride)?;
         if padding >= kernel {
             let problem = format!("a padding of {padding} is not smaller than the window's {kernel}; make it smaller");
             return Err(self.error(problem));
         }
-        let window = Window { height, width, channels, kernel, stride, padding };
-        let (down, across) = window.output().ok_or_else(|| {
-            self.error(format!(
-                "a window of {kernel} does not fit an image of {height} by {width}; make it smaller, or pool less before it"
-            ))
-        })?;
-        Ok((window, [down, across]))
+        Ok(())
     }
 }
 

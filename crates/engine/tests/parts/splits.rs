@@ -212,7 +212,7 @@ fn what_cannot_be_split_is_said_with_a_way_out() {
         0,
         2,
         "layers[1] (relu)",
-        &["must begin with", "conv, dense, embedding or swiglu", "tensor_shards = 1"],
+        &["must begin with", "conv3d, dense, embedding or swiglu", "tensor_shards = 1"],
     );
     refused(3..4, 0, 2, "layers[3] (residual)", &["must begin with"]);
     refused(4..5, 0, 2, "layers[4] (flatten)", &["must begin with"]);

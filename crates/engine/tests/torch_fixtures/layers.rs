@@ -40,9 +40,8 @@ fn layer(fixture: &Value) -> Option<(Box<dyn Layer>, &'static str, usize)> {
         }
         _ => {
             let (kernel, stride, padding) = (option("kernel_size"), option("stride"), option("padding"));
-            let window = Window { height: input[1], width: input[2], channels: last, kernel, stride, padding };
-            let (height, width) = window.output().expect("PyTorch could do it");
-            let n_windows = height * width;
+            let window = Window::new(&input[1..], kernel, stride, padding);
+            let n_windows: usize = window.output().expect("PyTorch could do it").iter().product();
             match name {
                 _ if name.starts_with("conv-depthwise") => {
                     (Box::new(Depthwise { window, bias: true }), "depthwise-conv", n_windows * last)

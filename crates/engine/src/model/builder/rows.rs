@@ -29,7 +29,7 @@ impl Builder {
     }
 
     pub(super) fn dense(&mut self, spec: &DenseSpec, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
-        if flow.shape.len() == 3 {
+        if flow.shape.len() > 2 {
             let problem =
                 format!("its input {} is an image; put \"flatten\" or \"global-pool\" before it", show(&flow.shape));
             return Err(place.error(problem));

@@ -32,15 +32,11 @@ impl Dense {
     /// The backward pass as a convolution with a filter of one pixel: the rows are the pixels of an image one line high.
     fn down(&self, rows: usize) -> ConvShape {
         ConvShape {
-            height: 1,
             width: rows,
             in_channels: self.n_outputs,
-            kernel_height: 1,
-            kernel_width: 1,
-            stride: 1,
-            out_height: 1,
             out_width: rows,
             out_channels: self.n_inputs,
+            ..ConvShape::POINT
         }
     }
 }

@@ -16,11 +16,12 @@ pub struct Depthwise {
 
 impl Depthwise {
     fn n_weights(&self) -> usize {
-        self.window.kernel * self.window.kernel * self.window.channels
+        self.window.n_taps() * self.window.channels
     }
 
     fn output(&self) -> (usize, usize) {
-        self.window.output().expect("checked when the network was built")
+        let [_, height, width] = self.window.output().expect("checked when the network was built");
+        (height, width)
     }
 
     /// Calls `visit(pixel in the image, pixel in the output, place in the filter)` for each that meet.
@@ -50,7 +51,7 @@ fn add_products(sum: &mut [f32], a: &[f32], b: &[f32]) {
 
 impl Layer for Depthwise {
     fn tensors(&self) -> Vec<Tensor> {
-        let Window { kernel, channels, .. } = self.window;
+        let Window { kernel: [_, kernel, _], channels, .. } = self.window;
         let bound = Init::Uniform(1.0 / kernel as f32);
         let axes = vec![(channels, 1), (kernel, kernel * channels), (kernel, channels)];
         let weight = Tensor::plain("weight", &[channels, 1, kernel, kernel], bound).laid_out(axes);
@@ -63,7 +64,7 @@ impl Layer for Depthwise {
     }
 
     fn n_multiplications(&self) -> usize {
-        self.output_len() * self.window.kernel * self.window.kernel
+        self.output_len() * self.window.n_taps()
     }
 
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Scratch) {

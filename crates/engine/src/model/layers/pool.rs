@@ -27,7 +27,8 @@ pub struct Pool {
 
 impl Pool {
     fn output(&self) -> (usize, usize) {
-        self.window.output().expect("checked when the network was built")
+        let [_, height, width] = self.window.output().expect("checked when the network was built");
+        (height, width)
     }
 
     fn output_len(&self) -> usize {
@@ -39,7 +40,7 @@ impl Pool {
     #[inline(always)]
     fn for_each_window(&self, mut visit: impl FnMut(usize, &[usize])) {
         let (height, width) = self.output();
-        let mut pixels = Vec::with_capacity(self.window.kernel * self.window.kernel);
+        let mut pixels = Vec::with_capacity(self.window.n_taps());
         for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
             pixels.clear();
             pixels.extend(self.window.inside(y, x).map(|tap| tap.pixel));
@@ -48,7 +49,7 @@ impl Pool {
     }
 
     fn mean_factor(&self) -> f32 {
-        1.0 / (self.window.kernel * self.window.kernel) as f32
+        1.0 / self.window.n_taps() as f32
     }
 
     #[inline(always)]
