@@ -7,9 +7,7 @@ use nettorrent_engine::kernel::{
     packed_len,
 };
 use nettorrent_engine::model::layers::{Activation, ActivationKind, RowNorm, RowNormKind};
-use nettorrent_engine::model::{
-    Backward, Context, Layer, Mode, Network, Scratch, Tensor, Workspace, zoo,
-};
+use nettorrent_engine::model::{Backward, Context, Layer, Mode, Network, Scratch, Tensor, Workspace, zoo};
 use nettorrent_engine::rng::Rng;
 
 #[global_allocator]

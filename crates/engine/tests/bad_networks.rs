@@ -51,7 +51,7 @@ fn windows_that_do_not_fit() {
     refuses(&[4, 4, 2], json!([pool, pool, pool]), "layers[2] (max-pool)", &["window of 2", "1 by 1", "pool less"]);
     let pool = json!({"average-pool": {"size": 3, "padding": 2}});
     refuses(&[4, 4, 2], json!([pool]), "layers[0] (average-pool)", &["padding of 2", "half", "3"]);
-    refuses(&[4, 4], json!(["global-pool"]), "layers[0] (global-pool)", &["[height, width, channels]", "[4, 4]"]);
+    refuses(&[4], json!(["global-pool"]), "layers[0] (global-pool)", &["[height, width, channels]", "[4]"]);
 }
 
 #[test]
@@ -86,6 +86,20 @@ fn residuals_whose_paths_do_not_meet() {
     refuses(&[8, 8, 2], json!([bad]), "0.body[1] (conv)", &["window of 9"]);
     let bad = block(json!([]), json!([dense(0)]));
     refuses(&[6], json!([bad]), "0.projection[0] (dense)", &["`out` must not be 0"]);
+}
+
+#[test]
+fn marks_and_concats_that_do_not_meet() {
+    let (mark, concat) = (json!({"mark": "high"}), json!({"concat": "high"}));
+    let place = "layers[1] (concat)";
+    refuses(&[6], json!([dense(3), concat]), place, &["no mark named `high` before it"]);
+    refuses(&[6], json!([{"mark": "hihg"}, concat]), place, &["did you mean `hihg`?"]);
+    refuses(&[6], json!([mark, mark]), "layers[1] (mark)", &["already a mark named `high`"]);
+    let pool = json!({"max-pool": {"size": 2}});
+    let words = ["[4, 4, 2] cannot be joined to [8, 8, 2]", "all but the channels", "upsample"];
+    refuses(&[8, 8, 2], json!([mark, pool, concat]), "layers[2] (concat)", &words);
+    refuses(&[8, 2], json!([mark, "flatten", concat]), "layers[2] (concat)", &["[16] cannot be joined to [8, 2]"]);
+    refuses(&[2, 2, 2], json!(["flatten", mark, concat]), "layers[2] (concat)", &["flatten", "after it"]);
 }
 
 #[test]

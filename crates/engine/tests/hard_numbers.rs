@@ -36,7 +36,8 @@ fn distance(left: &[f32], right: &[f32]) -> f32 {
 /// A NaN reaches the loss through every layer, so that a run ends with a clear word and not with a network that is dead.
 #[test]
 fn nan_is_not_swallowed() {
-    let layers = json!(["gelu", "relu", "sigmoid", "tanh", {"max-pool": {"size": 2}}, {"average-pool": {"size": 2}},
+    let layers = json!(["gelu", "gelu-tanh", "relu", "sigmoid", "silu", "tanh", {"rms-norm": {}}, {"upsample": {"factor": 2}},
+        {"transposed-conv": {"out": 2, "kernel": 2, "stride": 2}}, {"max-pool": {"size": 2}}, {"average-pool": {"size": 2}},
         {"batch-norm": {}}, {"layer-norm": {}}, {"conv": {"out": 2, "kernel": 3, "padding": 1}},
         {"depthwise-conv": {"kernel": 3, "padding": 1}}, {"residual": {"body": ["relu"]}}]);
     let layers: Vec<LayerSpec> = serde_json::from_value(layers).unwrap();

@@ -89,6 +89,22 @@ fn volumes() {
 }
 
 #[test]
+fn skip_connections() {
+    let conv = |out: usize| json!({"conv": {"out": out, "kernel": 3, "padding": 1}});
+    // A U-Net of two floors, with the input itself joined again at the end.
+    let layers = json!([{"mark": "input"}, conv(3), "tanh", {"mark": "high"}, {"average-pool": {"size": 2}}, conv(5), "tanh",
+        {"transposed-conv": {"out": 2, "kernel": 2, "stride": 2}}, {"concat": "high"}, conv(2), {"concat": "input"}]);
+    probe(&[4, 6, 2], &layers);
+    // The same value twice, and a mark that is used twice, once within a block.
+    probe(
+        &[5],
+        &json!([{"dense": {"out": 4}}, {"mark": "a"}, {"concat": "a"}, {"dense": {"out": 4}}, {"concat": "a"}]),
+    );
+    let block = json!({"residual": {"body": [{"concat": "a"}, {"dense": {"out": 4}}]}});
+    probe(&[3, 5], &json!([{"mark": "a"}, {"dense": {"out": 4}}, "tanh", block, {"concat": "a"}]));
+}
+
+#[test]
 fn norms() {
     probe(&[5, 17], &json!([{"rms-norm": {}}]));
     probe(&[5, 17], &json!([{"layer-norm": {"epsilon": 0.1}}]));

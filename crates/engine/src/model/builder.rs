@@ -6,6 +6,7 @@ mod joins;
 mod rows;
 mod sequences;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::description::{LayerSpec, ModelSpec};
@@ -87,6 +88,8 @@ struct Builder {
     n_steps_below: usize,
     /// See [`Section::split`].
     split: Option<(Range<usize>, usize)>,
+    /// The values that a mark remembers, by its name.
+    marks: BTreeMap<String, Flow>,
 }
 
 impl Builder {
@@ -110,6 +113,7 @@ impl Builder {
             n_layers_below: 0,
             n_steps_below: 0,
             split: None,
+            marks: BTreeMap::new(),
         })
     }
 
@@ -143,6 +147,7 @@ impl Builder {
             LayerSpec::Attention(spec) => self.attention(spec, place, flow),
             LayerSpec::AveragePool(spec) => self.pool(spec, PoolKind::Average, place, flow),
             LayerSpec::BatchNorm(_) => self.batch_norm(place, flow),
+            LayerSpec::Concat(mark) => self.concat(mark, place, flow),
             LayerSpec::Conv(spec) => self.conv(2, spec, place, flow),
             LayerSpec::Conv1d(spec) => self.conv(1, spec, place, flow),
             LayerSpec::Conv3d(spec) => self.conv(3, spec, place, flow),
@@ -157,6 +162,7 @@ impl Builder {
             LayerSpec::Gru(spec) => self.recurrent(Cell::Gru, spec, place, flow),
             LayerSpec::LayerNorm(spec) => self.row_norm(RowNormKind::Layer, spec, place, flow),
             LayerSpec::Lstm(spec) => self.recurrent(Cell::Lstm, spec, place, flow),
+            LayerSpec::Mark(name) => self.mark(name, place, flow),
             LayerSpec::MaxPool(spec) => self.pool(spec, PoolKind::Max, place, flow),
             LayerSpec::Positions(spec) => self.positions(spec, place, flow),
             LayerSpec::Recurrent(spec) => self.recurrent(Cell::Simple, spec, place, flow),

@@ -50,6 +50,9 @@ fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
     if end > n {
         return wrong(format!("the network has only {n}; let the last stage end there"));
     }
+    if !(spec.can_cut(start) && spec.can_cut(end)) {
+        return wrong("they part a mark from its concat; keep both in one stage".into());
+    }
     if column >= columns {
         return wrong(format!(
             "there is no tensor shard {column} of {columns}; use at least one, and count them from 0"

@@ -30,6 +30,27 @@ pub struct ModelSpec {
     pub layers: Vec<LayerSpec>,
 }
 
+impl ModelSpec {
+    /// Whether a stage of a pipeline may begin at this layer: not between a mark and a concat that needs it.
+    pub fn can_cut(&self, layer: usize) -> bool {
+        let (below, above) = self.layers.split_at(layer.min(self.layers.len()));
+        let names = |layers: &[LayerSpec], name: fn(&LayerSpec) -> Option<&String>| {
+            let mut names = Vec::new();
+            layers.iter().for_each(|layer| layer.visit(&mut |layer| names.extend(name(layer).cloned())));
+            names
+        };
+        let marks = names(below, |layer| match layer {
+            LayerSpec::Mark(name) => Some(name),
+            _ => None,
+        });
+        let wanted = names(above, |layer| match layer {
+            LayerSpec::Concat(name) => Some(name),
+            _ => None,
+        });
+        !wanted.iter().any(|name| marks.contains(name))
+    }
+}
+
 /// One layer. Shapes are not given: they follow from the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -40,6 +61,8 @@ pub enum LayerSpec {
     AveragePool(PoolSpec),
     /// Mean 0 and deviation 1 for each channel over the batch.
     BatchNorm(NormSpec),
+    /// Joins the channels of the value that the `mark` of this name remembers to those of the current one, which come first.
+    Concat(String),
     /// Two-dimensional convolution.
     Conv(ConvSpec),
     /// Convolution along the steps of a sequence.
@@ -68,6 +91,8 @@ pub enum LayerSpec {
     LayerNorm(RowNormSpec),
     /// Long short-term memory.
     Lstm(RecurrentSpec),
+    /// Remembers the value here, under this name, for a `concat` further on.
+    Mark(String),
     /// The largest value of a sliding window.
     MaxPool(PoolSpec),
     /// A learnt vector for every position, added to what is there.
@@ -105,6 +130,7 @@ impl LayerSpec {
             Self::Attention(_) => "attention",
             Self::AveragePool(_) => "average-pool",
             Self::BatchNorm(_) => "batch-norm",
+            Self::Concat(_) => "concat",
             Self::Conv(_) => "conv",
             Self::Conv1d(_) => "conv1d",
             Self::Conv3d(_) => "conv3d",
@@ -119,6 +145,7 @@ impl LayerSpec {
             Self::Gru(_) => "gru",
             Self::LayerNorm(_) => "layer-norm",
             Self::Lstm(_) => "lstm",
+            Self::Mark(_) => "mark",
             Self::MaxPool(_) => "max-pool",
             Self::Positions(_) => "positions",
             Self::Recurrent(_) => "recurrent",
@@ -136,6 +163,14 @@ impl LayerSpec {
         }
     }
 
+    /// Calls `visit` for this layer and for all within it.
+    fn visit(&self, visit: &mut impl FnMut(&Self)) {
+        visit(self);
+        if let Self::Residual(spec) = self {
+            spec.body.iter().chain(&spec.projection).for_each(|layer| layer.visit(visit));
+        }
+    }
+
     /// Whether it has anything to train.
     pub fn has_parameters(&self) -> bool {
         match self {
@@ -145,8 +180,8 @@ impl LayerSpec {
             | Self::Conv1d(_)
             | Self::Conv3d(_)
             | Self::Dense(_)
-            | Self::DepthwiseConv(_) => true,
-            Self::Embedding(_)
+            | Self::DepthwiseConv(_)
+            | Self::Embedding(_)
             | Self::Gru(_)
             | Self::LayerNorm(_)
             | Self::Lstm(_)
@@ -158,11 +193,13 @@ impl LayerSpec {
             | Self::TransposedConv(_) => true,
             Self::Attention(_)
             | Self::AveragePool(_)
+            | Self::Concat(_)
             | Self::Dropout(_)
             | Self::Flatten
             | Self::Gelu
             | Self::GeluTanh
             | Self::GlobalPool
+            | Self::Mark(_)
             | Self::MaxPool(_)
             | Self::Relu
             | Self::Sequence
@@ -184,6 +221,7 @@ impl LayerSpec {
             | Self::Gelu
             | Self::GeluTanh
             | Self::GlobalPool
+            | Self::Mark(_)
             | Self::MaxPool(_)
             | Self::Relu
             | Self::Sequence
@@ -192,6 +230,7 @@ impl LayerSpec {
             | Self::Tanh
             | Self::Upsample(_) => true,
             Self::Attention(_)
+            | Self::Concat(_)
             | Self::Conv(_)
             | Self::Conv1d(_)
             | Self::Conv3d(_)

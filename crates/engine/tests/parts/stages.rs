@@ -10,9 +10,10 @@ fn check(name: &str, input: &[usize], layers: Value) {
     let spec = model(input, layers);
     let n = spec.layers.len();
     let group = |layers, rows| Group { layers, rows, columns: 1 };
-    let every: Vec<Group> = (0..n).map(|i| group(i..i + 1, 2)).collect();
+    let cuts: Vec<usize> = (0..=n).filter(|&cut| spec.can_cut(cut)).collect();
+    let every: Vec<Group> = cuts.windows(2).map(|pair| group(pair[0]..pair[1], 2)).collect();
     assert_as_whole(name, &spec, &every, 5, 1e-5);
-    for cut in 1..n {
+    for &cut in &cuts[1..cuts.len() - 1] {
         assert_as_whole(name, &spec, &[group(0..cut, 1), group(cut..n, 2)], 5, 1e-5);
     }
 }
@@ -45,6 +46,24 @@ fn convolutions_along_one_axis_and_three() {
     check("conv1d", &[8, 3], layers);
     let layers = json!([{"conv3d": {"out": 5, "kernel": 3, "padding": 1}}, "gelu", "flatten", {"dense": {"out": 4}}]);
     check("conv3d", &[3, 4, 5, 2], layers);
+}
+
+#[test]
+fn skip_connections() {
+    let conv = |out: usize| json!({"conv": {"out": out, "kernel": 3, "padding": 1}});
+    let layers = json!([conv(3), "gelu", {"mark": "high"}, {"average-pool": {"size": 2}}, conv(5),
+        {"residual": {"body": ["gelu", {"mark": "inner"}, conv(5), {"concat": "inner"}, conv(5)]}}, {"upsample": {"factor": 2}},
+        {"concat": "high"}, conv(2), "flatten", {"dense": {"out": 4}}]);
+    check("a small U-Net", &[4, 6, 2], layers.clone());
+    let spec = model(&[4, 6, 2], layers);
+    for cut in 0..=11 {
+        assert_eq!(spec.can_cut(cut), !(3..8).contains(&cut), "before layer {cut}");
+        let part = PartSpec { layers: cut.min(10)..11, column: 0, columns: 1 };
+        if (3..8).contains(&cut) {
+            let error = Part::new(&spec, &part).expect_err("the mark is in another stage");
+            assert!(error.problem.contains("keep both in one stage"), "{error}");
+        }
+    }
 }
 
 /// Asserts that a layer's outputs can be split, with what follows it in its stage.

@@ -1,4 +1,4 @@
-//! Layers as a description names them: outputs, both gradients, and the names and shapes of their tensors.
+//! Layers as a description names them, alone and a few together: outputs, both gradients, and the names and shapes of their tensors.
 
 use nettorrent_engine::model::{Mode, ModelSpec, Network, Part, PartSpec, Rows, Workspace};
 use serde_json::{Value, json};
@@ -10,14 +10,18 @@ use crate::fixture::{
 
 /// The network that the layer is a part of, with the fixture's parameters: all PyTorch's, under the same names.
 fn network(fixture: &Value) -> (ModelSpec, Network, Vec<f32>) {
-    let layers = serde_json::from_value(json!([fixture["layer"], "flatten"])).expect("the layer is well described");
+    let one = [fixture["layer"].clone()];
+    let layers = fixture["layer"].as_array().map_or(&one[..], Vec::as_slice);
+    let all = json!(layers.iter().cloned().chain([json!("flatten")]).collect::<Vec<_>>());
+    let layers = serde_json::from_value(all).expect("the layers are well described");
     let spec = ModelSpec { input: sizes(&fixture["input"]), layers };
     let network = Network::new(&spec).expect("PyTorch could do it");
     let mut values = vec![f32::NAN; network.n_values()];
     let expected = list(&fixture["gradients"]);
     assert_eq!(network.tensors().len(), expected.len(), "{}", fixture["layer"]);
     for (i, (named, expected)) in network.tensors().iter().zip(expected).enumerate() {
-        let name = named.name.strip_prefix("0.").expect("it is the first layer's");
+        // A layer alone has PyTorch's names, and several are numbered.
+        let name = if fixture["layer"].is_array() { &named.name } else { named.name.trim_start_matches("0.") };
         assert_eq!((name, &named.tensor.shape), (text(&expected["name"]), &sizes(&expected["shape"])));
         let kind = spec.layers[0].kind();
         for (k, place) in named.tensor.places().into_iter().enumerate() {
@@ -33,7 +37,8 @@ fn described_layers() {
     for fixture in list(&load("layers.json")["described"]) {
         let name = &fixture["layer"].to_string();
         let (spec, network, values) = network(fixture);
-        let part = Part::new(&spec, &PartSpec { layers: 0..1, column: 0, columns: 1 }).expect("it is a part");
+        let part = Part::new(&spec, &PartSpec { layers: 0..spec.layers.len() - 1, column: 0, columns: 1 })
+            .expect("it is a part");
         let n = number(&fixture["batch"]) as usize;
         let x = uniforms(INPUT, n * part.input_len()).iter().map(|u| 2.0 * u).collect();
         let rows = Rows { first: 0, n, batch_len: n };

@@ -46,7 +46,7 @@ impl Profile {
         for (index, layer) in spec.layers.iter().enumerate() {
             let before = below[index];
             let first = &spec.layers[..=index];
-            if first.iter().all(|layer| matches!(layer, LayerSpec::Flatten)) {
+            if first.iter().all(|layer| matches!(layer, LayerSpec::Flatten | LayerSpec::Mark(_))) {
                 below.push(before);
                 continue;
             }
@@ -55,8 +55,13 @@ impl Profile {
             let of_steps: usize = steps.iter().map(|step| n_values(&step.output)).sum();
             let n_crossing = network.output_len();
             let n_new = match layer {
-                LayerSpec::Flatten => 0,
-                LayerSpec::Residual(_) => of_steps.saturating_sub(n_values_of_steps),
+                LayerSpec::Flatten | LayerSpec::Mark(_) => 0,
+                // These are several steps, each with a value of its own.
+                LayerSpec::Gru(_)
+                | LayerSpec::Lstm(_)
+                | LayerSpec::Recurrent(_)
+                | LayerSpec::Residual(_)
+                | LayerSpec::Swiglu(_) => of_steps.saturating_sub(n_values_of_steps),
                 _ => n_crossing,
             };
             n_values_of_steps = of_steps;
@@ -68,7 +73,7 @@ impl Profile {
                 n_crossing,
             });
         }
-        let begins = |index: &usize| multiplies(&spec.layers[*index]);
+        let begins = |index: &usize| multiplies(&spec.layers[*index]) && spec.can_cut(*index);
         // What comes before the first that multiplies belongs to it.
         let inner = (0..spec.layers.len()).filter(begins).skip(1);
         let cuts = std::iter::once(0).chain(inner.filter(|cut| *cut > 0)).chain([spec.layers.len()]).collect();
@@ -92,11 +97,17 @@ fn multiplies(layer: &LayerSpec) -> bool {
     matches!(
         layer,
         LayerSpec::Conv(_)
+            | LayerSpec::Conv1d(_)
+            | LayerSpec::Conv3d(_)
             | LayerSpec::Dense(_)
             | LayerSpec::DepthwiseConv(_)
             | LayerSpec::Embedding(_)
+            | LayerSpec::Gru(_)
+            | LayerSpec::Lstm(_)
             | LayerSpec::Recurrent(_)
             | LayerSpec::Residual(_)
+            | LayerSpec::Swiglu(_)
+            | LayerSpec::TransposedConv(_)
     )
 }
 

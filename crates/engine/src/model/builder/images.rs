@@ -91,7 +91,10 @@ impl Builder {
     pub(super) fn global_pool(&mut self, place: &Place, flow: &Flow) -> Result<Flow, ModelError> {
         let (channels, size) = flow.shape.split_last().expect("a shape has an axis");
         if size.is_empty() {
-            return Err(place.needs("[height, width, channels], [depth, height, width, channels] or [steps, features]", &flow.shape));
+            return Err(place.needs(
+                "[height, width, channels], [depth, height, width, channels] or [steps, features]",
+                &flow.shape,
+            ));
         }
         let layer = GlobalPool { n_pixels: size.iter().product(), channels: *channels };
         self.push(Box::new(layer), "global-pool", place, flow, vec![*channels])
