@@ -27,6 +27,7 @@ pub mod source;
 mod spec;
 pub mod split;
 mod subset;
+mod table;
 mod targets;
 mod text;
 pub mod wav;

@@ -1,28 +1,14 @@
-//! Tables as comma-separated text: columns of numbers and one column that names the class.
+//! Tables as comma-separated text: columns of numbers, and columns with what is asked about them.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use csv::{ReaderBuilder, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
 
-use super::files;
-use super::in_memory::{InMemory, Samples};
-use super::origins::Origins;
-use super::{DataError, names};
+use super::table::{Cell, TableBuilder};
+use super::{DataError, files};
 
-/// What stands for a value that is not there, in lower case.
-const MISSING: [&str; 7] = ["", "-", "?", "n/a", "na", "nan", "null"];
-
-/// A column, by its place (from 0) or by its name in the header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Column {
-    /// By place, the first being 0.
-    Index(usize),
-    /// By name; where no column has the name and it is a number, by place.
-    Name(String),
-}
+pub use super::table::{Asked, Column, Columns, Table, Target};
 
 /// Whether the first line names the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,26 +23,13 @@ pub enum Header {
     Yes,
 }
 
-/// A table as it was read, its classes not yet numbered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    n_features: usize,
-    values: Vec<f32>,
-    /// The class of each row, as an index into `class_names`.
-    rows: Vec<u32>,
-    /// The line of each row in the file.
-    lines: Vec<u64>,
-    /// The classes in the order they came up.
-    class_names: Vec<String>,
-}
-
-/// Reads one file. The label is in the last column unless `label` says otherwise.
-pub fn read(path: &Path, label: Option<&Column>, header: Header) -> Result<Table, DataError> {
-    parse(path, &files::read(path)?, label, header)
+/// Reads one file.
+pub fn read(path: &Path, asked: Asked<'_>, header: Header) -> Result<Table, DataError> {
+    parse(path, &files::read(path)?, asked, header)
 }
 
 /// Reads the text of one file; `path` is for the messages only.
-pub fn parse(path: &Path, bytes: &[u8], label: Option<&Column>, header: Header) -> Result<Table, DataError> {
+pub fn parse(path: &Path, bytes: &[u8], asked: Asked<'_>, header: Header) -> Result<Table, DataError> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter(bytes))
         .has_headers(false)
@@ -84,119 +57,14 @@ pub fn parse(path: &Path, bytes: &[u8], label: Option<&Column>, header: Header) 
     } else {
         (0..first.len()).map(|column| column.to_string()).collect()
     };
-    let mut builder = Builder { label: find_column(path, &names, label)?, names, ..Builder::default() };
+    let mut builder = TableBuilder::new(names, asked, "line").map_err(malformed)?;
     let mut record = if has_header { next()? } else { Some(first) };
     while let Some(row) = record {
-        builder.row(&row, line_of(&row, bytes)).map_err(malformed)?;
+        let cells: Vec<Cell<'_>> = row.iter().map(Cell::Text).collect();
+        builder.row(cells.into_iter(), line_of(&row, bytes)).map_err(malformed)?;
         record = next()?;
     }
     builder.finish().map_err(malformed)
-}
-
-impl Table {
-    /// The classes, sorted: by value where all are whole numbers, otherwise by letter.
-    pub fn classes(&self) -> Vec<String> {
-        let mut classes = self.class_names.clone();
-        let numbers: Option<Vec<i64>> = classes.iter().map(|name| name.parse().ok()).collect();
-        match numbers {
-            Some(_) => classes.sort_by_key(|name| (name.parse::<i64>().unwrap_or_default(), name.clone())),
-            None => classes.sort(),
-        }
-        classes
-    }
-
-    /// The samples, numbered by these classes: those of the training part, for both parts. Not yet normalised.
-    pub(crate) fn into_set(self, path: &Path, classes: Vec<String>) -> Result<InMemory, DataError> {
-        let numbers: BTreeMap<&str, u32> = classes.iter().map(String::as_str).zip(0..).collect();
-        let number = |name: &String| numbers.get(name.as_str()).copied();
-        let Some(renumbered) = self.class_names.iter().map(number).collect::<Option<Vec<u32>>>() else {
-            let strangers: Vec<&str> =
-                self.class_names.iter().filter(|name| number(name).is_none()).map(String::as_str).collect();
-            let problem = format!("has labels that the training part has not: {}", strangers.join(", "));
-            return Err(DataError::malformed(path, problem));
-        };
-        let labels = self.rows.iter().map(|&class| renumbered[class as usize]).collect();
-        let set = InMemory::new(vec![self.n_features], classes, labels, Samples::Floats(self.values))?;
-        Ok(set.with_origins(Origins::Lines { path: path.to_owned(), lines: self.lines }))
-    }
-
-    /// How many columns are features.
-    pub fn n_features(&self) -> usize {
-        self.n_features
-    }
-}
-
-/// A table in the making. Problems are told without the path, which the caller knows.
-#[derive(Default)]
-struct Builder {
-    names: Vec<String>,
-    label: usize,
-    values: Vec<f32>,
-    rows: Vec<u32>,
-    lines: Vec<u64>,
-    class_names: Vec<String>,
-    class_numbers: BTreeMap<String, u32>,
-}
-
-impl Builder {
-    fn row(&mut self, row: &StringRecord, line: u64) -> Result<(), String> {
-        if row.len() != self.names.len() {
-            return Err(format!("line {line} has {} cells, the first line has {}", row.len(), self.names.len()));
-        }
-        for (column, cell) in row.iter().enumerate() {
-            let place = || format!("line {line}, column {} (`{}`)", column + 1, self.names[column]);
-            if MISSING.binary_search(&cell.to_ascii_lowercase().as_str()).is_ok() {
-                return Err(format!("{}: the value is missing (`{cell}`); fill it in or remove the line", place()));
-            }
-            if column == self.label {
-                continue;
-            }
-            match cell.parse::<f32>() {
-                Ok(value) if value.is_finite() => self.values.push(value),
-                Ok(_) => return Err(format!("{}: `{cell}` is too large for a 32-bit number", place())),
-                Err(_) => {
-                    return Err(format!(
-                        "{}: expected a number, found `{cell}`; remove the column, or name it as the label",
-                        place()
-                    ));
-                }
-            }
-        }
-        self.class(&row[self.label]);
-        self.lines.push(line);
-        Ok(())
-    }
-
-    fn class(&mut self, name: &str) {
-        let number = match self.class_numbers.get(name) {
-            Some(&number) => number,
-            None => {
-                let number = self.class_names.len() as u32;
-                self.class_names.push(name.to_owned());
-                self.class_numbers.insert(name.to_owned(), number);
-                number
-            }
-        };
-        self.rows.push(number);
-    }
-
-    fn finish(self) -> Result<Table, String> {
-        let (n_rows, n_classes) = (self.rows.len(), self.class_names.len());
-        if n_rows == 0 {
-            return Err("has a header and no rows".to_owned());
-        }
-        // A number that is different in almost every row is measured, not a class: better to say so than to train on it.
-        if n_classes > 100 && n_classes * 2 > n_rows {
-            let name = &self.names[self.label];
-            return Err(format!(
-                "the label column `{name}` has {n_classes} different values in {n_rows} rows, so it names no classes; \
-                 set `label` to the column that does"
-            ));
-        }
-        let n_features = self.names.len() - 1;
-        let Self { values, rows, lines, class_names, .. } = self;
-        Ok(Table { n_features, values, rows, lines, class_names })
-    }
 }
 
 /// The line that a row is on, counted from 1. The reader says where it began to look for the row, which is before the second
@@ -206,31 +74,6 @@ fn line_of(row: &StringRecord, bytes: &[u8]) -> u64 {
     let rest = bytes.get(position.byte() as usize..).unwrap_or_default();
     let ends = rest.iter().take_while(|byte| b"\r\n".contains(byte));
     position.line() + ends.filter(|&&byte| byte == b'\n').count() as u64
-}
-
-fn find_column(path: &Path, names: &[String], wanted: Option<&Column>) -> Result<usize, DataError> {
-    let by_place = |place: usize| {
-        if place < names.len() {
-            return Ok(place);
-        }
-        let n_columns = names.len();
-        Err(DataError::malformed(
-            path,
-            format!("there is no column {place} for the label: they are 0 to {}", n_columns - 1),
-        ))
-    };
-    match wanted {
-        None => Ok(names.len() - 1),
-        Some(&Column::Index(place)) => by_place(place),
-        Some(Column::Name(name)) => match (names.iter().position(|other| other == name), name.parse()) {
-            (Some(place), _) => Ok(place),
-            (None, Ok(place)) => by_place(place),
-            (None, Err(_)) => {
-                let known: Vec<&str> = names.iter().map(String::as_str).collect();
-                Err(DataError::malformed(path, names::unknown("label column", name, &known)))
-            }
-        },
-    }
 }
 
 /// Whether text is likely to be a table: its lines have the same number of cells, and the first or second line a number.
@@ -269,14 +112,14 @@ fn read_problem(error: &csv::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
-    use super::{Column, Header, MISSING, Table, looks_like_table, parse, read};
-    use crate::data::{DataError, Dataset};
+    use super::{Asked, Column, Columns, Header, Table, Target, looks_like_table, parse, read};
+    use crate::data::{DataError, Dataset, TargetKind, Targets};
     use crate::rng::Rng;
 
     fn table(text: &str) -> Result<Table, DataError> {
-        parse(Path::new("t.csv"), text.as_bytes(), None, Header::Auto)
+        parse(Path::new("t.csv"), text.as_bytes(), Asked::default(), Header::Auto)
     }
 
     fn problem(text: &str) -> String {
@@ -300,7 +143,7 @@ mod tests {
             let table = table(text).unwrap();
             assert_eq!((table.n_features(), table.classes()), (2, vec!["c".to_owned(), "x".to_owned()]), "{text}");
             let classes = table.classes();
-            let set = table.into_set(Path::new("t.csv"), classes).unwrap();
+            let set = table.into_set(&[PathBuf::from("t.csv")], classes).unwrap();
             assert_eq!((set.shape(), set.labels()), ([2].as_slice(), [1, 0, 1].as_slice()));
             assert_eq!(set.batch(&[2, 0]).unwrap().inputs, [5.0, 6.0, 1.0, 2.0]);
             let first_line = if text.contains("kind") { 2 } else { 1 };
@@ -314,16 +157,20 @@ mod tests {
     fn the_label_is_found_by_name_or_place() {
         let text = "kind,a,b\n10,1,2\n9,3,4\n";
         for label in [Column::Index(0), Column::Name("kind".to_owned()), Column::Name("0".to_owned())] {
-            let table = parse(Path::new("t"), text.as_bytes(), Some(&label), Header::Auto).unwrap();
+            let label = Columns::One(label);
+            let asked = Asked { label: Some(&label), target: Target::Class };
+            let table = parse(Path::new("t"), text.as_bytes(), asked, Header::Auto).unwrap();
             assert_eq!(table.classes(), ["9", "10"], "numbers are sorted as numbers");
         }
         for (label, answer) in
             [(Column::Index(3), "they are 0 to 2"), (Column::Name("knd".to_owned()), "Did you mean `kind`?")]
         {
-            let error = parse(Path::new("t"), text.as_bytes(), Some(&label), Header::Auto).unwrap_err().to_string();
+            let label = Columns::One(label);
+            let asked = Asked { label: Some(&label), target: Target::Class };
+            let error = parse(Path::new("t"), text.as_bytes(), asked, Header::Auto).unwrap_err().to_string();
             assert!(error.contains(answer), "{error}");
         }
-        let numbered = parse(Path::new("t"), b"0,1\n2,3\n", None, Header::Yes).unwrap();
+        let numbered = parse(Path::new("t"), b"0,1\n2,3\n", Asked::default(), Header::Yes).unwrap();
         assert_eq!(numbered.classes(), ["3"]);
     }
 
@@ -343,13 +190,51 @@ mod tests {
         assert!(problem("1,2,x\n3,inf,x\n").contains("too large"));
         let measured: String = (0..300).map(|i| format!("{i},{}.5\n", i * 7)).collect();
         assert!(problem(&measured).contains("names no classes"));
-        let error = parse(Path::new("t.csv"), b"1,2,\xff\xfe\n", None, Header::Auto).unwrap_err();
+        let error = parse(Path::new("t.csv"), b"1,2,\xff\xfe\n", Asked::default(), Header::Auto).unwrap_err();
         assert!(error.to_string().contains("line 1 is not UTF-8"));
-        let strange = table("1,x\n").unwrap().into_set(Path::new("t.csv"), vec!["y".to_owned()]).unwrap_err();
+        let strange = table("1,x\n").unwrap().into_set(&[PathBuf::from("t.csv")], vec!["y".to_owned()]).unwrap_err();
         assert!(strange.to_string().contains("training part has not: x"));
         let folder = tempfile::tempdir().unwrap();
-        assert!(read(folder.path(), None, Header::Auto).unwrap_err().to_string().contains("found a folder"));
-        assert!(MISSING.is_sorted());
+        assert!(
+            read(folder.path(), Asked::default(), Header::Auto).unwrap_err().to_string().contains("found a folder")
+        );
+    }
+
+    #[test]
+    fn columns_may_hold_numbers_to_predict_or_labels() {
+        let text = "a,x,b,y\n1,10,2,0\n3,-0.5,4,1\n";
+        let set = |target, label: &[&str]| {
+            let label = Columns::Several(label.iter().map(|&name| Column::Name(name.to_owned())).collect());
+            let table = parse(Path::new("t"), text.as_bytes(), Asked { label: Some(&label), target }, Header::Auto)?;
+            let classes = table.classes();
+            table.into_set(&[PathBuf::from("t")], classes)
+        };
+        let numbers = set(Target::Numbers, &["y", "x"]).unwrap();
+        assert_eq!((numbers.shape(), numbers.classes()), ([2].as_slice(), ["y".to_owned(), "x".to_owned()].as_slice()));
+        assert!(matches!(numbers.target(), TargetKind::Numbers { n: 2, .. }) && numbers.labels() == [0, 0]);
+        let batch = numbers.batch(&[1, 0]).unwrap();
+        assert_eq!(
+            (batch.inputs, batch.targets),
+            (vec![3.0, 4.0, 1.0, 2.0], Targets::Numbers(vec![1.0, -0.5, 0.0, 10.0]))
+        );
+        assert_eq!(set(Target::Labels, &["y"]).unwrap().target(), TargetKind::Labels);
+        for (target, label, answer) in [
+            (Target::Labels, &["x"][..], "line 2, column 2 (`x`): expected 0 or 1, found 10"),
+            (Target::Class, &["x", "y"], "`label` names 2 columns; for classes it names one"),
+            (Target::Numbers, &[], "`label` names 0 columns"),
+            (Target::Numbers, &["x", "x"], "names the column `x` twice"),
+            (Target::Numbers, &["a", "b", "x", "y"], "names all columns"),
+        ] {
+            let error = set(target, label).unwrap_err().to_string();
+            assert!(error.contains(answer), "{error}");
+        }
+        let asked = Asked { label: None, target: Target::Numbers };
+        for (text, answer) in
+            [("1,x\n", "line 1, column 2 (`1`): expected a number to predict"), ("1,2\n3,nan\n", "missing")]
+        {
+            let error = parse(Path::new("t"), text.as_bytes(), asked, Header::No).unwrap_err().to_string();
+            assert!(error.contains(answer), "{error}");
+        }
     }
 
     #[test]
@@ -372,8 +257,8 @@ mod tests {
             for _ in 0..rng.below(60) {
                 bytes.extend(pieces[rng.below(pieces.len())]);
             }
-            if let Ok(table) = parse(Path::new("x"), &bytes, None, Header::Auto) {
-                assert_eq!(table.values.len(), table.rows.len() * table.n_features, "seed {seed}");
+            if let Ok(table) = parse(Path::new("x"), &bytes, Asked::default(), Header::Auto) {
+                assert!(table.n_rows() > 0 && table.n_features() > 0, "seed {seed}");
             }
         }
     }

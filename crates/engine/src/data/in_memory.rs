@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::origins::Origins;
-use super::{Batch, DataError, Dataset, Tone, check_indices, picture};
+use super::{Batch, DataError, Dataset, TargetKind, Targets, Tone, check_indices, picture};
 
 /// How raw values become the values that are trained on: `(raw / scale - mean) / deviation`, per channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,6 +129,39 @@ impl Samples {
     }
 }
 
+/// What is asked about samples that have no one class: so many values for each sample, one sample's after the other's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answers {
+    /// Whether each class applies, 0 or 1.
+    Labels(Vec<f32>),
+    /// Numbers to predict.
+    Numbers(Vec<f32>),
+}
+
+impl Answers {
+    fn values(&self) -> &[f32] {
+        match self {
+            Self::Labels(values) | Self::Numbers(values) => values,
+        }
+    }
+
+    fn map(&self, change: impl FnOnce(&[f32]) -> Vec<f32>) -> Self {
+        match self {
+            Self::Labels(values) => Self::Labels(change(values)),
+            Self::Numbers(values) => Self::Numbers(change(values)),
+        }
+    }
+}
+
+/// How the numbers that a training part asks for are spread.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread {
+    /// What each number is brought to, if that is wanted.
+    normalisation: Option<Normalisation>,
+    /// The mean squared distance from the mean, after that.
+    variance: f32,
+}
+
 /// Labelled samples held in memory.
 ///
 /// ```
@@ -149,6 +182,9 @@ pub struct InMemory {
     normalisation: Normalisation,
     table: ByteTable,
     origins: Origins,
+    answers: Option<Answers>,
+    /// The variance of the training part's answers.
+    variance: f32,
 }
 
 impl InMemory {
@@ -169,7 +205,61 @@ impl InMemory {
         }
         let normalisation = Normalisation::scaled(1.0);
         let table = ByteTable::new(&normalisation, 1);
-        Ok(Self { shape, classes, labels, samples, normalisation, table, origins: Origins::Unknown })
+        Ok(Self {
+            shape,
+            classes,
+            labels,
+            samples,
+            normalisation,
+            table,
+            origins: Origins::Unknown,
+            answers: None,
+            variance: 0.0,
+        })
+    }
+
+    /// Samples that have no one class; `names` says what each of their values is.
+    pub(crate) fn with_answers(
+        shape: Vec<usize>,
+        names: Vec<String>,
+        answers: Answers,
+        samples: Samples,
+    ) -> Result<Self, DataError> {
+        let n_samples = answers.values().len() / names.len().max(1);
+        if n_samples * names.len() != answers.values().len() {
+            let (n, n_names) = (answers.values().len(), names.len());
+            return Err(DataError::Setting(format!("{n} answers are not {n_names} for each sample")));
+        }
+        let set = Self::new(shape, names, vec![0; n_samples], samples)?;
+        Ok(Self { answers: Some(answers), ..set })
+    }
+
+    /// How the answers are spread, and with `standardise` would be when brought to mean 0 and deviation 1.
+    pub(crate) fn spread(&self, standardise: bool) -> Spread {
+        let n = self.classes.len().max(1);
+        let values = self.answers.as_ref().map_or(&[][..], Answers::values);
+        let measured = Normalisation::measured(values.chunks_exact(n), n);
+        let distance = |(index, &value): (usize, &f32)| {
+            let (mean, deviation) = measured.channel(index % n);
+            let scale = if standardise { f64::from(deviation) } else { 1.0 };
+            ((f64::from(value) - f64::from(mean)) / scale).powi(2)
+        };
+        let variance = values.iter().enumerate().map(distance).sum::<f64>() / values.len().max(1) as f64;
+        Spread { normalisation: standardise.then_some(measured), variance: variance as f32 }
+    }
+
+    /// The same samples, whose answers are judged by those of the training part, and prepared as those are.
+    pub(crate) fn judged_by(mut self, spread: &Spread) -> Self {
+        if let Some(normalisation) = &spread.normalisation {
+            let n = self.classes.len().max(1);
+            let prepared = |(index, &value): (usize, &f32)| {
+                let (mean, deviation) = normalisation.channel(index % n);
+                (value - mean) / deviation
+            };
+            let all = |values: &[f32]| values.iter().enumerate().map(prepared).collect();
+            self.answers = self.answers.map(|answers| answers.map(all));
+        }
+        Self { variance: spread.variance, ..self }
     }
 
     /// The same samples, of which it is known where they came from.
@@ -220,7 +310,14 @@ impl InMemory {
             normalisation: self.normalisation.clone(),
             table: self.table.clone(),
             origins: self.origins.only(indices),
+            answers: self.answers.as_ref().map(|answers| self.answers_of(answers, indices)),
+            variance: self.variance,
         })
+    }
+
+    fn answers_of(&self, answers: &Answers, indices: &[usize]) -> Answers {
+        let n = self.classes.len();
+        answers.map(|values| indices.iter().flat_map(|&index| &values[index * n..(index + 1) * n]).copied().collect())
     }
 
     /// The mean and deviation of each feature over the raw samples, for sets of floats.
@@ -258,6 +355,14 @@ impl Dataset for InMemory {
         &self.labels
     }
 
+    fn target(&self) -> TargetKind {
+        match self.answers {
+            None => TargetKind::Class,
+            Some(Answers::Labels(_)) => TargetKind::Labels,
+            Some(Answers::Numbers(_)) => TargetKind::Numbers { n: self.classes.len(), variance: self.variance },
+        }
+    }
+
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
         check_indices(indices, self.labels.len())?;
         let per_sample: usize = self.shape.iter().product();
@@ -269,7 +374,11 @@ impl Dataset for InMemory {
                 Samples::Floats(values) => self.extend_floats(&mut inputs, &values[range]),
             }
         }
-        Ok(Batch::labelled(inputs, indices.iter().map(|&index| self.labels[index]).collect()))
+        let targets = match &self.answers {
+            None => Targets::Classes(indices.iter().map(|&index| self.labels[index]).collect()),
+            Some(answers) => Targets::Numbers(self.answers_of(answers, indices).values().to_vec()),
+        };
+        Ok(Batch { n: indices.len(), inputs, targets })
     }
 
     fn origin(&self, index: usize) -> Option<String> {
@@ -295,8 +404,8 @@ impl Dataset for InMemory {
 
 #[cfg(test)]
 mod tests {
-    use super::{InMemory, Normalisation, Samples};
-    use crate::data::Dataset;
+    use super::{Answers, InMemory, Normalisation, Samples};
+    use crate::data::{Dataset, TargetKind, Targets};
 
     fn names(n: usize) -> Vec<String> {
         (0..n).map(|i| i.to_string()).collect()
@@ -329,6 +438,25 @@ mod tests {
         assert_eq!((some.labels(), some.batch(&[0]).unwrap().inputs), ([1, 0].as_slice(), vec![4.0, 5.0]));
         assert_eq!(some.measure().mean, [2.0, 3.0]);
         assert!(some.only(&[2]).is_err());
+    }
+
+    #[test]
+    fn answers_are_measured_and_prepared_by_the_training_part() {
+        let set = |answers: &[f32]| {
+            let samples = Samples::Floats(vec![0.0; answers.len() / 2]);
+            InMemory::with_answers(vec![1], names(2), Answers::Numbers(answers.to_vec()), samples).unwrap()
+        };
+        let (train, test) = (set(&[1.0, 10.0, 3.0, 10.0]), set(&[5.0, 11.0]));
+        let plain = test.clone().judged_by(&train.spread(false));
+        assert_eq!(plain.target(), TargetKind::Numbers { n: 2, variance: 0.5 });
+        assert_eq!(plain.batch(&[0]).unwrap().targets, Targets::Numbers(vec![5.0, 11.0]));
+        let prepared = test.judged_by(&train.spread(true));
+        assert_eq!(prepared.target(), TargetKind::Numbers { n: 2, variance: 0.5 }, "one of them never varies");
+        assert_eq!(prepared.targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 1.0]));
+        assert_eq!(train.only(&[1]).unwrap().targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 10.0]));
+        assert!(
+            InMemory::with_answers(vec![1], names(2), Answers::Labels(vec![0.0; 3]), Samples::Bytes(vec![0])).is_err()
+        );
     }
 
     #[test]

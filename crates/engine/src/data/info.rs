@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::format::Format;
 use super::source::{DataSpec, Source, open, open_whole};
-use super::{DataError, Dataset, Split, TargetKind};
+use super::{DataError, Dataset, Split, TargetKind, Targets};
 
 /// A summary of a data set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Info {
     /// How it is stored.
     pub format: Format,
@@ -27,9 +27,23 @@ pub struct Info {
     pub held_back: bool,
     /// The classes, in the order of their labels; none where a sample has no one class.
     pub classes: Vec<ClassInfo>,
+    /// The numbers to predict.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<NumberInfo>,
     /// What there is to say of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextInfo>,
+}
+
+/// How a number to predict is spread over the training samples; after `standardise_targets`, if that is set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NumberInfo {
+    /// Its name.
+    pub name: String,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation.
+    pub deviation: f64,
 }
 
 /// How much text there is.
@@ -78,7 +92,15 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
         taken_from,
         n_test: test.len(),
         held_back: source.holds_back(),
-        classes: if train.target() == TargetKind::Class { classes(&*train, &*test) } else { Vec::new() },
+        classes: match train.target() {
+            TargetKind::Class => classes(&*train, &*test),
+            TargetKind::Labels => labels(&*train, &*test)?,
+            TargetKind::Numbers { .. } | TargetKind::Tokens => Vec::new(),
+        },
+        numbers: match train.target() {
+            TargetKind::Numbers { .. } => numbers(&*train)?,
+            TargetKind::Class | TargetKind::Labels | TargetKind::Tokens => Vec::new(),
+        },
         text,
     })
 }
@@ -95,6 +117,38 @@ fn classes(train: &dyn Dataset, test: &dyn Dataset) -> Vec<ClassInfo> {
     train.classes().iter().zip(counts).map(class).collect()
 }
 
+/// The values that are asked for, sample by sample.
+fn answers(set: &dyn Dataset) -> Result<Vec<f32>, DataError> {
+    match set.targets(&(0..set.len()).collect::<Vec<usize>>())? {
+        Targets::Numbers(values) => Ok(values),
+        Targets::Classes(_) => Ok(Vec::new()),
+    }
+}
+
+/// How many samples of each part have each label.
+fn labels(train: &dyn Dataset, test: &dyn Dataset) -> Result<Vec<ClassInfo>, DataError> {
+    let parts = [answers(train)?, answers(test)?];
+    let (names, n) = (train.classes(), train.classes().len());
+    let count =
+        |values: &[f32], class: usize| values.iter().skip(class).step_by(n).filter(|&&value| value == 1.0).count();
+    let class = |(class, name): (usize, &String)| {
+        let [n_train, n_test] = [0, 1].map(|part| count(&parts[part], class));
+        ClassInfo { name: name.clone(), n_train, n_test }
+    };
+    Ok(names.iter().enumerate().map(class).collect())
+}
+
+fn numbers(train: &dyn Dataset) -> Result<Vec<NumberInfo>, DataError> {
+    let (values, n_rows) = (answers(train)?, train.len().max(1) as f64);
+    let of = |(column, name): (usize, &String)| {
+        let column = || values.iter().skip(column).step_by(train.classes().len()).map(|&value| f64::from(value));
+        let mean = column().sum::<f64>() / n_rows;
+        let square = column().map(|value| (value - mean).powi(2)).sum::<f64>() / n_rows;
+        NumberInfo { name: name.clone(), mean, deviation: square.sqrt() }
+    };
+    Ok(train.classes().iter().enumerate().map(of).collect())
+}
+
 impl fmt::Display for Info {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape: Vec<String> = self.shape.iter().map(ToString::to_string).collect();
@@ -107,6 +161,14 @@ impl fmt::Display for Info {
         if let Some(TextInfo { n_bytes, n_train, n_test, vocabulary }) = self.text {
             writeln!(f, "tokens   {n_train} to train on, {n_test} to test with, {vocabulary} different")?;
             return writeln!(f, "bytes    {n_bytes}");
+        }
+        if !self.numbers.is_empty() {
+            let width = self.numbers.iter().map(|number| number.name.chars().count()).max().unwrap_or(0).max(6);
+            writeln!(f, "\n{:width$}  {:>12}  {:>12}", "number", "mean", "deviation")?;
+            for NumberInfo { name, mean, deviation } in &self.numbers {
+                writeln!(f, "{name:width$}  {mean:>12.6}  {deviation:>12.6}")?;
+            }
+            return Ok(());
         }
         writeln!(f, "classes  {}", self.classes.len())?;
         let width = self.classes.iter().map(|class| class.name.chars().count()).max().unwrap_or(0).max(5);
@@ -146,6 +208,22 @@ mod tests {
         assert!(text.contains("train    34 samples\n") && info.held_back, "{text}");
         assert!(text.ends_with("tokens   340 to train on, 30 to test with, 7 different\nbytes    380\n"), "{text}");
         assert_eq!(serde_json::to_value(&info).unwrap()["text"]["vocabulary"], 7);
+    }
+
+    #[test]
+    fn numbers_and_labels_of_a_table_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("train.csv"), "a,x,y\n1,2,0\n2,4,1\n3,6,1\n").unwrap();
+        std::fs::write(folder.path().join("test.csv"), "a,x,y\n1,2,0\n").unwrap();
+        let info = |spec: &str| info(&toml::from_str(spec).unwrap(), Some(folder.path()), 0).unwrap();
+        let numbers = info("target = \"numbers\"\nlabel = [\"x\", \"y\"]");
+        let text = numbers.to_string();
+        assert!(text.ends_with("\nx           4.000000      1.632993\ny           0.666667      0.471405\n"), "{text}");
+        assert!((numbers.numbers[0].mean - 4.0).abs() < 1e-9 && numbers.classes.is_empty());
+        let labels = info("target = \"labels\"\nlabel = [\"y\"]");
+        assert_eq!((labels.classes[0].n_train, labels.classes[0].n_test), (2, 0));
+        let standardised = info("target = \"numbers\"\nlabel = \"x\"\nstandardise_targets = true");
+        assert!(standardised.numbers[0].mean.abs() < 1e-6);
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
 
     use super::{DataSpec, Source, open};
     use crate::data::in_memory::Normalisation;
-    use crate::data::{DataError, Dataset, Split};
+    use crate::data::{DataError, Dataset, Split, TargetKind};
 
     fn spec(text: &str) -> DataSpec {
         toml::from_str(text).unwrap()
@@ -252,6 +252,21 @@ mod tests {
         let standardised = DataSpec { standardise: Some(true), ..spec.clone() };
         let (mean, deviation) = first_feature(&*open(&standardised, Some(&path), Split::Train, 1)?);
         assert!(mean.abs() < 1e-5 && (deviation - 1.0).abs() < 1e-5);
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_to_predict_are_held_back_at_random_and_judged_by_the_training_part() -> Result<(), DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("all.csv");
+        std::fs::write(&path, (0..200).map(|i| format!("{i},{}.5\n", i * 7)).collect::<String>()).unwrap();
+        let spec = spec("target = \"numbers\"\nstandardise = false");
+        let (train, test) = (open(&spec, Some(&path), Split::Train, 1)?, open(&spec, Some(&path), Split::Test, 1)?);
+        assert_eq!((train.len(), test.len(), train.target()), (180, 20, test.target()));
+        let TargetKind::Numbers { n: 1, variance } = train.target() else { panic!("{:?}", train.target()) };
+        assert!((variance - 7.0 * 7.0 * 3333.25).abs() / variance < 0.1, "{variance}");
+        assert_ne!(all(&*test), all(&*open(&spec, Some(&path), Split::Test, 2)?), "another seed");
+        assert!(problem("", Some(&path)).contains("or `target = \"numbers\"`"));
         Ok(())
     }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
-use super::csv::{Column, Header};
+use super::csv::Header;
 use super::format::Format;
 use super::in_memory::{InMemory, Normalisation};
+use super::table::{Columns, Target};
 use super::text::tokens::Tokens;
 
 /// The share of a set without a test part that is held back.
@@ -32,9 +33,10 @@ pub struct DataSpec {
     /// For tables: whether the first line names the columns. Default: `auto`, it does if none of its cells is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<Header>,
-    /// For tables: the column of the labels, by name or by place (the first is 0). Default: the last.
+    /// For tables: the column of the labels, by name or by place (the first is 0), or a list of columns where `target` is
+    /// `labels` or `numbers`. Default: the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<Column>,
+    pub label: Option<Columns>,
     /// For text: how many tokens a sample has. Default: 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length: Option<usize>,
@@ -57,10 +59,18 @@ pub struct DataSpec {
     /// Default: yes, unless `mean` or `deviation` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise: Option<bool>,
+    /// Whether numbers to predict are brought to mean 0 and deviation 1, both measured on the training part; the loss and
+    /// the predictions are then in those units. Default: no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standardise_targets: Option<bool>,
     /// How many samples of the training set are trained on: a random part of it, drawn by the job's seed; all of them are
     /// prepared as they would be in the whole set, and the test set stays whole. Default: 0, which is all.
     #[serde(skip_serializing_if = "is_zero")]
     pub take: usize,
+    /// For tables: what the label columns hold. `class`, the name of a class; `labels`, several columns of 0 or 1, of which any
+    /// number may be 1; or `numbers` to predict. Default: `class`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
     /// The share of each class that is held back for the test where the set has no test part of its own; of a text, its
     /// end. Default: 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +89,7 @@ fn is_zero(n: &usize) -> bool {
 impl DataSpec {
     /// Refuses settings that the format would ignore: whoever wrote them expects something of them.
     pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
-        let settings: [(&str, bool, &[Format]); 10] = [
+        let settings: [(&str, bool, &[Format]); 12] = [
             ("deviation", self.deviation.is_some(), &NORMALISED),
             ("frames", self.frames.is_some(), &[Format::Wav]),
             ("header", self.header.is_some(), &[Format::Csv]),
@@ -89,6 +99,8 @@ impl DataSpec {
             ("resize", self.resize.is_some(), &[Format::Images]),
             ("size", self.size.is_some(), &[Format::Images]),
             ("standardise", self.standardise.is_some(), &[Format::Csv]),
+            ("standardise_targets", self.standardise_targets.is_some(), &[Format::Csv]),
+            ("target", self.target.is_some(), &[Format::Csv]),
             ("tokens", self.tokens.is_some(), &[Format::Text]),
         ];
         match settings.iter().find(|(_, is_set, formats)| *is_set && !formats.contains(&format)) {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nettorrent_engine::data::csv::{self, Header};
+use nettorrent_engine::data::csv::{self, Asked, Header};
 use nettorrent_engine::data::idx;
 
 use crate::target::Target;
@@ -19,7 +19,7 @@ pub(super) const CSV: Target = Target {
     words: &["\"", ",", "\r\n", "nan", "inf", "1e400", "\u{feff}", ";", "\t"],
     read: |input| {
         let header = [Header::Auto, Header::No, Header::Yes][input.len() % 3];
-        match csv::parse(Path::new("table.csv"), input, None, header) {
+        match csv::parse(Path::new("table.csv"), input, Asked::default(), header) {
             Err(error) => error.to_string(),
             Ok(table) => format!("{} classes of {} numbers", few(table.classes().len()), few(table.n_features())),
         }

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -98,7 +98,7 @@ fn characters(documents: &dyn Documents, most: Option<usize>) -> Result<TextCode
 }
 
 pub(crate) fn empty(documents: &dyn Documents) -> DataError {
-    let path = documents.files().first().map(std::path::PathBuf::as_path).unwrap_or(Path::new("the text"));
+    let path = documents.files().first().map_or(Path::new("the text"), PathBuf::as_path);
     DataError::malformed(path, "holds no text")
 }
 
@@ -120,8 +120,9 @@ fn train(n_tokens: usize, documents: &dyn Documents, test_share: f64) -> Result<
     documents.visit(&mut |piece| {
         if let Piece::Text(_, text) = piece {
             let left = (n_bytes - n_read).min(text.len() as u64);
+            let end = (0..=left as usize).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
             if index % stride == 0 {
-                pieces.push(text[..text.floor_char_boundary(left as usize)].to_owned());
+                pieces.push(text[..end].to_owned());
             }
             n_read += left;
             index += 1;
