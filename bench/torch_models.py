@@ -8,6 +8,8 @@ Input shapes are given as PyTorch wants them: channels, height, width; or frames
 """
 
 import math
+
+import torch
 from torch import nn
 
 
@@ -148,6 +150,93 @@ def resnet50(n_classes=1000):
     return ResNet(64, 7, True, bottleneck, [(64, 3), (128, 4), (256, 6), (512, 3)], n_classes)
 
 
+class Attention(nn.Module):
+    """Multi-head attention in PyTorch's fused form; projections are made and stored as GPT-2 or as plain layers."""
+
+    def __init__(self, width, n_heads, causal, dropout=0.0):
+        super().__init__()
+        self.n_heads, self.causal, self.dropout = n_heads, causal, dropout
+        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        n, steps, width = x.shape
+        q, k, v = (part.view(n, steps, self.n_heads, -1).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
+        dropout = self.dropout if self.training else 0.0
+        y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=self.causal)
+        return self.c_proj(y.transpose(1, 2).reshape(n, steps, width))
+
+
+class Block(nn.Module):
+    """Attention and two dense layers, each added to its input, with layer norm before."""
+
+    def __init__(self, width, n_heads, causal, dropout=0.0, approximate="none"):
+        super().__init__()
+        self.ln_1, self.attn = nn.LayerNorm(width), Attention(width, n_heads, causal, dropout)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate), nn.Linear(4 * width, width))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = x + self.drop(self.attn(self.ln_1(x)))
+        return x + self.drop(self.mlp(self.ln_2(x)))
+
+
+class Gpt(nn.Module):
+    """GPT-2 with the embedding as its head."""
+
+    def __init__(self, n_layers, width, n_heads, length=256, n_tokens=256, dropout=0.1):
+        super().__init__()
+        self.wte, self.wpe, self.drop = nn.Embedding(n_tokens, width), nn.Embedding(length, width), nn.Dropout(dropout)
+        self.h = nn.ModuleList(Block(width, n_heads, True, dropout, "tanh") for _ in range(n_layers))
+        self.ln_f = nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        x = self.drop(self.wte(tokens) + self.wpe.weight[: tokens.shape[1]])
+        for block in self.h:
+            x = block(x)
+        return nn.functional.linear(self.ln_f(x), self.wte.weight)
+
+
+class LstmLm(nn.Module):
+    """An embedding, an LSTM and a dense layer over every position."""
+
+    def __init__(self, width=512, n_tokens=256):
+        super().__init__()
+        self.embedding, self.lstm = nn.Embedding(n_tokens, width), nn.LSTM(width, width, batch_first=True)
+        self.head = nn.Linear(width, n_tokens)
+
+    def forward(self, tokens):
+        return self.head(self.lstm(self.embedding(tokens))[0])
+
+
+class VitTiny(nn.Module):
+    """12 layers of width 192 with 3 heads over 14 by 14 patches, of which the mean decides."""
+
+    def __init__(self, n_classes=1000, side=224):
+        super().__init__()
+        patch = side // 14 if side >= 112 else max(side // 8, 1)
+        self.patches = nn.Conv2d(3, 192, patch, patch)
+        self.positions = nn.Parameter(0.02 * torch.randn((side // patch) ** 2, 192))
+        self.blocks = nn.Sequential(*(Block(192, 3, False) for _ in range(12)))
+        self.norm, self.head = nn.LayerNorm(192), nn.Linear(192, n_classes)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.positions
+        return self.head(self.norm(self.blocks(x)).mean(1))
+
+
+def language_model(name, length, n_tokens):
+    """`gpt:LAYERSxWIDTHxHEADS` or `lstm-lm:WIDTH`, for texts of so many tokens."""
+    kind, _, sizes = name.partition(":")
+    if kind == "gpt":
+        return Gpt(*map(int, (sizes or "6x384x6").split("x")), length=length, n_tokens=n_tokens)
+    return LstmLm(int(sizes or 512), n_tokens)
+
+
+def is_language_model(name):
+    return name.partition(":")[0] in ("gpt", "lstm-lm")
+
+
 # name: (constructor, input shape without the batch, number of classes)
 ZOO = {
     "cifar-cnn": (cifar_cnn, (3, 32, 32), 10),
@@ -158,6 +247,7 @@ ZOO = {
     "resnet50": (resnet50, (3, 224, 224), 1000),
     "speech-dense": (speech_dense, (64, 13), 10),
     "speech-rnn": (speech_rnn, (64, 13), 10),
+    "vit-tiny": (VitTiny, (3, 224, 224), 1000),
 }
 
 N_PARAMS = {"cifar-cnn": 1_250_858, "mnist-cnn": 1_199_882, "resnet20": 272_474, "resnet50": 25_557_032}

@@ -22,6 +22,8 @@ MIN_WARM_UP_SECONDS = 0.5
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("model")
+    p.add_argument("--input", type=int, default=256, help="for language models: tokens in a sample")
+    p.add_argument("--classes", type=int, default=256, help="for language models: how many tokens there are")
     p.add_argument("--batch", type=int, default=64)
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--seconds", type=float, default=3)
@@ -46,23 +48,30 @@ def main():
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(a.threads)
     import torch
     from torch.nn import functional
-    from torch_models import ZOO, n_params
+    from torch_models import ZOO, is_language_model, language_model, n_params
 
     torch.set_num_threads(a.threads)
     import_rss_bytes = peak_rss_bytes()
     torch.manual_seed(0)
-    make, shape, n_classes = ZOO[a.model]
-    layout = torch.channels_last if a.format == "channels-last" and len(shape) == 3 else torch.contiguous_format
-    net = make().to(memory_format=layout).train()
+    if is_language_model(a.model):
+        net = language_model(a.model, a.input, a.classes).train()
+        inputs = [torch.randint(0, a.classes, (a.batch, a.input)) for _ in range(N_BATCHES)]
+        labels = [torch.randint(0, a.classes, (a.batch * a.input,)) for _ in range(N_BATCHES)]
+    else:
+        make, shape, n_classes = ZOO[a.model]
+        layout = torch.channels_last if a.format == "channels-last" and len(shape) == 3 else torch.contiguous_format
+        net = make().to(memory_format=layout).train()
+        inputs = [torch.rand(a.batch, *shape).contiguous(memory_format=layout) for _ in range(N_BATCHES)]
+        labels = [torch.randint(0, n_classes, (a.batch,)) for _ in range(N_BATCHES)]
     sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.5, fused=a.fused or None)
-    inputs = [torch.rand(a.batch, *shape).contiguous(memory_format=layout) for _ in range(N_BATCHES)]
-    labels = [torch.randint(0, n_classes, (a.batch,)) for _ in range(N_BATCHES)]
+    n_classes = a.classes if is_language_model(a.model) else n_classes
 
     def run(min_steps, min_seconds):
         n_steps, start, elapsed = 0, time.perf_counter(), 0.0
         while n_steps < min_steps or elapsed < min_seconds:
             sgd.zero_grad()
-            functional.cross_entropy(net(inputs[n_steps % N_BATCHES]), labels[n_steps % N_BATCHES]).backward()
+            outputs = net(inputs[n_steps % N_BATCHES]).reshape(-1, n_classes)
+            functional.cross_entropy(outputs, labels[n_steps % N_BATCHES]).backward()
             sgd.step()
             n_steps, elapsed = n_steps + 1, time.perf_counter() - start
         return n_steps, elapsed

@@ -109,7 +109,7 @@ impl<'a> Steps<'a> {
     fn new(network: &'a Network, workload: Workload) -> Result<Self, TrainError> {
         let mut rng = Rng::new(1);
         let n = workload.batch.max(1);
-        let batch = Batch::random(&network, n, &mut rng);
+        let batch = Batch::random(network, n, &mut rng);
         let spec = OptimizerSpec { momentum: 0.5, ..OptimizerSpec::default() };
         Ok(Self {
             network,

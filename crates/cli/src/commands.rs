@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod dashboard;
 pub(crate) mod data;
 pub(crate) mod eval;
+pub(crate) mod generate;
 pub(crate) mod join;
 pub(crate) mod members;
 pub(crate) mod model;

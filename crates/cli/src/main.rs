@@ -65,6 +65,8 @@ enum Command {
     Strategies(commands::strategies::StrategiesArguments),
     /// Test a trained model.
     Eval(commands::eval::EvalArguments),
+    /// Continue a text with a trained language model.
+    Generate(commands::generate::GenerateArguments),
     /// Classify an image with a trained model.
     Predict(commands::predict::PredictArguments),
     /// Describe models, or write a new one's starting weights.
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => commands::plan::plan(&arguments),
         Command::Strategies(arguments) => commands::strategies::strategies(&arguments),
         Command::Eval(arguments) => commands::eval::eval(&arguments),
+        Command::Generate(arguments) => commands::generate::generate(&arguments),
         Command::Predict(arguments) => commands::predict::predict(&arguments),
         Command::Model(command) => commands::model::model(&command),
         Command::Data(command) => commands::data::data(&command),

@@ -4,20 +4,25 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::HumanCount;
+use nettorrent_engine::measure::Measure;
 use nettorrent_history::{Epoch, Evaluation};
 
 /// A finished epoch in one line.
-pub(crate) fn epoch_text(epoch: &Epoch, epochs: u64) -> String {
+pub(crate) fn epoch_text(epoch: &Epoch, epochs: u64, measure: Measure) -> String {
     format!(
-        "{}  train loss {:.4}  accuracy {:>6.2} %   test loss {:.4}  accuracy {:>6.2} %  {:>7} samples/s  {:.1} s",
+        "{}  train {}   test {}  {}  {:.1} s",
         epoch_name(epoch.epoch, epochs),
-        epoch.train_loss,
-        100.0 * epoch.train_accuracy,
-        epoch.test_loss,
-        100.0 * epoch.test_accuracy,
-        HumanCount(epoch.samples_per_s as u64).to_string(),
+        measure.text(epoch.train_loss, epoch.train_accuracy),
+        measure.text(epoch.test_loss, epoch.test_accuracy),
+        speed_text(epoch.samples_per_s, measure),
         epoch.seconds,
     )
+}
+
+/// `1,234 samples/s`, or tokens.
+pub(crate) fn speed_text(samples_per_s: f64, measure: Measure) -> String {
+    let (unit, n_each) = measure.unit();
+    format!("{:>7} {unit}/s", HumanCount((samples_per_s * n_each as f64) as u64).to_string())
 }
 
 /// What people are told of a run that is finished, and where the model is: if not here, this peer held a part of it.
@@ -43,14 +48,12 @@ pub(crate) const GUESSING: &str = "Finished, but the model has not learnt: its a
                                    help, or more epochs, or another model.";
 
 /// A test within an epoch in one line, below the other tests.
-pub(crate) fn evaluation_text(evaluation: &Evaluation, epochs: u64) -> String {
+pub(crate) fn evaluation_text(evaluation: &Evaluation, epochs: u64, measure: Measure) -> String {
     let Evaluation { epoch, test_loss, test_accuracy, .. } = *evaluation;
     let width = epochs.to_string().len() + 3;
-    let train = "";
-    format!(
-        "epoch {epoch:>width$.2}/{epochs}  {train:<35} test loss {test_loss:.4}  accuracy {:>6.2} %",
-        100.0 * test_accuracy
-    )
+    let tested = measure.text(test_loss, test_accuracy);
+    let train = " ".repeat("train ".len() + tested.len());
+    format!("epoch {epoch:>width$.2}/{epochs}  {train}   test {tested}")
 }
 
 /// `epoch  3/10`, as wide for every epoch.

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use nettorrent_figures::Unit;
-use nettorrent_history::{History, JoinSummary, LossSummary, PeerHistory, Reason, Start, Times, cause_text};
+use nettorrent_history::{History, JoinSummary, LossSummary, Measure, PeerHistory, Reason, Start, Times, cause_text};
 use nettorrent_swarm::PeerId;
 use serde_json::{Value, json};
 
@@ -63,16 +63,24 @@ fn numbers(history: &History, totals: &Totals) -> Markup {
     let progress = history.progress.last().map(|(_, progress)| progress);
     let epoch = history.epochs.last().map(|(_, epoch)| epoch);
     let tests = history.tests();
-    let best = tests.iter().map(|(_, test)| test.test_accuracy).fold(f64::NAN, f64::max);
+    let measure = history.measure();
+    let values = || tests.iter().map(|(_, test)| measure.value(test.test_loss, test.test_accuracy));
+    let name = measure.name().unwrap_or("loss");
+    let (unit, best) = match measure {
+        Measure::Accuracy => (Unit::Share, values().fold(f64::NAN, f64::max)),
+        Measure::Loss | Measure::Perplexity { .. } => (Unit::Count, values().fold(f64::NAN, f64::min)),
+    };
+    let (counted, n_each) = measure.unit();
+    let speed = progress.map_or(f64::NAN, |progress| (progress.samples_per_s * n_each as f64).round());
     let epochs = history.start.as_ref().map_or(0, |start| start.epochs);
     let own = tests.last().into_iter().flat_map(|(_, test)| &test.metrics);
     let own = own.map(|(name, value)| (format!("test {name}"), Unit::Count.format(*value)));
     let cells = [
         ("epochs", format!("{} of {epochs}", epoch.map_or(0, |epoch| epoch.epoch))),
-        ("test accuracy", Unit::Share.format(tests.last().map_or(f64::NAN, |(_, test)| test.test_accuracy))),
-        ("best accuracy", Unit::Share.format(best)),
+        (&format!("test {name}"), unit.format(values().next_back().unwrap_or(f64::NAN))),
+        (&format!("best {name}"), unit.format(best)),
         ("training loss", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.loss))),
-        ("samples/s", Unit::Count.format(progress.map_or(f64::NAN, |progress| progress.samples_per_s.round()))),
+        (&format!("{counted}/s"), Unit::Count.format(speed)),
         ("sent, all peers", Unit::Bytes.format(totals.sent_bytes() as f64)),
     ];
     html! {
@@ -167,10 +175,11 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
 /// What happened, the newest first.
 fn happened(history: &History) -> Markup {
     let mut lines: Vec<(f64, String)> = Vec::new();
+    let measure = history.measure();
     for (at_s, test) in &history.tests() {
-        let (epoch, accuracy) = (Unit::Count.format(test.epoch), Unit::Share.format(test.test_accuracy));
+        let (epoch, tested) = (Unit::Count.format(test.epoch), measure.text(test.test_loss, test.test_accuracy));
         let own: String = test.metrics.iter().map(|(name, value)| format!(", {name} {value:.4}")).collect();
-        lines.push((*at_s, format!("epoch {epoch}: test accuracy {accuracy}, loss {:.4}{own}", test.test_loss)));
+        lines.push((*at_s, format!("epoch {epoch}: test {tested}{own}")));
     }
     for (at_s, view) in &history.views {
         // All members tell of it; once is enough.

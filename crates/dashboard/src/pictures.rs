@@ -4,7 +4,7 @@ use nettorrent_figures::{
     Axis, LineChart, PeerGraph, PeerLink, PeerNode, Point, Series, StackedBar, StackedBars, Unit, time_parts, timeline,
     where_time_went,
 };
-use nettorrent_history::{History, PeerHistory, Resources, Times};
+use nettorrent_history::{History, Measure, PeerHistory, Resources, Times};
 use nettorrent_swarm::PeerId;
 
 /// A figure with the name of its place in the page.
@@ -22,11 +22,11 @@ const MOST_POINTS: usize = 400;
 
 /// All figures for which there is something to show.
 pub(crate) fn pictures(history: &History) -> Vec<Picture> {
-    let mut pictures = vec![
-        Picture { id: "accuracy", svg: accuracy(history).svg() },
-        Picture { id: "loss", svg: loss(history).svg() },
-        Picture { id: "speed", svg: speed(history).svg() },
-    ];
+    let mut pictures =
+        vec![Picture { id: "loss", svg: loss(history).svg() }, Picture { id: "speed", svg: speed(history).svg() }];
+    if history.measure() != Measure::Loss {
+        pictures.insert(0, Picture { id: "accuracy", svg: accuracy(history).svg() });
+    }
     if history.peers.values().any(|peer| !peer.times.is_empty()) {
         pictures.push(Picture { id: "graph", svg: graph(history).svg() });
         pictures.push(Picture { id: "times", svg: times(history).svg() });
@@ -65,9 +65,15 @@ fn series<T>(name: impl Into<String>, events: &[(f64, T)], value: impl Fn(&T) ->
 }
 
 fn accuracy(history: &History) -> LineChart {
-    let while_training = series("training, current epoch", &history.progress, |told| told.accuracy);
-    let tested = series("test set", &history.tests(), |test| test.test_accuracy);
-    chart("Accuracy", "accuracy", Unit::Share, vec![tested, while_training])
+    let measure = history.measure();
+    let while_training =
+        series("training, current epoch", &history.progress, |told| measure.value(told.loss, told.accuracy));
+    let tested = series("test set", &history.tests(), |test| measure.value(test.test_loss, test.test_accuracy));
+    let series = vec![tested, while_training];
+    match measure {
+        Measure::Perplexity { .. } => chart("Perplexity", "perplexity", Unit::Count, series),
+        Measure::Accuracy | Measure::Loss => chart("Accuracy", "accuracy", Unit::Share, series),
+    }
 }
 
 fn loss(history: &History) -> LineChart {
@@ -77,8 +83,9 @@ fn loss(history: &History) -> LineChart {
 }
 
 fn speed(history: &History) -> LineChart {
-    let all = series("all peers", &history.progress, |told| told.samples_per_s);
-    chart("Throughput", "samples/s", Unit::Count, vec![all])
+    let (counted, n_each) = history.measure().unit();
+    let all = series("all peers", &history.progress, |told| told.samples_per_s * n_each as f64);
+    chart("Throughput", &format!("{counted}/s"), Unit::Count, vec![all])
 }
 
 fn network(history: &History) -> LineChart {

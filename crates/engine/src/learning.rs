@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::data::{Batch, Dataset, TargetKind, Targets};
+use crate::data::{Batch, Dataset, Targets};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
-use crate::measure::Measure;
+use crate::measure::{Measure, measure_of};
 use crate::model::{BucketSink, Layout, Network, Score, Workspace};
 use crate::train_error::TrainError;
 
@@ -40,11 +40,7 @@ impl Learning {
 
     /// What people judge it by.
     pub fn measure(&self) -> Measure {
-        match self.train_set.target() {
-            TargetKind::Class => Measure::Accuracy,
-            TargetKind::Tokens => Measure::Perplexity { n_tokens: self.train_set.shape()[0] },
-            TargetKind::Labels | TargetKind::Numbers { .. } => Measure::Loss,
-        }
+        measure_of(self.train_set.as_ref())
     }
 
     /// The names of what is measured beside the loss.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::{Dataset, TargetKind};
+
 /// What people judge a model by, beside its loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -16,4 +18,64 @@ pub enum Measure {
         /// Tokens in a sample.
         n_tokens: usize,
     },
+}
+
+/// What people judge a model of these data by.
+pub fn measure_of(data: &dyn Dataset) -> Measure {
+    match data.target() {
+        TargetKind::Class => Measure::Accuracy,
+        TargetKind::Tokens => Measure::Perplexity { n_tokens: data.shape()[0] },
+        TargetKind::Labels | TargetKind::Numbers { .. } => Measure::Loss,
+    }
+}
+
+impl Measure {
+    /// Its name, if there is one beside the loss.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Accuracy => Some("accuracy"),
+            Self::Loss => None,
+            Self::Perplexity { .. } => Some("perplexity"),
+        }
+    }
+
+    /// What it comes to.
+    pub fn value(self, loss: f64, accuracy: f64) -> f64 {
+        match self {
+            Self::Accuracy => accuracy,
+            Self::Loss => loss,
+            Self::Perplexity { .. } => loss.exp(),
+        }
+    }
+
+    /// The loss and what it comes to, as wide for every value: `loss 0.0512  accuracy  98.40 %`.
+    pub fn text(self, loss: f64, accuracy: f64) -> String {
+        match self {
+            Self::Accuracy => format!("loss {loss:.4}  accuracy {:>6.2} %", 100.0 * accuracy),
+            Self::Loss => format!("loss {loss:.4}"),
+            Self::Perplexity { .. } => format!("loss {loss:.4}  perplexity {:>8.3}", loss.exp()),
+        }
+    }
+
+    /// What is counted to say how fast training is: samples or tokens, and how many of them are in a sample.
+    pub fn unit(self) -> (&'static str, usize) {
+        match self {
+            Self::Accuracy | Self::Loss => ("samples", 1),
+            Self::Perplexity { n_tokens } => ("tokens", n_tokens),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Measure;
+
+    #[test]
+    fn each_is_told_in_its_own_words() {
+        assert_eq!(Measure::Accuracy.text(0.5, 0.984), "loss 0.5000  accuracy  98.40 %");
+        assert_eq!(Measure::Loss.text(0.5, 0.0), "loss 0.5000");
+        let text = Measure::Perplexity { n_tokens: 64 };
+        assert_eq!(text.text(0.0, 0.0), "loss 0.0000  perplexity    1.000");
+        assert_eq!((text.unit(), Measure::Accuracy.unit()), (("tokens", 64), ("samples", 1)));
+    }
 }

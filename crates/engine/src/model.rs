@@ -7,6 +7,7 @@ mod bucket_sink;
 mod builder;
 mod columns;
 mod cut;
+mod decoder;
 mod description;
 mod executor;
 mod graph;
@@ -30,9 +31,12 @@ pub mod zoo;
 
 pub use bucket_sink::BucketSink;
 pub use columns::Columns;
+pub use decoder::{Decoder, DecoderError};
 pub use description::{LayerSpec, ModelSpec};
 pub use graph::{ModelError, NamedTensor};
-pub use layer::{Backward, BatchStatistics, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values};
+pub use layer::{
+    Backward, BatchStatistics, Context, Init, Keeps, Layer, Memory, Mode, Role, Scratch, Shape, Tensor, n_values,
+};
 pub use layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
     StepsKept, SwigluSpec, UpsampleSpec,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{LossCause, number_or_none};
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,9 @@ pub struct Start {
     pub n_train: usize,
     /// Test samples.
     pub n_test: usize,
+    /// What people judge the model by.
+    #[serde(default)]
+    pub measure: Measure,
     /// Threads of each peer.
     pub threads: usize,
     /// Where all randomness comes from.

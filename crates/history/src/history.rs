@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_swarm::PeerId;
 
 use crate::event::{
@@ -83,6 +84,11 @@ impl History {
         let mut follower = Follower::new(path);
         follower.catch_up()?;
         Ok(follower.history)
+    }
+
+    /// What people judge the model by.
+    pub fn measure(&self) -> Measure {
+        self.start.as_ref().map_or_else(Measure::default, |start| start.measure)
     }
 
     /// Takes one more event in.
@@ -199,6 +205,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use nettorrent_engine::measure::Measure;
     use std::collections::BTreeMap;
     use std::io::Write;
 
@@ -218,6 +225,7 @@ mod tests {
             n_params: 10,
             n_train: 100,
             n_test: 10,
+            measure: Measure::default(),
             threads: 1,
             seed: 1,
             strategy: None,

@@ -31,6 +31,7 @@ pub use event::{
 };
 pub use history::{Follower, History, PeerHistory};
 pub use log::{EventLog, HistoryError};
+pub use nettorrent_engine::measure::Measure;
 pub use peer_work::{PeerEpoch, PeerProgress, Resources, Times, Wait};
 pub use tensorboard::TensorBoard;
 pub use words::cause_text;

@@ -214,6 +214,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use nettorrent_engine::measure::Measure;
     use std::collections::BTreeMap;
     use std::time::{Duration, SystemTime};
 
@@ -343,6 +344,7 @@ mod tests {
             n_params: 10,
             n_train: 100,
             n_test: 10,
+            measure: Measure::default(),
             threads: 1,
             seed: 1,
             strategy: None,

@@ -5,6 +5,7 @@ mod conclusion;
 pub mod date;
 pub mod error;
 pub mod event_log;
+pub mod generator;
 mod invited;
 pub mod live_log;
 pub mod local_peer;

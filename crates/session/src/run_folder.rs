@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use nettorrent_engine::checkpoint::{self, CheckpointError, Progress};
+use nettorrent_engine::data::TextCodec;
 use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
@@ -19,6 +20,7 @@ use crate::event_log::EventLog;
 
 const JOB_FILE: &str = "job.toml";
 const MODEL_FILE: &str = "model.toml";
+const TOKENIZER_FILE: &str = "tokenizer.json";
 const EVENTS_FILE: &str = "events.jsonl";
 /// Where runs are made unless another place is named.
 const RUNS: &str = "runs";
@@ -55,6 +57,21 @@ impl RunFolder {
         }
         run.write_job(job)?;
         Ok(run)
+    }
+
+    /// Keeps how its texts become tokens.
+    pub(crate) fn write_codec(&self, codec: &TextCodec) -> Result<(), SessionError> {
+        Ok(write_file(&self.path.join(TOKENIZER_FILE), codec.to_json().as_bytes())?)
+    }
+
+    /// How its texts become tokens; none where it was not trained on text.
+    pub fn codec(&self) -> Result<Option<TextCodec>, SessionError> {
+        let path = self.path.join(TOKENIZER_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(TextCodec::from_json(&text)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(SessionError::file("cannot read", &path)(error)),
+        }
     }
 
     /// One that exists.

@@ -48,7 +48,7 @@ struct Epochs {
 impl SimulatedRun {
     /// Begins a run in this folder.
     pub fn start(path: &Path, training: &Training, n_peers: usize, scenario: &Scenario) -> Result<Self, SessionError> {
-        let run = RunFolder::create(Some(path), &training.job, training.spec())?;
+        let run = training.create_run(Some(path))?;
         let mut events = run.open_events(false)?;
         let link = Some(scenario.link.to_string());
         let start = training.start_event(run.path(), Some(n_peers), link, &StartPoint::default());

@@ -1,11 +1,13 @@
 //! A model that was trained, to be evaluated or used.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_engine::data::{Batch, Dataset, Split, Tone};
 use nettorrent_engine::evaluation::{check_fit, evaluate};
 use nettorrent_engine::job::{Job, build_network};
+use nettorrent_engine::measure::{Measure, measure_of};
 use nettorrent_engine::model::{Network, Workspace, best_class};
 use nettorrent_engine::task::Worker;
 use nettorrent_engine::train_error::TrainError;
@@ -42,11 +44,20 @@ pub struct ModelEvaluation {
     pub n: usize,
     /// The mean loss.
     pub loss: f64,
-    /// The share that is classified correctly.
+    /// What people judge it by.
+    pub measure: Measure,
+    /// The share that is classified correctly; 0 where samples have no one class.
     pub accuracy: f64,
+    /// e to the loss, where it predicts tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub perplexity: Option<f64>,
+    /// What else is measured.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// The names of the classes.
     pub classes: Vec<String>,
-    /// Rows are what samples are, columns what the model took them for; empty where Python computes the model.
+    /// Rows are what samples are, columns what the model took them for; empty where samples have no one class, or Python computes the
+    /// model.
     pub confusion: Vec<Vec<usize>>,
 }
 
@@ -95,7 +106,7 @@ impl TrainedModel {
             let model = Model::Python(training.task.clone().worker(n_threads)?);
             return Ok(Self { job, model, values, test_set, workspace });
         }
-        let network = run.network()?;
+        let network = with_loss(run.network()?, &job, test_set.as_ref())?;
         let values = run.load_model(&checkpoint, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
         Ok(Self { job, model: Model::Ours(Box::new(network)), values, test_set, workspace })
@@ -115,7 +126,7 @@ impl TrainedModel {
         job.data = data_spec(data, job.data)?;
         let test_set = open_data(&job, Split::Test)?;
         let spec = job.model_spec(test_set.shape(), test_set.n_outputs())?;
-        let network = build_network(model, &spec)?;
+        let network = with_loss(build_network(model, &spec)?, &job, test_set.as_ref())?;
         let values = load_weights(weights, &network.layout())?;
         check_fit(&network, test_set.as_ref())?;
         Ok(Self { job, model: Model::Ours(Box::new(network)), values, test_set, workspace })
@@ -124,15 +135,16 @@ impl TrainedModel {
     /// Classifies all test samples.
     pub fn evaluate(&mut self) -> Result<ModelEvaluation, SessionError> {
         let Self { job, model, values, test_set, workspace } = self;
-        let all = 0..test_set.len();
+        let (all, measure) = (0..test_set.len(), measure_of(test_set.as_ref()));
         let (score, confusion) = match model {
             // What it takes each sample for stays in its process.
             Model::Python(worker) => (worker.test(values, all)?, Vec::new()),
             Model::Ours(network) => {
-                let n_classes = network.n_classes();
+                let n_classes = if measure == Measure::Accuracy { network.n_classes() } else { 0 };
                 let mut confusion = vec![vec![0; n_classes]; n_classes];
                 let mut count = |batch: &Batch, logits: &[f32]| {
-                    for (row, &label) in logits.chunks_exact(n_classes).zip(batch.classes()) {
+                    let rows = logits.chunks_exact(n_classes.max(1)).zip(batch.classes());
+                    for (row, &label) in rows.take(if n_classes > 0 { batch.len() } else { 0 }) {
                         confusion[label as usize][best_class(row)] += 1;
                     }
                 };
@@ -144,8 +156,20 @@ impl TrainedModel {
                 (score, confusion)
             }
         };
-        let (n, loss, accuracy, classes) = (score.n, score.loss(), score.accuracy(), test_set.classes().to_vec());
-        Ok(ModelEvaluation { model: job.model.clone(), n, loss, accuracy, classes, confusion })
+        let names = job.loss.resolve(test_set.target()).map_err(TrainError::from)?.metrics(test_set.target());
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let classes = if measure == Measure::Accuracy { test_set.classes().to_vec() } else { Vec::new() };
+        Ok(ModelEvaluation {
+            model: job.model.clone(),
+            n: score.n,
+            loss: score.loss(),
+            measure,
+            accuracy: score.accuracy(),
+            perplexity: matches!(measure, Measure::Perplexity { .. }).then(|| score.loss().exp()),
+            metrics: score.named_metrics(&names),
+            classes,
+            confusion,
+        })
     }
 
     /// Classifies a picture, prepared as the data's are.
@@ -161,6 +185,11 @@ impl TrainedModel {
         guesses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
         Ok(Classification { guesses, logits })
     }
+}
+
+/// The network with the loss that its job and data have it trained for.
+fn with_loss(network: Network, job: &Job, data: &dyn Dataset) -> Result<Network, SessionError> {
+    Ok(network.with_loss(job.loss.resolve(data.target()).map_err(TrainError::from)?))
 }
 
 fn workspace(n_threads: usize) -> Result<Workspace, SessionError> {

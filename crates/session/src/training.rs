@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nettorrent_engine::backend::Opening;
 use nettorrent_engine::backends;
-use nettorrent_engine::data::Split;
+use nettorrent_engine::data::{Split, TextCodec};
 use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, NamedTensor};
 use nettorrent_engine::task::Task;
@@ -19,7 +19,7 @@ use nettorrent_swarm::printable::is_printable;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, n_threads, open_data};
-use crate::run_folder::as_toml;
+use crate::run_folder::{RunFolder, as_toml};
 use crate::start_point::StartPoint;
 
 /// The backend for models of Python.
@@ -39,6 +39,7 @@ pub struct Training {
     pub package: JobPackage,
     /// The model's description, where it is one of ours.
     spec: Option<ModelSpec>,
+    codec: Option<TextCodec>,
     is_alone: bool,
 }
 
@@ -85,6 +86,7 @@ impl Training {
             planner::resolve(&mut job, spec, n_peers)?;
         }
         let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
+        let codec = train_set.tokenizer().cloned();
         let opened = (backend.open)(Opening { job: &job, spec: spec.as_ref(), python, train_set, test_set })?;
         let is_alone = n_peers.is_none();
         let (setup, pipelines) = if is_alone {
@@ -99,7 +101,7 @@ impl Training {
             None => description(PYTHON, opened.task.layout()),
         };
         let package = JobPackage { job: as_it_travels(&job), model, data };
-        Ok(Self { job, task: opened.task, setup: Arc::new(setup), pipelines, package, spec, is_alone })
+        Ok(Self { job, task: opened.task, setup: Arc::new(setup), pipelines, package, spec, codec, is_alone })
     }
 
     /// A task of the caller's own, trained as a job says: its epochs, batch, optimizer, schedule, seed and swarm. The job's model is
@@ -112,7 +114,7 @@ impl Training {
         let (model, data) = (description(&job.model, task.layout()), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
-        Ok(Self { job, task, setup, pipelines: None, package, spec: None, is_alone: false })
+        Ok(Self { job, task, setup, pipelines: None, package, spec: None, codec: None, is_alone: false })
     }
 
     /// The same with the job of a swarm that is there, by its package.
@@ -182,6 +184,15 @@ impl Training {
         self.spec.as_ref()
     }
 
+    /// A new folder for a run of it: at this path, or under `runs/`.
+    pub fn create_run(&self, path: Option<&Path>) -> Result<RunFolder, SessionError> {
+        let run = RunFolder::create(path, &self.job, self.spec())?;
+        if let Some(codec) = &self.codec {
+            run.write_codec(codec)?;
+        }
+        Ok(run)
+    }
+
     /// The event with which a run in this folder begins.
     pub fn start_event(
         &self,
@@ -197,6 +208,7 @@ impl Training {
             n_params: task.n_params(),
             n_train: task.labels().len() - n_left_out,
             n_test: task.n_test(),
+            measure: task.measure(),
             threads: job.threads,
             seed: job.seed,
             strategy: (!self.is_alone).then(|| job.swarm.strategy.clone()),

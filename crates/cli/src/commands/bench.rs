@@ -17,6 +17,12 @@ use serde::Serialize;
 pub(crate) struct BenchArguments {
     /// A name from `nettorrent model list`, or a description file.
     model: String,
+    /// The shape of a sample, for example `28,28,1`, or the tokens in it [default: the model's own].
+    #[arg(long, value_delimiter = ',', value_name = "N,N,N")]
+    input: Option<Vec<usize>>,
+    /// How many classes it tells apart, or tokens it knows [default: the model's own].
+    #[arg(long)]
+    classes: Option<usize>,
     /// Samples in a batch.
     #[arg(long, default_value_t = 64)]
     batch: usize,
@@ -44,8 +50,8 @@ struct Measurement<'a> {
 
 /// Runs `bench`.
 pub(crate) fn bench(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
-    let BenchArguments { model, batch, threads, seconds, layers, json } = arguments;
-    let network = build_network(model, &model_spec(model, None, None)?)?;
+    let BenchArguments { model, input, classes, batch, threads, seconds, layers, json } = arguments;
+    let network = build_network(model, &model_spec(model, input.as_deref(), *classes)?)?;
     let duration = Duration::try_from_secs_f64(*seconds).context("--seconds must be a time")?;
     let workload = Workload { batch: *batch, n_threads: n_threads(*threads), duration, profiles_layers: *layers };
     let speed = ModelSpeed::measure(&network, workload)?;

@@ -78,7 +78,8 @@ pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
 const MOST_COLUMNS: usize = 20;
 
 fn print_tables(found: &ModelEvaluation) {
-    println!("{}: accuracy {:.2} %, loss {:.4}, {} samples", found.model, 100.0 * found.accuracy, found.loss, found.n);
+    let own: String = found.metrics.iter().map(|(name, value)| format!("  {name} {value:.4}")).collect();
+    println!("{}: {}{own}, {} samples", found.model, found.measure.text(found.loss, found.accuracy), found.n);
     if found.confusion.is_empty() {
         return;
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use clap::Args;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::needs::{MachineLimits, Needs};
-use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Session, Training};
 
 use crate::measuring::MeasuringArguments;
@@ -77,7 +76,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
         arguments.model.as_deref(),
     )?;
     Needs::of(&training)?.check(&arguments.limits())?;
-    let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
+    let run = training.create_run(arguments.run.as_deref())?;
     let json = network.json;
     block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
         let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;

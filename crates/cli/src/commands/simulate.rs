@@ -193,20 +193,17 @@ impl Viewer {
             }
             Event::Epoch { epoch, train_loss, test_loss, test_accuracy, .. } if *epoch > self.epoch && !self.json => {
                 self.epoch = *epoch;
+                let tested = self.setup.training().task.measure().text(*test_loss, *test_accuracy);
                 let line = format!(
-                    "epoch {epoch}  train loss {train_loss:.4}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
-                    100.0 * test_accuracy,
+                    "epoch {epoch}  train loss {train_loss:.4}   test {tested}   {:.1} s simulated",
                     record.at_s
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
             Event::Evaluation { epoch, test_loss, test_accuracy, .. } if *epoch > self.evaluated && !self.json => {
                 self.evaluated = *epoch;
-                let line = format!(
-                    "epoch {epoch:.2}   test loss {test_loss:.4}  accuracy {:>6.2} %   {:.1} s simulated",
-                    100.0 * test_accuracy,
-                    record.at_s
-                );
+                let tested = self.setup.training().task.measure().text(*test_loss, *test_accuracy);
+                let line = format!("epoch {epoch:.2}   test {tested}   {:.1} s simulated", record.at_s);
                 self.bar.suspend(|| println!("{line}"));
             }
             event if !self.json => {

@@ -80,7 +80,7 @@ fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>
     let training = Training::from_job(arguments.job.open(&[])?, n_peers)?;
     training.check(n_peers)?;
     let values = arguments.weights.as_deref().map(|path| load_weights(path, training.task.layout())).transpose()?;
-    let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
+    let run = training.create_run(arguments.run.as_deref())?;
     let start = match values {
         Some(values) => {
             // The seed alone would not bring these back.

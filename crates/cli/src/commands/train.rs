@@ -43,7 +43,7 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     let training = Training::alone(job, None)?;
     training.check(1)?;
     let values = arguments.weights.as_deref().map(|path| load_weights(path, training.task.layout())).transpose()?;
-    let run = RunFolder::create(arguments.run.as_deref(), &training.job, training.spec())?;
+    let run = training.create_run(arguments.run.as_deref())?;
     let start = match values {
         Some(values) => {
             // The seed alone would not bring these back, should the run be ended before its first checkpoint.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use nettorrent_engine::measure::Measure;
 use nettorrent_history::{Differs, Epoch, Event, Line, Note, PeerProgress, Progress};
 use nettorrent_session::Training;
 use nettorrent_session::event_log::Fate;
@@ -12,7 +13,7 @@ use nettorrent_session::live_log::Topology;
 use nettorrent_swarm::PeerId;
 
 use super::peer_line::peer_text;
-use crate::progress::{clock, epoch_name, epoch_text, evaluation_text};
+use crate::progress::{clock, epoch_name, epoch_text, evaluation_text, speed_text};
 
 /// More lines than this help nobody.
 const MOST_LINES: usize = 16;
@@ -34,6 +35,7 @@ pub(crate) struct ProgressView {
     said: Vec<(Instant, String)>,
     epochs: u64,
     n_train: usize,
+    measure: Measure,
 }
 
 /// What is on standard output.
@@ -66,6 +68,7 @@ impl ProgressView {
             said: Vec::new(),
             epochs,
             n_train,
+            measure: training.task.measure(),
         }
     }
 
@@ -129,9 +132,9 @@ impl ProgressView {
             Event::Epoch(epoch) => {
                 let Epoch { epoch: number, .. } = *epoch;
                 self.whole.set_prefix(epoch_name((number + 1).min(self.epochs), self.epochs));
-                self.say(&epoch_text(epoch, self.epochs));
+                self.say(&epoch_text(epoch, self.epochs, self.measure));
             }
-            Event::Evaluation(evaluation) => self.say(&evaluation_text(evaluation, self.epochs)),
+            Event::Evaluation(evaluation) => self.say(&evaluation_text(evaluation, self.epochs, self.measure)),
             Event::View(view) => self.show_members(&view.members),
             Event::Note(note) => self.show_note(note),
             Event::Dropped(dropped) => self.say(&dropped.to_string()),
@@ -190,9 +193,9 @@ impl ProgressView {
             return;
         }
         self.whole.set_message(format!(
-            "loss {loss:.4}  accuracy {:.2} %  {} samples/s  {} left",
-            100.0 * accuracy,
-            HumanCount(samples_per_s as u64),
+            "{}  {}  {} left",
+            self.measure.text(loss, accuracy),
+            speed_text(samples_per_s, self.measure).trim_start(),
             clock(Duration::from_secs_f64((left as f64 / samples_per_s).min(1e9))),
         ));
     }

@@ -87,7 +87,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
     let training = Training::from_job(job, n_peers)?;
     training.check(n_peers)?;
     let values = fresh.weights.map(|path| load_weights(path, training.task.layout())).transpose()?;
-    let run = RunFolder::create(fresh.run, &training.job, training.spec())?;
+    let run = training.create_run(fresh.run)?;
     let events = fresh.measuring.open_events(&run)?;
     fresh.measuring.watch(&run)?;
     let checkpoint = match values {

@@ -99,6 +99,15 @@ impl Scratch {
     }
 }
 
+/// What a layer remembers of a sequence that it is given position by position.
+#[derive(Default)]
+pub struct Memory {
+    /// How many positions it has seen.
+    pub n_read: usize,
+    /// What it keeps of them.
+    pub numbers: Vec<f32>,
+}
+
 /// A layer: an immutable function of its parameters and its input.
 ///
 /// The gradient by the input and the gradient by the weights are apart, because one is wanted by the layer below and the
@@ -143,6 +152,11 @@ pub trait Layer: Send + Sync {
 
     /// Adds the gradient by the parameters to `dw`, or overwrites it if the context says so.
     fn weight_gradient(&self, _context: &Context<'_>, _back: Backward<'_>, _dw: &mut [f32], _scratch: &mut Scratch) {}
+
+    /// `y` from `x` at the next position of a sequence, for a layer that was made for single positions and has seen those before.
+    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Memory, scratch: &mut Scratch) {
+        self.forward(context, x, y, scratch);
+    }
 
     /// For layers that need to know the whole batch before they can do their work.
     fn statistics(&self) -> Option<&dyn BatchStatistics> {

@@ -84,6 +84,12 @@ impl Network {
         self.output().last().copied().unwrap_or(1)
     }
 
+    /// How many symbols its inputs name, if it begins with an embedding.
+    pub fn n_symbols(&self) -> Option<usize> {
+        let first = self.steps.first().filter(|step| step.kind == "embedding")?;
+        Some(first.params.len() / self.shapes[first.output].last().copied().unwrap_or(1).max(1))
+    }
+
     /// Its tensors in the order of the flat vector.
     pub fn tensors(&self) -> &[NamedTensor] {
         &self.tensors

@@ -135,7 +135,11 @@ impl Network {
 impl Batch {
     /// Random samples and targets of the shapes that a network takes and is compared with, for measuring its speed.
     pub fn random(network: &Network, n: usize, rng: &mut Rng) -> Self {
-        let inputs = (0..n * network.lens[0]).map(|_| rng.normal()).collect();
+        let number = |_| match network.n_symbols() {
+            Some(n_symbols) => rng.below(n_symbols) as f32,
+            None => rng.normal(),
+        };
+        let inputs = (0..n * network.lens[0]).map(number).collect();
         let (len, n_classes) = (n * network.output_len(), network.n_classes());
         let targets = match network.loss {
             Loss::CrossEntropy { .. } => {

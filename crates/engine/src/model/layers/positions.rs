@@ -1,7 +1,7 @@
 //! Learnt positions: a vector for every place in a sequence, added to what is there.
 
 use crate::kernel::vectorised;
-use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
+use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Memory, Scratch, Tensor};
 
 /// Adds a learnt vector to each position.
 pub struct Positions {
@@ -30,6 +30,11 @@ impl Layer for Positions {
         for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
             vectorised(|| x.iter().zip(vectors).zip(y).for_each(|((x, vector), y)| *y = x + vector));
         }
+    }
+
+    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory, _: &mut Scratch) {
+        let vector = &context.params[memory.n_read * self.features..][..self.features];
+        x.iter().zip(vector).zip(y).for_each(|((x, vector), y)| *y = x + vector);
     }
 
     fn input_gradient(&self, _: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
