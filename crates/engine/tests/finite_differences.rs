@@ -162,7 +162,7 @@ fn norms() {
 
 #[test]
 fn embedding() {
-    let layer = Embedding { n_symbols: 11, features: 4 };
+    let layer = Embedding { n_symbols: 11, features: 4, deviation: 1.0 };
     // In the middle between whole numbers, so that a step does not change the symbol; some beyond either end of the table.
     let mut rng = Rng::new(5);
     let x: Vec<f32> = (0..4 * 6).map(|_| rng.below(13) as f32 - 0.5).collect();

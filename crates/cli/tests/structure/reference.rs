@@ -176,6 +176,7 @@ fn the_reference_of_jobs_has_every_field() {
 fn the_reference_of_layers_has_every_layer() {
     let mut file = source("engine/src/model/description.rs");
     file.items.extend(source("engine/src/model/layer_options.rs").items);
+    file.items.extend(source("engine/src/model/sequence_options.rs").items);
     let mut page = format!(
         "# Layers\n\n{MADE}\nA model is an `input` shape and a list of `layers`; see [your model](../guides/your-model.md). A layer \
          without options is its name, `\"relu\"`; one with options a table, `{{ dense = {{ out = 10 }} }}`.\n\n"

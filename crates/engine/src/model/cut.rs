@@ -51,7 +51,9 @@ fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
         return wrong(format!("the network has only {n}; let the last stage end there"));
     }
     if !(spec.can_cut(start) && spec.can_cut(end)) {
-        return wrong("they part a mark from its concat; keep both in one stage".into());
+        return wrong(
+            "they part a mark from its concat, or an embedding from its tied-dense; keep both in one stage".into(),
+        );
     }
     if column >= columns {
         return wrong(format!(

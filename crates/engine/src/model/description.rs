@@ -31,23 +31,14 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
-    /// Whether a stage of a pipeline may begin at this layer: not between a mark and a concat that needs it.
+    /// Whether a stage of a pipeline may begin at this layer: not between one that is needed above, and the one that needs it.
     pub fn can_cut(&self, layer: usize) -> bool {
         let (below, above) = self.layers.split_at(layer.min(self.layers.len()));
-        let names = |layers: &[LayerSpec], name: fn(&LayerSpec) -> Option<&String>| {
-            let mut names = Vec::new();
-            layers.iter().for_each(|layer| layer.visit(&mut |layer| names.extend(name(layer).cloned())));
-            names
-        };
-        let marks = names(below, |layer| match layer {
-            LayerSpec::Mark(name) => Some(name),
-            _ => None,
-        });
-        let wanted = names(above, |layer| match layer {
-            LayerSpec::Concat(name) => Some(name),
-            _ => None,
-        });
-        !wanted.iter().any(|name| marks.contains(name))
+        let (mut below_all, mut above_all) = (Vec::new(), Vec::new());
+        below.iter().for_each(|layer| layer.visit(&mut |layer| below_all.push(layer)));
+        above.iter().for_each(|layer| layer.visit(&mut |layer| above_all.push(layer)));
+        above_all.retain(|layer| matches!(layer, LayerSpec::Concat(_) | LayerSpec::TiedDense(_)));
+        !above_all.iter().any(|above| below_all.iter().any(|below| above.needs(below)))
     }
 }
 
@@ -163,8 +154,17 @@ impl LayerSpec {
         }
     }
 
+    /// Whether it looks past what comes out of the layer below it, at this one.
+    fn needs(&self, below: &Self) -> bool {
+        match (self, below) {
+            (Self::Concat(name), Self::Mark(mark)) => name == mark,
+            (Self::TiedDense(spec), Self::Embedding(below)) => below.name.as_ref() == Some(&spec.to),
+            _ => false,
+        }
+    }
+
     /// Calls `visit` for this layer and for all within it.
-    fn visit(&self, visit: &mut impl FnMut(&Self)) {
+    fn visit<'a>(&'a self, visit: &mut impl FnMut(&'a Self)) {
         visit(self);
         if let Self::Residual(spec) = self {
             spec.body.iter().chain(&spec.projection).for_each(|layer| layer.visit(visit));

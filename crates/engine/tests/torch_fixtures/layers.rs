@@ -36,7 +36,7 @@ fn layer(fixture: &Value) -> Option<(Box<dyn Layer>, &'static str, usize)> {
         }
         "embedding" => {
             let features = option("size");
-            (Box::new(Embedding { n_symbols: option("rows"), features }), "embedding", last * features)
+            (Box::new(Embedding { n_symbols: option("rows"), features, deviation: 1.0 }), "embedding", last * features)
         }
         _ => {
             let (kernel, stride, padding) = (option("kernel_size"), option("stride"), option("padding"));
@@ -88,7 +88,7 @@ fn layers() {
         for (i, (tensor, start)) in tensors.iter().enumerate() {
             assert_eq!(tensor.name, text(&fixture["parameters"][i]["name"]), "{name}");
             for (k, place) in tensor.places().into_iter().enumerate() {
-                params[start + place] = parameter(uniform(PARAMETER + i as u64, k), tensor.name, kind, &tensor.shape);
+                params[start + place] = parameter(uniform(PARAMETER + i as u64, k), &tensor.name, kind, &tensor.shape);
             }
         }
         let stand = Stand::new(layer.as_ref(), &params, n_outputs, shape[0]);

@@ -73,8 +73,8 @@ impl Model {
                 for (k, place) in tensor.places().into_iter().enumerate() {
                     let u = uniform(stream + i as u64, k);
                     self.values[range.start + place] = match role {
-                        Role::Parameter => parameter(u, tensor.name, kind, &tensor.shape),
-                        Role::Buffer => statistic(u, tensor.name),
+                        Role::Parameter => parameter(u, &tensor.name, kind, &tensor.shape),
+                        Role::Buffer => statistic(u, &tensor.name),
                     };
                 }
             }
