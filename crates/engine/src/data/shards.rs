@@ -251,6 +251,7 @@ pub(crate) mod tests {
     use crate::data::in_memory::Normalisation;
     use crate::data::text::cache::Cache;
     use crate::data::{DataError, Dataset};
+    use crate::rng::Rng;
 
     pub(crate) fn png(grey: u8) -> Vec<u8> {
         let mut bytes = std::io::Cursor::new(Vec::new());
@@ -323,5 +324,34 @@ pub(crate) mod tests {
         std::fs::write(&path, vec![b'x'; 2000]).unwrap();
         assert!(open(folder.path()).err().unwrap().to_string().contains("cannot be read as a tar archive"));
         assert_eq!((split_name("a.b/c.seg.png"), split_name("x")), (Some(("a.b/c", "seg.png")), None));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        archive(&folder.path().join("1.tar"), &[("c.png", &png(1)), ("c.cls", b"0")]);
+        let path = folder.path().join("0.tar");
+        archive(&path, &[("a.png", &png(51)), ("a.cls", b"10\n")]);
+        let whole = std::fs::read(&path).unwrap();
+        for seed in 0..300 {
+            let mut rng = Rng::new(seed);
+            let mut bytes = whole.clone();
+            // The size of the first file, or anything.
+            let end = if seed % 2 == 0 { 136 } else { bytes.len() };
+            for _ in 0..rng.below(6) {
+                let at = rng.below(end);
+                bytes[at] = if seed % 2 == 0 { b'0' + (rng.below(8) as u8) } else { rng.next_u64() as u8 };
+            }
+            let sum: u32 = bytes[..512]
+                .iter()
+                .enumerate()
+                .map(|(at, &byte)| if (148..156).contains(&at) { 32 } else { u32::from(byte) })
+                .sum();
+            bytes[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+            std::fs::write(&path, bytes).unwrap();
+            if let Ok(set) = open(folder.path()) {
+                let _ = set.batch(&(0..set.len()).collect::<Vec<usize>>());
+            }
+        }
     }
 }
