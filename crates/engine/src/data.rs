@@ -3,6 +3,7 @@
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] cuts a set into
 //! parts, and [`batches`] say in which order samples are trained. Both deal in indices and never touch a sample.
 
+mod arrays;
 pub mod augment;
 pub mod batches;
 pub mod cifar;
@@ -17,12 +18,17 @@ pub mod idx;
 pub mod images;
 pub mod in_memory;
 pub mod info;
+pub mod jsonl;
 mod known;
 pub mod mfcc;
 mod names;
+mod normalisation;
+pub mod npy;
 mod origins;
+mod parquet;
 mod parts;
 mod picture;
+mod shards;
 pub mod source;
 mod spec;
 pub mod split;

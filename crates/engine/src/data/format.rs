@@ -7,7 +7,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::parts::{self, has_extension};
-use super::{DataError, Split, cifar, csv, files, folders, idx, images, names, text, wav};
+use super::{
+    DataError, Split, arrays, cifar, csv, files, folders, idx, images, jsonl, names, parquet, shards, text, wav,
+};
 
 /// How much of a file is looked at to tell what it is, in bytes.
 const LOOKED_AT: usize = 1 << 16;
@@ -29,6 +31,14 @@ pub enum Format {
     Idx,
     /// A folder of pictures for each class.
     Images,
+    /// JSON lines, of text or of features.
+    Jsonl,
+    /// NumPy arrays.
+    Npy,
+    /// Parquet files, of text or of features.
+    Parquet,
+    /// Pictures in tar archives.
+    Tar,
     /// Plain text.
     Text,
     /// Recordings.
@@ -36,13 +46,17 @@ pub enum Format {
 }
 
 /// All formats by name, sorted.
-const FORMATS: [(&str, Format); 8] = [
+const FORMATS: [(&str, Format); 12] = [
     ("auto", Format::Auto),
     ("cifar10", Format::Cifar10),
     ("csv", Format::Csv),
     ("digits", Format::Digits),
     ("idx", Format::Idx),
     ("images", Format::Images),
+    ("jsonl", Format::Jsonl),
+    ("npy", Format::Npy),
+    ("parquet", Format::Parquet),
+    ("tar", Format::Tar),
     ("text", Format::Text),
     ("wav", Format::Wav),
 ];
@@ -91,6 +105,9 @@ pub(crate) fn detect(path: &Path) -> Result<Format, DataError> {
     if idx::has_split(path, Split::Train) || idx::has_split(path, Split::Test) {
         return Ok(Format::Idx);
     }
+    if arrays::are_here(path) {
+        return Ok(Format::Npy);
+    }
     let train = folders::split_folder(path, Split::Train).unwrap_or_else(|| path.to_owned());
     if let Some(format) = by_names(&train)? {
         return Ok(format);
@@ -99,14 +116,28 @@ pub(crate) fn detect(path: &Path) -> Result<Format, DataError> {
     if csv_files(path).is_ok() {
         return Ok(Format::Csv);
     }
-    if parts::find(path, &text::EXTENSIONS).is_ok() {
-        return Ok(Format::Text);
+    let is_here = |format: &Format| extensions(*format).is_some_and(|names| parts::find(path, names).is_ok());
+    if let Some(format) = [Format::Parquet, Format::Jsonl, Format::Tar, Format::Text].into_iter().find(is_here) {
+        return Ok(format);
     }
     let problem = "holds no data set of a known format; looked for: data_batch_1.bin to 5 and test_batch.bin (cifar10); \
                    train.csv or one .csv file (csv); train-images-idx3-ubyte and its like, with or without .gz (idx); a \
-                   folder of .jpg or .png pictures for each class, perhaps inside train/ and val/ (images); .txt files \
-                   (text); .wav files in a folder for each class, or named <class>_<anything>.wav (wav)";
+                   folder of .jpg or .png pictures for each class, perhaps inside train/ and val/ (images); .jsonl files \
+                   (jsonl); x_train.npy and y_train.npy, or an .npz archive (npy); .parquet files (parquet); .tar \
+                   archives of pictures (tar); .txt files (text); .wav files in a folder for each class, or named \
+                   <class>_<anything>.wav (wav)";
     Err(DataError::malformed(path, problem))
+}
+
+/// How the files of a format are called that consists of files of one kind.
+pub(crate) fn extensions(format: Format) -> Option<&'static [&'static str]> {
+    match format {
+        Format::Jsonl => Some(&jsonl::EXTENSIONS),
+        Format::Parquet => Some(&parquet::EXTENSIONS),
+        Format::Tar => Some(&shards::EXTENSIONS),
+        Format::Text => Some(&text::EXTENSIONS),
+        _ => None,
+    }
 }
 
 /// The format of a single file.
@@ -114,13 +145,19 @@ fn by_file(path: &Path) -> Result<Format, DataError> {
     if has_extension(path, &["csv", "tsv"]) {
         return Ok(Format::Csv);
     }
-    if has_extension(path, &text::EXTENSIONS) {
-        let is_table = csv::looks_like_table(&files::beginning(path, LOOKED_AT)?);
-        return Ok(if is_table { Format::Csv } else { Format::Text });
+    if has_extension(path, &["npy", "npz"]) {
+        return Ok(Format::Npy);
     }
-    let problem = "is a file of no known format: a .csv or .txt file was looked for; all other formats are folders, so \
-                   name the folder, or set `format`";
-    Err(DataError::malformed(path, problem))
+    let is_it = |format: &Format| extensions(*format).is_some_and(|names| has_extension(path, names));
+    match [Format::Jsonl, Format::Parquet, Format::Tar, Format::Text].into_iter().find(is_it) {
+        Some(Format::Text) if csv::looks_like_table(&files::beginning(path, LOOKED_AT)?) => Ok(Format::Csv),
+        Some(format) => Ok(format),
+        None => {
+            let problem = "is a file of no known format: .csv, .jsonl, .npz, .parquet, .tar or .txt was looked for; all \
+                           other formats are folders, so name the folder, or set `format`";
+            Err(DataError::malformed(path, problem))
+        }
+    }
 }
 
 /// The table to train on, and the one to test with if it is apart.
@@ -191,6 +228,10 @@ mod tests {
             (["train.txt", "val.txt"], Format::Text),
             (["train/a.txt", "test/a.txt"], Format::Text),
             (["iris.csv", "readme.txt"], Format::Csv),
+            (["x_train.npy", "y_train.npy"], Format::Npy),
+            (["train-0.parquet", "test-0.parquet"], Format::Parquet),
+            (["a.jsonl", "notes.txt"], Format::Jsonl),
+            (["0000.tar", "0001.tar"], Format::Tar),
             (["0_x.wav", "README.md"], Format::Wav),
             (["yes/1.wav", "no/1.wav"], Format::Wav),
             (["train/yes/1.wav", "test/yes/1.wav"], Format::Wav),
@@ -200,6 +241,13 @@ mod tests {
         }
         let root = make(&["table.TSV"]);
         assert_eq!(detect(&root.path().join("table.TSV")).unwrap(), Format::Csv);
+        for (name, format) in
+            [("a.jsonl", Format::Jsonl), ("a.npz", Format::Npy), ("a.parquet", Format::Parquet), ("a.tar", Format::Tar)]
+        {
+            let path = root.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            assert_eq!(detect(&path).unwrap(), format);
+        }
         let path = root.path().join("file.txt");
         for (content, format) in
             [("1,2,x\n3,4,y\n", Format::Csv), ("To be,\nor not\n", Format::Text), ("", Format::Text)]

@@ -11,7 +11,7 @@ use image::{DynamicImage, GenericImageView};
 use rayon::prelude::*;
 
 use super::folders::{self, Layout, Listing};
-use super::in_memory::{ByteTable, Normalisation};
+use super::normalisation::{ByteTable, Normalisation};
 use super::picture::{MAX_SIDE, N_CHANNELS, decode, toned};
 use super::{Batch, DataError, Dataset, Split, Tone, check_indices, files};
 
@@ -29,18 +29,17 @@ pub(crate) struct Framing {
     pub size: usize,
 }
 
-/// Pictures on disk.
+/// What is done to every picture of a set.
 #[derive(Clone, Debug)]
-pub(crate) struct ImageFolder {
-    listing: Listing,
+pub(crate) struct Preparation {
     framing: Framing,
     shape: [usize; 3],
     table: ByteTable,
 }
 
-impl ImageFolder {
-    /// The pictures of a listing.
-    pub(crate) fn new(listing: Listing, framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
+impl Preparation {
+    /// Framed and normalised so.
+    pub(crate) fn new(framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
         let Framing { resize, size } = framing;
         if size == 0 || size > resize || resize > MAX_SIDE as usize {
             return Err(DataError::Setting(format!(
@@ -50,13 +49,40 @@ impl ImageFolder {
         }
         normalisation.check(N_CHANNELS)?;
         let table = ByteTable::new(normalisation, N_CHANNELS);
-        Ok(Self { listing, framing, shape: [size, size, N_CHANNELS], table })
+        Ok(Self { framing, shape: [size, size, N_CHANNELS], table })
+    }
+
+    /// The shape of a picture when this is done.
+    pub(crate) fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Decodes the bytes of a picture and prepares it; `path` is for the messages only.
+    pub(crate) fn prepare(&self, path: &Path, bytes: &[u8], tone: Tone) -> Result<Vec<f32>, DataError> {
+        let pixels = toned(frame(&decode(path, bytes)?, self.framing), tone);
+        let mut values = Vec::with_capacity(pixels.len());
+        self.table.extend(&mut values, &pixels);
+        Ok(values)
+    }
+}
+
+/// Pictures on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct ImageFolder {
+    listing: Listing,
+    preparation: Preparation,
+}
+
+impl ImageFolder {
+    /// The pictures of a listing.
+    pub(crate) fn new(listing: Listing, framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
+        Ok(Self { listing, preparation: Preparation::new(framing, normalisation)? })
     }
 }
 
 impl Dataset for ImageFolder {
     fn shape(&self) -> &[usize] {
-        &self.shape
+        self.preparation.shape()
     }
 
     fn classes(&self) -> &[String] {
@@ -72,10 +98,7 @@ impl Dataset for ImageFolder {
     }
 
     fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        let pixels = toned(frame(&decode(path, &files::read(path)?)?, self.framing), tone);
-        let mut values = Vec::with_capacity(pixels.len());
-        self.table.extend(&mut values, &pixels);
-        Ok(values)
+        self.preparation.prepare(path, &files::read(path)?, tone)
     }
 
     /// Decodes in parallel, on the pool that the caller runs in.

@@ -1,4 +1,4 @@
-//! The answer to an unknown name: the list of known ones, and the nearest.
+//! Names: the answer to an unknown one, and the order of those of classes.
 
 use crate::nearest::nearest;
 
@@ -9,6 +9,15 @@ pub(crate) fn unknown(what: &str, given: &str, known: &[&str]) -> String {
         answer.push_str(&format!(". Did you mean `{name}`?"));
     }
     answer
+}
+
+/// Sorts the names of classes: by value where all are whole numbers, otherwise by letter.
+pub(crate) fn sort_classes(classes: &mut [String]) {
+    let numbers: Option<Vec<i64>> = classes.iter().map(|name| name.parse().ok()).collect();
+    match numbers {
+        Some(_) => classes.sort_by_key(|name| (name.parse::<i64>().unwrap_or_default(), name.clone())),
+        None => classes.sort(),
+    }
 }
 
 #[cfg(test)]

@@ -2,15 +2,17 @@
 
 mod by_file;
 mod tables;
+mod texts;
+mod wanted;
 
 use std::path::{Path, PathBuf};
 
-use super::format::{Format, csv_files, detect};
+use super::format::{Format, csv_files, detect, extensions};
 use super::in_memory::Normalisation;
 use super::parts::{self, Parts};
 use super::subset::Subset;
-use super::text::{self, TextOptions};
-use super::{DataError, Dataset, Split, cifar, digits, files, folders, idx, known};
+use super::{DataError, Dataset, Split, arrays, cifar, digits, files, folders, idx, jsonl, known, parquet};
+use wanted::Wanted;
 
 pub use super::spec::DataSpec;
 
@@ -50,19 +52,43 @@ pub(crate) fn open_whole(
         }
         Source::Files(format, path) => (format, path),
     };
+    let wanted = Wanted { spec, split, seed };
     Ok(match format {
         Format::Cifar10 => Box::new(spec.normalise(cifar::open(&path, split)?, known::cifar10())?),
-        Format::Csv => Box::new(tables::open_csv(spec, &path, split, seed)?),
-        Format::Idx => Box::new(by_file::open_idx(spec, &path, split, seed)?),
-        Format::Images => Box::new(by_file::open_images(spec, &path, split, seed)?),
-        Format::Text => Box::new(text::open(&path, &text_options(spec), split)?),
-        Format::Wav => Box::new(by_file::open_wav(spec, &path, split, seed)?),
+        Format::Csv => Box::new(tables::open_csv(&wanted, &path)?),
+        Format::Idx => Box::new(by_file::open_idx(&wanted, &path)?),
+        Format::Images => Box::new(by_file::open_images(&wanted, &path)?),
+        Format::Jsonl => open_jsonl(&wanted, &path)?,
+        Format::Npy => Box::new(tables::open_arrays(&wanted, &path)?),
+        Format::Parquet => open_parquet(&wanted, &path)?,
+        Format::Tar => Box::new(by_file::open_shards(&wanted, &path)?),
+        Format::Text => Box::new(texts::open_plain(&wanted, &path)?),
+        Format::Wav => Box::new(by_file::open_wav(&wanted, &path)?),
         Format::Auto | Format::Digits => unreachable!("Source::new has resolved these"),
     })
 }
 
-fn text_options(spec: &DataSpec) -> TextOptions<'_> {
-    TextOptions { tokens: spec.tokens.as_ref(), length: spec.length, test_fraction: spec.test_fraction() }
+/// JSON lines: a table if they hold features, else text.
+fn open_jsonl(wanted: &Wanted<'_>, path: &Path) -> Result<Box<dyn Dataset>, DataError> {
+    let parts = parts::find(path, &jsonl::EXTENSIONS)?;
+    if jsonl::holds_features(&parts.train[0])? {
+        wanted.spec.check_table(Format::Jsonl)?;
+        return Ok(Box::new(tables::open_jsonl(wanted, &parts)?));
+    }
+    wanted.spec.check_text(Format::Jsonl)?;
+    Ok(Box::new(texts::open_jsonl(wanted, path, &parts)?))
+}
+
+/// Parquet files: text if a column of it is named or called so and nothing is asked about other columns, else a table.
+fn open_parquet(wanted: &Wanted<'_>, path: &Path) -> Result<Box<dyn Dataset>, DataError> {
+    let (parts, spec) = (parts::find(path, &parquet::EXTENSIONS)?, wanted.spec);
+    let is_asked = spec.label.is_some() || spec.target.is_some();
+    if spec.text.is_some() || (!is_asked && parquet::has_text(&parts.train[0], texts::field(wanted))?) {
+        spec.check_text(Format::Parquet)?;
+        return Ok(Box::new(texts::open_parquet(wanted, path, &parts)?));
+    }
+    spec.check_table(Format::Parquet)?;
+    Ok(Box::new(tables::open_parquet(wanted, &parts)?))
 }
 
 /// What a description comes down to.
@@ -109,8 +135,8 @@ impl Source {
     /// The files of a set that is made of one kind of files.
     fn parts(&self) -> Option<Parts> {
         match self {
-            Self::Files(Format::Text, path) => parts::find(path, &text::EXTENSIONS).ok(),
-            Self::Embedded | Self::Files(..) => None,
+            Self::Files(format, path) => parts::find(path, extensions(*format)?).ok(),
+            Self::Embedded => None,
         }
     }
 
@@ -125,7 +151,10 @@ impl Source {
         match self {
             Self::Embedded | Self::Files(Format::Cifar10, _) => false,
             Self::Files(Format::Csv, path) => csv_files(path).is_ok_and(|(_, test)| test.is_none()),
-            Self::Files(Format::Text, _) => self.parts().is_some_and(|parts| parts.test.is_empty()),
+            Self::Files(Format::Jsonl | Format::Parquet | Format::Tar | Format::Text, _) => {
+                self.parts().is_some_and(|parts| parts.test.is_empty())
+            }
+            Self::Files(Format::Npy, path) => !arrays::has_test(path),
             Self::Files(Format::Idx, path) => !idx::has_split(path, Split::Test),
             Self::Files(_, path) => folders::split_folder(path, Split::Test).is_none(),
         }

@@ -15,8 +15,20 @@ use super::text::tokens::Tokens;
 const DEFAULT_TEST_FRACTION: f64 = 0.1;
 
 /// The formats whose samples are normalised: all but text.
-const NORMALISED: [Format; 6] =
-    [Format::Cifar10, Format::Csv, Format::Digits, Format::Idx, Format::Images, Format::Wav];
+const NORMALISED: [Format; 10] = [
+    Format::Cifar10,
+    Format::Csv,
+    Format::Digits,
+    Format::Idx,
+    Format::Images,
+    Format::Jsonl,
+    Format::Npy,
+    Format::Parquet,
+    Format::Tar,
+    Format::Wav,
+];
+/// The formats of features that may be asked about in several ways.
+const TABLES: [Format; 4] = [Format::Csv, Format::Jsonl, Format::Npy, Format::Parquet];
 
 /// Where samples come from and how they are prepared. Peers that train together need the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,6 +87,9 @@ pub struct DataSpec {
     /// end. Default: 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_fraction: Option<f64>,
+    /// For JSON lines and Parquet files: the field or column that holds the text. Default: `text`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// For text: what a token is. `bytes`, `characters`, the path of a tokenizer.json, or `{ train = 8000 }` for a byte-pair
     /// encoding of so many tokens, trained on the training part. Default: the tokenizer.json that lies in the data's folder;
     /// otherwise `characters` where there are at most 256 different ones, else `bytes`.
@@ -89,19 +104,20 @@ fn is_zero(n: &usize) -> bool {
 impl DataSpec {
     /// Refuses settings that the format would ignore: whoever wrote them expects something of them.
     pub(crate) fn check(&self, format: Format) -> Result<(), DataError> {
-        let settings: [(&str, bool, &[Format]); 12] = [
+        let settings: [(&str, bool, &[Format]); 13] = [
             ("deviation", self.deviation.is_some(), &NORMALISED),
             ("frames", self.frames.is_some(), &[Format::Wav]),
             ("header", self.header.is_some(), &[Format::Csv]),
-            ("label", self.label.is_some(), &[Format::Csv]),
-            ("length", self.length.is_some(), &[Format::Text]),
+            ("label", self.label.is_some(), &[Format::Csv, Format::Parquet]),
+            ("length", self.length.is_some(), &[Format::Jsonl, Format::Parquet, Format::Text]),
             ("mean", self.mean.is_some(), &NORMALISED),
-            ("resize", self.resize.is_some(), &[Format::Images]),
-            ("size", self.size.is_some(), &[Format::Images]),
-            ("standardise", self.standardise.is_some(), &[Format::Csv]),
-            ("standardise_targets", self.standardise_targets.is_some(), &[Format::Csv]),
-            ("target", self.target.is_some(), &[Format::Csv]),
-            ("tokens", self.tokens.is_some(), &[Format::Text]),
+            ("resize", self.resize.is_some(), &[Format::Images, Format::Tar]),
+            ("size", self.size.is_some(), &[Format::Images, Format::Tar]),
+            ("standardise", self.standardise.is_some(), &TABLES),
+            ("standardise_targets", self.standardise_targets.is_some(), &TABLES),
+            ("target", self.target.is_some(), &TABLES),
+            ("text", self.text.is_some(), &[Format::Jsonl, Format::Parquet]),
+            ("tokens", self.tokens.is_some(), &[Format::Jsonl, Format::Parquet, Format::Text]),
         ];
         match settings.iter().find(|(_, is_set, formats)| *is_set && !formats.contains(&format)) {
             Some((name, _, formats)) => {
@@ -113,6 +129,26 @@ impl DataSpec {
             }
             None => Ok(()),
         }
+    }
+
+    /// Refuses settings that mean nothing for a table, in a format that may hold text too.
+    pub(crate) fn check_table(&self, format: Format) -> Result<(), DataError> {
+        let settings =
+            [("length", self.length.is_some()), ("text", self.text.is_some()), ("tokens", self.tokens.is_some())];
+        refuse(&settings, format, "it holds rows of numbers and no text")
+    }
+
+    /// Refuses settings that mean nothing for text, in a format that may hold tables too.
+    pub(crate) fn check_text(&self, format: Format) -> Result<(), DataError> {
+        let settings = [
+            ("deviation", self.deviation.is_some()),
+            ("label", self.label.is_some()),
+            ("mean", self.mean.is_some()),
+            ("standardise", self.standardise.is_some()),
+            ("standardise_targets", self.standardise_targets.is_some()),
+            ("target", self.target.is_some()),
+        ];
+        refuse(&settings, format, "it holds text")
     }
 
     pub(crate) fn test_fraction(&self) -> f64 {
@@ -130,5 +166,14 @@ impl DataSpec {
 
     pub(crate) fn normalise(&self, set: InMemory, usual: Normalisation) -> Result<InMemory, DataError> {
         set.normalised(self.normalisation(usual))
+    }
+}
+
+fn refuse(settings: &[(&str, bool)], format: Format, why: &str) -> Result<(), DataError> {
+    match settings.iter().find(|(_, is_set)| *is_set) {
+        Some((name, _)) => Err(DataError::Setting(format!(
+            "`{name}` means nothing for this data set of format `{format}`: {why}; remove it"
+        ))),
+        None => Ok(()),
     }
 }

@@ -83,13 +83,8 @@ impl Table {
     /// The classes, sorted: by value where all are whole numbers, otherwise by letter. The columns where it has no classes.
     pub fn classes(&self) -> Vec<String> {
         let mut classes = self.class_names.clone();
-        if self.target != Target::Class {
-            return classes;
-        }
-        let numbers: Option<Vec<i64>> = classes.iter().map(|name| name.parse().ok()).collect();
-        match numbers {
-            Some(_) => classes.sort_by_key(|name| (name.parse::<i64>().unwrap_or_default(), name.clone())),
-            None => classes.sort(),
+        if self.target == Target::Class {
+            names::sort_classes(&mut classes);
         }
         classes
     }

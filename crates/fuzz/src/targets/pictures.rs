@@ -1,4 +1,4 @@
-//! Folders of pictures.
+//! Pictures in folders and archives.
 
 use crate::target::Target;
 use crate::targets::files::{look_at, with_folder, write};
@@ -27,6 +27,64 @@ pub(super) const PICTURES: Target = Target {
     times_input: 4 * 1100,
     n_quick: 800,
 };
+
+/// An archive of pictures and their classes.
+pub(super) const SHARDS: Target = Target {
+    name: "shards",
+    about: "a tar archive of pictures and their classes",
+    seeds: || vec![archive(&[("a.png", DOT), ("a.cls", b"0"), ("b/c.png", DOT), ("b/c.json", b"{\"label\": \"x\"}")])],
+    words: &["a.png", ".cls", ".json", "ustar", "././@LongLink", "00000000100", "L", "x", "g"],
+    read: |input| {
+        with_folder(|folder| {
+            let input = if input.len() % 2 == 0 { with_header_sums(input) } else { input.to_vec() };
+            write(&folder.join("0.tar"), &input);
+            write(&folder.join("1.tar"), &archive(&[("d.png", DOT), ("d.cls", b"0"), ("e.png", DOT), ("e.cls", b"0")]));
+            look_at("format = \"tar\"\nsize = 8", folder)
+        })
+    },
+    most_bytes: 64 << 20,
+    times_input: 4 * 1100,
+    n_quick: 500,
+};
+
+/// A tar archive of these files.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, content) in files {
+        let mut header = [0; HEADER_LEN];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[SIZE_FIELD].copy_from_slice(format!("{:011o}\0", content.len()).as_bytes());
+        header[156] = b'0';
+        header[257..265].copy_from_slice(b"ustar\x0000");
+        bytes.extend(header);
+        bytes.extend(*content);
+        bytes.resize(bytes.len().next_multiple_of(HEADER_LEN), 0);
+    }
+    bytes.resize(bytes.len() + 2 * HEADER_LEN, 0);
+    with_header_sums(&bytes)
+}
+
+const HEADER_LEN: usize = 512;
+const SIZE_FIELD: std::ops::Range<usize> = 124..136;
+const SUM_FIELD: std::ops::Range<usize> = 148..156;
+
+/// A tar archive whose headers have the sums that they should have.
+fn with_header_sums(input: &[u8]) -> Vec<u8> {
+    let mut bytes = input.to_vec();
+    let mut at = 0;
+    while let Some(header) = bytes.get_mut(at..at.saturating_add(HEADER_LEN)) {
+        if header.iter().all(|&byte| byte == 0) {
+            break;
+        }
+        header[SUM_FIELD].fill(b' ');
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[SUM_FIELD].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        let size = String::from_utf8_lossy(&header[SIZE_FIELD]).into_owned();
+        let size = usize::from_str_radix(size.trim_matches(['\0', ' ']), 8).unwrap_or(0).min(1 << 40);
+        at += HEADER_LEN + size.next_multiple_of(HEADER_LEN);
+    }
+    bytes
+}
 
 /// A PNG file whose chunks have the check sums that they should have.
 fn with_check_sums(input: &[u8]) -> Vec<u8> {

@@ -1,9 +1,9 @@
-//! Data sets as tables: comma-separated text, and IDX.
+//! Data sets as tables and arrays: comma-separated text, JSON lines, IDX and NumPy.
 
 use std::path::Path;
 
 use nettorrent_engine::data::csv::{self, Asked, Header};
-use nettorrent_engine::data::idx;
+use nettorrent_engine::data::{idx, jsonl, npy};
 
 use crate::target::Target;
 
@@ -55,5 +55,56 @@ pub(super) const IDX: Target = Target {
     most_bytes: 1 << 20,
     // As much as a compressed stream can become.
     times_input: 1100,
+    n_quick: 20_000,
+};
+
+/// Rows as JSON lines.
+pub(super) const JSONL: Target = Target {
+    name: "jsonl",
+    about: "a table as JSON lines",
+    seeds: || {
+        let tables = [
+            "{\"features\": [1, 2.5], \"label\": \"a\"}\n{\"features\": [-1e3, 0], \"label\": \"b\"}\n",
+            "{\"label\": [0, 1, true], \"features\": [3]}\n",
+        ];
+        tables.map(|table| table.as_bytes().to_vec()).to_vec()
+    },
+    words: &["\"features\"", "\"label\"", "[", "]", "{", "}", "null", "1e999", "\n", ","],
+    read: |input| {
+        let target = [csv::Target::Class, csv::Target::Labels, csv::Target::Numbers][input.len() % 3];
+        match jsonl::parse_table(Path::new("rows.jsonl"), input, Asked { label: None, target }) {
+            Err(error) => error.to_string(),
+            Ok(table) => format!("{} classes of {} numbers", few(table.classes().len()), few(table.n_features())),
+        }
+    },
+    most_bytes: 1 << 20,
+    times_input: 400,
+    n_quick: 10_000,
+};
+
+/// An array of NumPy.
+pub(super) const NPY: Target = Target {
+    name: "npy",
+    about: "a NumPy array",
+    seeds: || {
+        let array = |descr: &str, shape: &str, values: &[u8]| {
+            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+            [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), values].concat()
+        };
+        vec![array("<f4", "(2, 1)", &[0; 8]), array("|u1", "(3,)", &[1, 2, 3]), array("<i8", "(1,)", &[0; 8])]
+    },
+    words: &["'descr'", "'shape'", "'fortran_order'", "True", "False", "(", ")", ",", "<f8", "<i4", ">f4", "|b1", "|O"],
+    read: |input| match npy::parse(Path::new("array.npy"), input) {
+        Err(error) => error.to_string(),
+        Ok(array) => match array.floats() {
+            Err(problem) => problem,
+            Ok(values) => {
+                assert_eq!(values.len(), array.dimensions.iter().product::<usize>(), "as many as the header says");
+                format!("an array of {} dimensions", few(array.dimensions.len()))
+            }
+        },
+    },
+    most_bytes: 1 << 20,
+    times_input: 64,
     n_quick: 20_000,
 };

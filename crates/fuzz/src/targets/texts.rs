@@ -22,5 +22,5 @@ pub(super) const TEXT: Target = Target {
     // A mark for each character that there is, and threads.
     most_bytes: 8 << 20,
     times_input: 600,
-    n_quick: 500,
+    n_quick: 300,
 };

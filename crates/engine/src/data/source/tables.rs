@@ -1,36 +1,69 @@
-//! Tables, opened by their description.
+//! Tables and arrays, opened by their description.
 
 use std::path::{Path, PathBuf};
 
-use super::super::csv;
 use super::super::format::csv_files;
 use super::super::in_memory::{InMemory, Normalisation};
 use super::super::parts::Parts;
-use super::super::spec::DataSpec;
 use super::super::table::{Asked, Table, Target};
-use super::super::{DataError, Dataset, Split, holdout};
+use super::super::{DataError, Dataset, Split, arrays, csv, jsonl, parquet};
+use super::wanted::Wanted;
 
 /// A table as text.
-pub(super) fn open_csv(spec: &DataSpec, path: &Path, split: Split, seed: u64) -> Result<InMemory, DataError> {
+pub(super) fn open_csv(wanted: &Wanted<'_>, path: &Path) -> Result<InMemory, DataError> {
     let (train, test) = csv_files(path)?;
     let parts = Parts { train: vec![train], test: test.into_iter().collect() };
-    let read = |paths: &[PathBuf]| csv::read(&paths[0], asked(spec), spec.header.unwrap_or_default());
-    open(spec, &parts, split, seed, read)
+    let header = wanted.spec.header.unwrap_or_default();
+    open(wanted, &parts, |paths| csv::read(&paths[0], asked(wanted), header))
+}
+
+/// Rows as JSON lines.
+pub(super) fn open_jsonl(wanted: &Wanted<'_>, parts: &Parts) -> Result<InMemory, DataError> {
+    open(wanted, parts, |paths| jsonl::read_table(paths, asked(wanted)))
+}
+
+/// Columns of Parquet files.
+pub(super) fn open_parquet(wanted: &Wanted<'_>, parts: &Parts) -> Result<InMemory, DataError> {
+    open(wanted, parts, |paths| parquet::read_table(paths, asked(wanted)))
+}
+
+/// Arrays. Bytes are scaled as pixels are; features of one dimension are standardised as those of tables are.
+pub(super) fn open_arrays(wanted: &Wanted<'_>, path: &Path) -> Result<InMemory, DataError> {
+    let read = |split| arrays::open(path, split, wanted.spec.target);
+    let all = read(Split::Train)?;
+    let usual = match (all.is_bytes(), all.shape().len()) {
+        (true, _) if wanted.spec.standardise == Some(true) => {
+            let problem =
+                "`standardise` is for fractions, and these samples are bytes; remove it, or set `mean` and `deviation`";
+            return Err(DataError::Setting(problem.to_owned()));
+        }
+        (true, _) => Some(Normalisation::scaled(255.0)),
+        (false, 1) => None,
+        (false, _) => Some(Normalisation::scaled(1.0)),
+    };
+    let test = || {
+        let test = read(Split::Test)?;
+        if test.shape() != all.shape() || test.target().n_outputs(0) != all.target().n_outputs(0) {
+            let problem =
+                format!("the test samples have the shape {:?}, those to train on {:?}", test.shape(), all.shape());
+            return Err(DataError::malformed(path, problem));
+        }
+        Ok(test)
+    };
+    prepare(wanted, &all, if arrays::has_test(path) { Some(&test) } else { None }, usual)
 }
 
 /// What the description asks about a table.
-pub(super) fn asked(spec: &DataSpec) -> Asked<'_> {
-    Asked { label: spec.label.as_ref(), target: spec.target.unwrap_or_default() }
+fn asked<'a>(wanted: &Wanted<'a>) -> Asked<'a> {
+    Asked { label: wanted.spec.label.as_ref(), target: wanted.spec.target.unwrap_or_default() }
 }
 
 /// A table that is read by `read`.
 ///
 /// The training part is read even for the test, whose classes and measures must be those of the training.
-pub(super) fn open(
-    spec: &DataSpec,
+fn open(
+    wanted: &Wanted<'_>,
     parts: &Parts,
-    split: Split,
-    seed: u64,
     read: impl Fn(&[PathBuf]) -> Result<Table, DataError>,
 ) -> Result<InMemory, DataError> {
     let table = read(&parts.train)?;
@@ -42,7 +75,7 @@ pub(super) fn open(
             let problem = format!("has {} features, the training table has {n_features}", table.n_features());
             return Err(DataError::malformed(&parts.test[0], problem));
         }
-        if spec.target.unwrap_or_default() != Target::Class && table.classes() != classes {
+        if asked(wanted).target != Target::Class && table.classes() != classes {
             let (here, there) = (table.classes().join(", "), classes.join(", "));
             return Err(DataError::malformed(
                 &parts.test[0],
@@ -51,27 +84,84 @@ pub(super) fn open(
         }
         table.into_set(&parts.test, classes.clone())
     };
-    prepare(spec, &all, if parts.test.is_empty() { None } else { Some(&test) }, split, seed)
+    prepare(wanted, &all, if parts.test.is_empty() { None } else { Some(&test) }, None)
 }
 
-/// One part of samples in memory, measured on the training part. Without a test part, some are held back.
-pub(super) fn prepare(
-    spec: &DataSpec,
+/// One part of samples in memory. Without a test part, some are held back.
+///
+/// Without a `usual` normalisation they are standardised by the measures of the training part.
+fn prepare(
+    wanted: &Wanted<'_>,
     all: &InMemory,
     test: Option<&dyn Fn() -> Result<InMemory, DataError>>,
-    split: Split,
-    seed: u64,
+    usual: Option<Normalisation>,
 ) -> Result<InMemory, DataError> {
-    let hold = |split| all.only(&holdout::split(all.labels(), split, spec.test_fraction(), seed)?);
+    let spec = wanted.spec;
+    let hold = |split| all.only(&Wanted { split, ..*wanted }.hold_back(all.labels())?);
     let train = if test.is_none() { hold(Split::Train)? } else { all.clone() };
-    let by_default = spec.mean.is_none() && spec.deviation.is_none();
-    let standardise = spec.standardise.unwrap_or(by_default);
-    let usual = if standardise { train.measure() } else { Normalisation::scaled(1.0) };
+    let by_default = usual.is_none() && spec.mean.is_none() && spec.deviation.is_none();
+    let usual = match spec.standardise.unwrap_or(by_default) {
+        true => train.measure(),
+        false => usual.unwrap_or_else(|| Normalisation::scaled(1.0)),
+    };
     let spread = train.spread(spec.standardise_targets.unwrap_or(false));
-    let set = match (split, test) {
+    let set = match (wanted.split, test) {
         (Split::Train, _) => train,
         (Split::Test, None) => hold(Split::Test)?,
         (Split::Test, Some(test)) => test()?,
     };
     spec.normalise(set.judged_by(&spread), usual)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::data::npy::tests::file;
+    use crate::data::source::open;
+    use crate::data::{DataError, Dataset, Split, TargetKind};
+
+    fn part(spec: &str, path: &Path, split: Split) -> Result<Box<dyn Dataset>, DataError> {
+        open(&toml::from_str(spec).unwrap(), Some(path), split, 1)
+    }
+
+    fn problem(spec: &str, path: &Path) -> String {
+        part(spec, path, Split::Train).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn rows_of_json_lines_are_a_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let row = |i: usize| format!("{{\"features\": [{i}, 1], \"label\": {}}}\n", i % 2);
+        std::fs::write(folder.path().join("all.jsonl"), (0..40).map(row).collect::<String>()).unwrap();
+        let [train, test] = [Split::Train, Split::Test].map(|split| part("", folder.path(), split).unwrap());
+        assert_eq!((train.len(), test.len(), train.classes().len()), (36, 4, 2));
+        let numbers = part("target = \"numbers\"", folder.path(), Split::Test).unwrap();
+        assert!(matches!(numbers.target(), TargetKind::Numbers { n: 1, variance } if variance > 0.2));
+        assert!(
+            problem("length = 8", folder.path()).contains("`length` means nothing for this data set of format `jsonl`")
+        );
+    }
+
+    #[test]
+    fn arrays_are_normalised_by_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path().join(name), bytes).unwrap();
+        write("x.npy", file("|u1", "(4, 1, 1)", &[0, 51, 102, 255]));
+        write("y.npy", file("|u1", "(4,)", &[0, 0, 1, 1]));
+        let all = |spec: &str| {
+            let sets = [Split::Train, Split::Test].map(|split| part(spec, folder.path(), split).unwrap());
+            let mut inputs =
+                sets.map(|set| set.batch(&(0..set.len()).collect::<Vec<usize>>()).unwrap().inputs).concat();
+            inputs.sort_by(f32::total_cmp);
+            inputs
+        };
+        assert_eq!(all(""), [0.0, 0.2, 0.4, 1.0]);
+        assert_eq!(all("mean = [0.2]\ndeviation = [0.2]"), [-1.0, 0.0, 1.0, 4.0]);
+        assert!(problem("standardise = true", folder.path()).contains("these samples are bytes"));
+        assert!(problem("label = 1", folder.path()).contains("`label` means nothing for a data set of format `npy`"));
+        write("x.npy", file("<f4", "(4, 1)", &[1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat()));
+        assert!(all("")[0] < 0.0, "features are standardised");
+        assert_eq!(all("standardise = false"), [1.0, 2.0, 3.0, 4.0]);
+    }
 }

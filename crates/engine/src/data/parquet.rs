@@ -1,0 +1,295 @@
+//! Parquet files: columns of numbers as a table, or a column of text.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
+use parquet::record::{Field, Row};
+use parquet::schema::types::Type;
+
+use super::table::{Asked, Cell, Table, TableBuilder};
+use super::text::documents::{Documents, Piece, Visit, visit_text};
+use super::{DataError, files, names};
+
+/// How such files are called.
+pub(crate) const EXTENSIONS: [&str; 1] = ["parquet"];
+
+type Reader = SerializedFileReader<std::fs::File>;
+
+/// Whether a file has a column of this name that holds text.
+pub(crate) fn has_text(path: &Path, column: &str) -> Result<bool, DataError> {
+    let reader = open(path)?;
+    Ok(columns(&reader).iter().any(|kind| kind.name() == column && is_text(kind)))
+}
+
+/// The texts of one column, each a document.
+pub(crate) struct ParquetTexts<'a> {
+    /// The files.
+    pub(crate) files: &'a [PathBuf],
+    /// The column with the texts.
+    pub(crate) column: &'a str,
+}
+
+impl Documents for ParquetTexts<'_> {
+    fn files(&self) -> &[PathBuf] {
+        self.files
+    }
+
+    fn how(&self) -> &str {
+        self.column
+    }
+
+    fn visit(&self, visit: &mut Visit<'_>) -> Result<(), DataError> {
+        let mut is_first = true;
+        for path in self.files {
+            let reader = open(path)?;
+            for (number, row) in rows(path, &reader, Some(self.column))? {
+                let row = row?;
+                let text = match row.get_column_iter().next() {
+                    Some((_, Field::Str(text))) => text.as_str(),
+                    Some((_, Field::Null)) => continue,
+                    _ => {
+                        let problem =
+                            format!("row {number}: the column `{}` is no text; set `text` to one that is", self.column);
+                        return Err(DataError::malformed(path, problem));
+                    }
+                };
+                let between = if is_first { ControlFlow::Continue(()) } else { visit(Piece::Boundary)? };
+                is_first = false;
+                if between.is_break() || visit_text(path, text.as_bytes(), visit)?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the rows of some files, whose columns must be the same.
+pub(crate) fn read_table(paths: &[PathBuf], asked: Asked<'_>) -> Result<Table, DataError> {
+    let first = &paths[0];
+    let names = |reader: &Reader| columns(reader).iter().map(|kind| kind.name().to_owned()).collect::<Vec<String>>();
+    let expected = names(&open(first)?);
+    let malformed = |path: &Path, problem: String| DataError::malformed(path, problem);
+    if expected.len() < 2 {
+        return Err(malformed(first, "has one column; expected at least one of numbers and one of labels".to_owned()));
+    }
+    let mut builder = TableBuilder::new(expected.clone(), asked, "row").map_err(|problem| malformed(first, problem))?;
+    for path in paths {
+        let reader = open(path)?;
+        if names(&reader) != expected {
+            return Err(malformed(path, format!("has other columns than {}", first.display())));
+        }
+        for (number, row) in rows(path, &reader, None)? {
+            let row = row?;
+            let cells: Result<Vec<Cell<'_>>, String> =
+                row.get_column_iter().map(|(name, field)| cell(name, field)).collect();
+            cells
+                .and_then(|cells| builder.row(cells.into_iter(), number))
+                .map_err(|problem| malformed(path, problem))?;
+        }
+    }
+    builder.finish().map_err(|problem| malformed(first, problem))
+}
+
+fn cell<'a>(name: &str, field: &'a Field) -> Result<Cell<'a>, String> {
+    Ok(match field {
+        Field::Null => Cell::Text("null"),
+        Field::Bool(value) => Cell::Number(f64::from(u8::from(*value))),
+        Field::Byte(value) => Cell::Number(f64::from(*value)),
+        Field::Short(value) => Cell::Number(f64::from(*value)),
+        Field::Int(value) => Cell::Number(f64::from(*value)),
+        Field::Long(value) => Cell::Number(*value as f64),
+        Field::UByte(value) => Cell::Number(f64::from(*value)),
+        Field::UShort(value) => Cell::Number(f64::from(*value)),
+        Field::UInt(value) => Cell::Number(f64::from(*value)),
+        Field::ULong(value) => Cell::Number(*value as f64),
+        Field::Float16(value) => Cell::Number(f64::from(*value)),
+        Field::Float(value) => Cell::Number(f64::from(*value)),
+        Field::Double(value) => Cell::Number(*value),
+        Field::Str(text) => Cell::Text(text),
+        _ => return Err(format!("the column `{name}` holds neither numbers nor text; write the file without it")),
+    })
+}
+
+fn open(path: &Path) -> Result<Reader, DataError> {
+    let (file, _) = files::open(path)?;
+    let reader = guarded(|| SerializedFileReader::new(file));
+    reader.map_err(|problem| {
+        DataError::malformed(path, format!("is no Parquet file that can be read ({problem}); get it again"))
+    })
+}
+
+/// What the library says, also where it panics: at some damaged files it does, since it checks less than it relies on.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
+    // Whatever a panic leaves half done is dropped by the callers, who stop reading.
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(result) => result.map_err(|error| error.to_string()),
+        Err(_) => Err("it is damaged".to_owned()),
+    }
+}
+
+/// The columns of a file, with those that hold others as one.
+fn columns(reader: &Reader) -> &[Arc<Type>] {
+    reader.metadata().file_metadata().schema().get_fields()
+}
+
+fn is_text(kind: &Type) -> bool {
+    kind.is_primitive() && kind.get_physical_type() == parquet::basic::Type::BYTE_ARRAY
+}
+
+/// The rows of a file with their numbers from 1; ends with the first that cannot be read.
+struct Rows<'a> {
+    path: &'a Path,
+    rows: Option<RowIter<'a>>,
+    number: u64,
+}
+
+impl Iterator for Rows<'_> {
+    type Item = (u64, Result<Row, DataError>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.rows.as_mut()?;
+        self.number += 1;
+        match guarded(|| rows.next().transpose()) {
+            Ok(row) => row.map(|row| (self.number, Ok(row))),
+            Err(problem) => {
+                self.rows = None;
+                Some((self.number, Err(damaged(self.path, &problem))))
+            }
+        }
+    }
+}
+
+fn damaged(path: &Path, problem: &str) -> DataError {
+    DataError::malformed(path, format!("cannot be read ({problem}); get it again"))
+}
+
+/// The rows of a file: all columns, or the one that is named.
+fn rows<'a>(path: &'a Path, reader: &'a Reader, column: Option<&str>) -> Result<Rows<'a>, DataError> {
+    let projection = match column {
+        None => None,
+        Some(name) => {
+            let all = columns(reader);
+            let Some(kind) = all.iter().find(|kind| kind.name() == name) else {
+                let known: Vec<&str> = all.iter().map(|kind| kind.name()).collect();
+                return Err(DataError::malformed(path, names::unknown("column", name, &known)));
+            };
+            let root = reader.metadata().file_metadata().schema().name();
+            let group = guarded(|| Type::group_type_builder(root).with_fields(vec![kind.clone()]).build());
+            Some(group.map_err(|problem| damaged(path, &problem))?)
+        }
+    };
+    let rows = guarded(|| reader.get_row_iter(projection)).map_err(|problem| damaged(path, &problem))?;
+    Ok(Rows { path, rows: Some(rows), number: 0 })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::ops::ControlFlow;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::{ParquetTexts, has_text, read_table};
+    use crate::data::table::Asked;
+    use crate::data::text::documents::{Documents, Piece};
+    use crate::data::{DataError, Dataset};
+    use crate::rng::Rng;
+
+    /// A file with a column of whole numbers, one of fractions and one of text.
+    pub(crate) fn write(path: &Path, rows: &[(i32, f64, &str)]) {
+        let schema = "message s { required int32 a; required double b; required binary text (UTF8); }";
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let properties = WriterProperties::builder().set_compression(parquet::basic::Compression::SNAPPY).build();
+        let file = std::fs::File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<i32> = rows.iter().map(|row| row.0).collect();
+        column.typed::<Int32Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<f64> = rows.iter().map(|row| row.1).collect();
+        column.typed::<DoubleType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.2)).collect();
+        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+    }
+
+    fn texts(files: &[PathBuf], column: &str) -> Result<String, DataError> {
+        let mut all = String::new();
+        ParquetTexts { files, column }.visit(&mut |piece| {
+            match piece {
+                Piece::Boundary => all.push('|'),
+                Piece::Text(_, text) => all.push_str(text),
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(all)
+    }
+
+    #[test]
+    fn columns_are_a_table_or_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a.parquet", "b.parquet"].map(|name| folder.path().join(name));
+        write(&paths[0], &[(1, 0.5, "x"), (2, 1.5, "y")]);
+        write(&paths[1], &[(3, 2.5, "x")]);
+        assert!(has_text(&paths[0], "text").unwrap() && !has_text(&paths[0], "b").unwrap());
+        assert_eq!(texts(&paths, "text").unwrap(), "x|y|x");
+        let table = read_table(&paths, Asked::default()).unwrap();
+        let classes = table.classes();
+        let set = table.into_set(&paths, classes).unwrap();
+        assert_eq!((set.shape(), set.labels()), ([2].as_slice(), [0, 1, 0].as_slice()));
+        assert_eq!(set.batch(&[1, 2]).unwrap().inputs, [2.0, 1.5, 3.0, 2.5]);
+        let error = texts(&paths, "txt").unwrap_err().to_string();
+        assert!(error.contains("unknown column `txt`; known: a, b, text"), "{error}");
+        assert!(texts(&paths, "a").unwrap_err().to_string().contains("row 1: the column `a` is no text"));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().join("a.parquet")];
+        write(&paths[0], &[(1, 0.5, "x"), (2, 1.5, "y")]);
+        let whole = std::fs::read(&paths[0]).unwrap();
+        for bytes in [&whole[..whole.len() / 2], b"", b"PAR1", &whole[4..]] {
+            std::fs::write(&paths[0], bytes).unwrap();
+            let error = read_table(&paths, Asked::default()).unwrap_err().to_string();
+            assert!(error.contains("a.parquet: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().join("a.parquet")];
+        write(&paths[0], &[(1, 0.5, "x"), (2, 1.5, "y"), (3, 2.5, "x")]);
+        let whole = std::fs::read(&paths[0]).unwrap();
+        for seed in 0..1500 {
+            let mut rng = Rng::new(seed);
+            let mut bytes = whole.clone();
+            for _ in 0..rng.below(6) {
+                let at = rng.below(bytes.len());
+                bytes[at] = rng.next_u64() as u8;
+            }
+            std::fs::write(&paths[0], bytes).unwrap();
+            if let Ok(table) = read_table(&paths, Asked::default()) {
+                assert!(table.n_rows() > 0, "seed {seed}");
+            }
+            let _ = texts(&paths, "text");
+        }
+    }
+}
