@@ -12,6 +12,7 @@ mod differing;
 mod equality;
 mod evaluations;
 mod hostile;
+mod language;
 mod learning;
 mod losses;
 mod lying;
