@@ -222,8 +222,9 @@ fn what_cannot_be_split_is_said_with_a_way_out() {
     refused(0..1, 2, 2, "the layers 0 to 1", &["no tensor shard 2 of 2"]);
     refused(0..1, 0, 0, "the layers 0 to 1", &["no tensor shard 0 of 0"]);
     let whole = PartSpec { layers: 0..1, column: 0, columns: 1 };
-    let error = Part::new(&model(&[4, 4, 1], json!(["relu"])), &whole).expect_err("the whole is no network");
-    assert_eq!(error.place, "the last layer");
+    let spec = model(&[4, 4, 1], json!(["relu", {"dense": {"out": 3}}]));
+    let error = Part::new(&spec, &whole).expect_err("the whole is no network");
+    assert_eq!(error.place, "layers[1] (dense)");
 }
 
 #[test]

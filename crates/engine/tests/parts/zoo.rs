@@ -10,12 +10,18 @@ fn small(name: &str) -> ModelSpec {
     let (order, input): (&str, &[usize]) = match name {
         "cifar-cnn" => ("cifar-cnn", &[12, 12, 3]),
         "digits-cnn" => ("digits-cnn", &[8, 8, 1]),
+        // GPT-2 is the same with sizes of its own.
+        _ if name.starts_with("gpt") => ("gpt:2x12x2", &[6]),
+        "llama" => ("llama:2x12x2", &[6]),
+        "lstm-lm" => ("lstm-lm:12", &[6]),
         "mlp" => ("mlp:23,17", &[4, 4, 1]),
         "mnist-cnn" => ("mnist-cnn", &[10, 10, 1]),
         "resnet20" => ("resnet20", &[16, 16, 3]),
         "resnet50" => ("resnet50", &[32, 32, 3]),
+        "speech-attention" => ("speech-attention:12", &[6, 5]),
         "speech-dense" => ("speech-dense:31", &[6, 5]),
         "speech-rnn" => ("speech-rnn:12", &[6, 5]),
+        "vit-tiny" => ("vit-tiny", &[32, 32, 3]),
         other => panic!("say how small a {other} can be"),
     };
     zoo::describe(order, Some(input), Some(5)).expect("the zoo has it")
@@ -41,14 +47,15 @@ fn groups(spec: &ModelSpec, starts: &[usize], rows: usize, columns: usize) -> Ve
 /// Ways to cut a network: before every layer, before every one that can be split, in two, and not at all.
 fn cuttings(spec: &ModelSpec) -> Vec<Vec<Group>> {
     let n = spec.layers.len();
-    let every: Vec<usize> = (0..n).collect();
-    let splittable: Vec<usize> = (0..n).filter(|&i| i == 0 || begins(&spec.layers[i])).collect();
+    let every: Vec<usize> = (0..n).filter(|&i| spec.can_cut(i)).collect();
+    let splittable: Vec<usize> = every.iter().copied().filter(|&i| i == 0 || begins(&spec.layers[i])).collect();
+    let two = [0, every[every.len() / 2]];
     vec![
         groups(spec, &every, 1, 1),
         groups(spec, &every, 3, 2),
         groups(spec, &splittable, 2, 3),
         groups(spec, &splittable, 1, 5),
-        groups(spec, &[0, n / 2], 4, 1),
+        groups(spec, if two[1] > 0 { &two } else { &two[..1] }, 4, 1),
         groups(spec, &[0], 2, 1),
     ]
 }
