@@ -140,7 +140,7 @@ impl Loss {
                 (Self::CrossEntropy { .. }, TargetRows::Classes(classes)) => classified(outputs, classes),
                 (Self::BinaryCrossEntropy, TargetRows::Numbers(numbers)) => labelled(outputs, numbers),
                 (Self::AbsoluteError { variance }, TargetRows::Numbers(numbers)) => {
-                    measured(outputs, numbers, *variance, |off| off.abs())
+                    measured(outputs, numbers, *variance, f64::abs)
                 }
                 (Self::SquaredError { variance }, TargetRows::Numbers(numbers)) => {
                     measured(outputs, numbers, *variance, |off| off * off)
