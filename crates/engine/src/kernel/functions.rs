@@ -11,7 +11,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     // Adding this number rounds to a whole one, which is then found in the last bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts; the first has so few digits that its products with n are exact.
-    const LN_2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
     // Not `clamp`, which is for numbers only.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
@@ -37,7 +37,7 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn tanh(x: f32) -> f32 {
     let square = x * x;
-    let terms = [-5.704_988_6e-3, 2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1];
+    let terms = [-5.704_988_6e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1];
     let near = polynomial(terms, square) * square * x + x;
     let far = 1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0);
     if x.abs() < 0.625 { near } else { far.copysign(x) }

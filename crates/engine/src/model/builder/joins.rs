@@ -39,10 +39,8 @@ impl Builder {
             let hint = nearest(mark, &names).map_or(String::new(), |near| format!(", did you mean `{near}`?"));
             return Err(place.error(format!("there is no mark named `{mark}` before it{hint}")));
         };
-        let ((channels, size), (more, other)) = match (flow.shape.split_last(), marked.shape.split_last()) {
-            (Some(here), Some(there)) => (here, there),
-            _ => unreachable!("a shape has an axis"),
-        };
+        let [(channels, size), (more, other)] =
+            [flow, &marked].map(|flow| flow.shape.split_last().expect("a shape has an axis"));
         if size != other {
             let (here, there) = (show(&flow.shape), show(&marked.shape));
             let problem = format!(

@@ -88,7 +88,7 @@ fn scale(dy: &[f32], at: &[f32], dx: &mut [f32], slope: impl Fn(f32) -> f32) {
 #[inline(always)]
 fn gate(x: f32) -> (f32, f32) {
     // 2 sqrt(2 / pi), and the cube's share.
-    const FACTOR: f32 = 1.595_769_1;
+    const FACTOR: f32 = 1.595_769;
     const CUBE: f32 = 0.044_715;
     let gate = sigmoid(FACTOR * (x + CUBE * x * x * x));
     (gate, gate * (1.0 - gate) * FACTOR * (1.0 + 3.0 * CUBE * x * x))

@@ -14,6 +14,7 @@ pub enum Cell {
 }
 
 /// What a step is made of.
+#[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     /// The input's products with its weights, for each gate.
     pub x: &'a [f32],
