@@ -71,6 +71,19 @@ fn prepared() -> Place {
     place.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
     image::GrayImage::from_pixel(8, 8, image::Luma([200])).save(place.path("IMAGE.png")).expect("a picture");
     place.succeed(&["train", "--epochs", "1", "--run", "base"]);
+    place.succeed(&[
+        "train",
+        "--model",
+        "gpt:1x16x2",
+        "--data",
+        "book.txt",
+        "--set",
+        "data.length=16",
+        "--epochs",
+        "1",
+        "--run",
+        "base-text",
+    ]);
     place.succeed(&["model", "init", "digits-cnn", "-o", "weights.safetensors"]);
     place
 }
@@ -146,7 +159,8 @@ fn run_commands(folders: &[&str]) {
             n_run += 1;
             let run = format!("run-{n_run}");
             if has(&words, "RUN") {
-                copy(&place.path("base"), &place.path(&run));
+                let base = if words[1] == "generate" { "base-text" } else { "base" };
+                copy(&place.path(base), &place.path(&run));
             }
             let small = small(&words, &run);
             let outcome = place.run(&small.iter().map(String::as_str).collect::<Vec<_>>());
