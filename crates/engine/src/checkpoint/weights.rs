@@ -15,8 +15,11 @@ use super::share::Share;
 use crate::model::{Layout, NamedTensor};
 use crate::nearest::nearest;
 
-/// Buffers that PyTorch writes and that have no meaning here.
-const IGNORED_SUFFIX: &str = "num_batches_tracked";
+/// What PyTorch and Hugging Face write besides the parameters: counters, masks, tables, and a head that is the embedding once more.
+const IGNORED_SUFFIXES: [&str; 5] =
+    ["num_batches_tracked", ".attn.bias", ".attn.masked_bias", "rotary_emb.inv_freq", "lm_head.weight"];
+/// What Hugging Face puts before the names of GPT-2's tensors where there is a head.
+const PREFIX: &str = "transformer.";
 
 /// Writes the parameters to a file.
 pub fn save_weights(path: &Path, layout: &Layout, values: &[f32]) -> Result<(), CheckpointError> {
@@ -84,7 +87,7 @@ fn read(
     let sums = FileChecksums::of(path)?;
     let mut values = vec![0.0; share.n_values];
     for NamedTensor { name, tensor, range } in layout.tensors() {
-        let place = found.remove(name).ok_or_else(|| {
+        let place = found.remove(name).or_else(|| found.remove(&format!("{PREFIX}{name}"))).ok_or_else(|| {
             let hint = nearest(name, &names).map_or(String::new(), |near| format!("; the nearest there is `{near}`"));
             malformed(format!("it has no tensor `{name}`{hint}; is it a checkpoint of another model?"))
         })?;
@@ -102,7 +105,7 @@ fn read(
         }
         runs::read(file, &place, tensor, &stretches, &mut values).map_err(unreadable)?;
     }
-    if let Some(name) = found.keys().find(|name| !name.ends_with(IGNORED_SUFFIX)) {
+    if let Some(name) = found.keys().find(|name| !IGNORED_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))) {
         return Err(malformed(format!(
             "it has a tensor `{name}` that the model has no place for; is it of another model?"
         )));
