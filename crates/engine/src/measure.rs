@@ -48,6 +48,16 @@ impl Measure {
         }
     }
 
+    /// How good that is, between 0 and 1: the accuracy, or where there is none e to minus the loss, the mean probability of what is right.
+    pub fn quality(self, loss: f64, accuracy: f64) -> f64 {
+        match self {
+            Self::Accuracy => accuracy,
+            // What is no number is no good.
+            Self::Loss | Self::Perplexity { .. } if loss.is_nan() => 0.0,
+            Self::Loss | Self::Perplexity { .. } => (-loss).exp().min(1.0),
+        }
+    }
+
     /// The loss and what it comes to, as wide for every value: `loss 0.0512  accuracy  98.40 %`.
     pub fn text(self, loss: f64, accuracy: f64) -> String {
         match self {
@@ -76,6 +86,8 @@ mod tests {
         assert_eq!(Measure::Loss.text(0.5, 0.0), "loss 0.5000");
         let text = Measure::Perplexity { n_tokens: 64 };
         assert_eq!(text.text(0.0, 0.0), "loss 0.0000  perplexity    1.000");
+        assert_eq!((text.quality(0.0, 0.0), text.quality(f64::INFINITY, 0.0)), (1.0, 0.0));
+        assert_eq!((text.quality(f64::NAN, 0.0), Measure::Accuracy.quality(9.0, 0.5)), (0.0, 0.5));
         assert_eq!((text.unit(), Measure::Accuracy.unit()), (("tokens", 64), ("samples", 1)));
     }
 }

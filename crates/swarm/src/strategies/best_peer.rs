@@ -9,6 +9,8 @@
 //! tested. (Tried in a sketch apart from this program, one seed, and not taken: the best network's weights for all. A thousand users in ten
 //! networks with 100 samples of MNIST each were at 84 % after eight epochs where the mean was at 88 %.)
 //!
+//! Where there is no accuracy, as for a language model, peers are judged by e to minus their loss.
+//!
 //! Messages: each peer's accuracy (f64) to all of its network; then the best one's weights, in segments of buckets. Of equals the
 //! lowest rank is the best. At an epoch's end, a ring all-reduce if there are several networks.
 //! An early form of population based training: Jaderberg et al. (2017), "Population based training of neural networks".
@@ -348,10 +350,11 @@ impl RoundStrategy for BestPeer {
 
     fn on_scored(&mut self, ctx: &mut RoundCtx<'_>, score: &Score) {
         if !std::mem::take(&mut self.judges_mean) {
-            return self.tell_accuracy(ctx, score.accuracy());
+            return self.tell_accuracy(ctx, ctx.quality(score));
         }
-        if self.is_good_enough(score.accuracy()) {
-            self.end_run(ctx, "the mean of the networks", score.accuracy());
+        let accuracy = ctx.quality(score);
+        if self.is_good_enough(accuracy) {
+            self.end_run(ctx, "the mean of the networks", accuracy);
         }
         ctx.synced();
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::ctx::Ctx;
 use super::outcome::Counted;
+use nettorrent_engine::model::Score;
+
 use crate::effects::Outbox;
 use crate::record::Event;
 use crate::replica::core::{Core, Request};
@@ -62,6 +64,11 @@ impl<'a> RoundCtx<'a> {
         self.ctx.core.scoring = Some(id);
         let values = self.ctx.core.values.clone();
         self.ctx.out.work.push(Work { id, what: What::Score { values, samples } });
+    }
+
+    /// How good a score is, between 0 and 1, by what the task is judged by.
+    pub fn quality(&self, score: &Score) -> f64 {
+        self.ctx.core.training.task.measure().quality(score.loss(), score.accuracy())
     }
 
     /// The training samples that nobody trains, by which peers are judged.
