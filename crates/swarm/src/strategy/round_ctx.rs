@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ctx::Ctx;
-use super::outcome::Counted;
 use nettorrent_engine::model::Score;
 
+use super::ctx::Ctx;
+use super::outcome::Counted;
 use crate::effects::Outbox;
 use crate::record::Event;
 use crate::replica::core::{Core, Request};
