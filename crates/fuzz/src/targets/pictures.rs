@@ -71,8 +71,8 @@ const SUM_FIELD: std::ops::Range<usize> = 148..156;
 /// A tar archive whose headers have the sums that they should have.
 fn with_header_sums(input: &[u8]) -> Vec<u8> {
     let mut bytes = input.to_vec();
-    let mut at = 0;
-    while let Some(header) = bytes.get_mut(at..at.saturating_add(HEADER_LEN)) {
+    let mut at = 0_usize;
+    while let Some(header) = bytes.get_mut(at..at + HEADER_LEN) {
         if header.iter().all(|&byte| byte == 0) {
             break;
         }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use tempfile::NamedTempFile;
+
 use super::super::DataError;
 
 /// The hidden folder beside the data. Whoever wants the room may remove it at any time.
@@ -40,21 +42,26 @@ impl Cache {
         {
             return Ok((rewound(file, &path)?, path));
         }
-        let partial = self.folder.join(format!(".{name}.{}.partial", std::process::id()));
-        let Ok(file) = fs::create_dir_all(&self.folder).and_then(|()| open_new(&partial)) else {
+        let Ok(mut partial) = fs::create_dir_all(&self.folder).and_then(|()| self.begin()) else {
             let folder = std::env::temp_dir();
-            let file = tempfile::tempfile().map_err(|source| DataError::Write { path: folder.clone(), source })?;
-            return Ok((rewound(fill(file, &folder, make)?, &folder)?, folder));
+            let mut file = tempfile::tempfile().map_err(|source| DataError::Write { path: folder.clone(), source })?;
+            fill(&mut file, &folder, make)?;
+            return Ok((rewound(file, &folder)?, folder));
         };
-        let made = fill(file, &partial, make).and_then(|file| {
-            fs::rename(&partial, &path).map_err(|source| DataError::Write { path: path.clone(), source })?;
-            Ok(file)
-        });
-        if made.is_err() {
-            // It is of no use to anybody; if it cannot be removed either, the first error is the one to tell.
-            let _ = fs::remove_file(&partial);
-        }
-        Ok((rewound(made?, &path)?, path))
+        fill(partial.as_file_mut(), &path, make)?;
+        let file =
+            partial.persist(&path).map_err(|error| DataError::Write { path: path.clone(), source: error.error })?;
+        Ok((rewound(file, &path)?, path))
+    }
+
+    /// A file of another name, which nobody else writes, and which is removed unless it is finished. Others may read it as
+    /// they may read other new files.
+    fn begin(&self) -> std::io::Result<NamedTempFile> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".").suffix(".partial");
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder.tempfile_in(&self.folder)
     }
 
     /// What the text file of this name says, made if it is not there or not `sound`.
@@ -76,17 +83,13 @@ impl Cache {
     }
 }
 
-fn open_new(path: &Path) -> std::io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(true).open(path)
-}
-
-fn fill(file: File, path: &Path, make: &mut Make<'_>) -> Result<File, DataError> {
+fn fill(file: &mut File, path: &Path, make: &mut Make<'_>) -> Result<(), DataError> {
     let failed = |source| DataError::Write { path: path.to_owned(), source };
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(&mut *file);
     make(&mut out)?;
-    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
-    Ok(file)
+    out.flush().map_err(failed)?;
+    drop(out);
+    file.sync_all().map_err(failed)
 }
 
 fn rewound(mut file: File, path: &Path) -> Result<File, DataError> {
@@ -115,6 +118,12 @@ mod tests {
         std::fs::write(folder.path().join(".nettorrent/x.json"), "mad").unwrap();
         assert_eq!((text(), n_made.get()), ("made".to_owned(), 2));
         assert_eq!(std::fs::read_dir(folder.path().join(".nettorrent")).unwrap().count(), 1, "nothing is left over");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let write = || cache.text("y", |_| true, || Ok("long ".repeat(100_000))).unwrap().len();
+                scope.spawn(move || assert_eq!(write(), 500_000));
+            }
+        });
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub(crate) fn choose(
         Some(Tokens::Bytes) => Ok(TextCodec::bytes()),
         Some(Tokens::Characters) => stored("characters", documents, cache, || characters(documents, None)),
         Some(Tokens::File(path)) => {
-            let inside = data.join(path);
+            let folder = if data.is_dir() { data } else { data.parent().unwrap_or(data) };
+            let inside = folder.join(path);
             if !path.is_file() && inside.is_file() { read(&inside) } else { read(path) }
         }
         Some(&Tokens::Train(n_tokens)) if !TRAINED_SIZES.contains(&n_tokens) => {
