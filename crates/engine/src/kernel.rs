@@ -20,5 +20,5 @@ pub use finite::is_finite;
 pub(crate) use functions::{exp, normal, sigmoid, tanh};
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply, multiply_scaled};
-pub(crate) use sums::sum;
+pub(crate) use sums::{largest, sum};
 pub use vectors::vectorised;

@@ -1,7 +1,7 @@
 //! What makes two jobs or two data sets the same: hashes that peers compare before they train together.
 
 use aws_lc_rs::digest::{Context, SHA256};
-use nettorrent_engine::data::{DataError, Dataset};
+use nettorrent_engine::data::{DataError, Dataset, Targets};
 use nettorrent_engine::model::NamedTensor;
 use nettorrent_engine::task::Task;
 
@@ -29,8 +29,11 @@ pub fn of_data(data: &dyn Dataset) -> Result<[u8; 32], DataError> {
     let step = data.len().div_ceil(N_SAMPLES).max(1);
     let indices: Vec<usize> = (0..data.len()).step_by(step).collect();
     for some in indices.chunks(64) {
-        for number in data.batch(some)?.inputs {
-            hash.update(&number.to_le_bytes());
+        let batch = data.batch(some)?;
+        batch.inputs.iter().for_each(|number| hash.update(&number.to_le_bytes()));
+        match batch.targets {
+            Targets::Classes(classes) => classes.iter().for_each(|class| hash.update(&class.to_le_bytes())),
+            Targets::Numbers(numbers) => numbers.iter().for_each(|number| hash.update(&number.to_le_bytes())),
         }
     }
     Ok(finish(hash))

@@ -81,7 +81,7 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
 /// here: a plan needs none.
 fn describe(job: &Job) -> anyhow::Result<(ModelSpec, Option<String>)> {
     match open_data(job, Split::Train) {
-        Ok(data) => Ok((job.model_spec(data.shape(), data.classes().len())?, None)),
+        Ok(data) => Ok((job.model_spec(data.shape(), data.n_outputs())?, None)),
         Err(error) => Ok((model_spec(&job.model, None, None)?, Some(error.to_string()))),
     }
 }

@@ -28,9 +28,23 @@ pub(crate) fn sum<const N: usize>(slices: [&[f32]; N], term: impl Fn([f32; N]) -
     (whole..n).fold(lanes[0], |sum, i| sum + term(slices.map(|slice| slice[i])))
 }
 
+/// The largest of some numbers, without those that are none (NaN); minus infinity if there are none.
+///
+/// To be called within [`vectorised`](super::vectorised).
+#[inline(always)]
+pub(crate) fn largest(numbers: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (whole, rest) = numbers.as_chunks::<LANES>();
+    for part in whole {
+        lanes.iter_mut().zip(part).for_each(|(largest, &number)| *largest = larger(*largest, number));
+    }
+    lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |largest, &number| larger(largest, number))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::sum;
+    use super::{largest, sum};
     use crate::kernel::vectorised;
     use crate::rng::Rng;
 
@@ -44,6 +58,16 @@ mod tests {
             let found = vectorised(|| sum([&a, &b], |[a, b]| a * b));
             assert!((f64::from(found) - expected).abs() < 1e-5, "{found} and not {expected} for {n} numbers");
         }
+    }
+
+    #[test]
+    fn the_largest_is_found_wherever_it_is() {
+        for at in [0, 31, 40, 69] {
+            let mut numbers = vec![-1.0; 70];
+            (numbers[at], numbers[7]) = (2.0, f32::NAN);
+            assert_eq!(largest(&numbers), 2.0);
+        }
+        assert_eq!((largest(&[]), largest(&[-3.0])), (f32::NEG_INFINITY, -3.0));
     }
 
     #[test]

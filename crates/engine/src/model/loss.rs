@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::score::Score;
 use crate::data::{IGNORED, TargetKind, TargetRows};
-use crate::kernel::vectorised;
+use crate::kernel::{exp, largest, sum, vectorised};
 
 /// The loss of a job: by default what suits its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -235,9 +235,14 @@ fn classified(outputs: &[f32], classes: &[u32]) -> Score {
 }
 
 fn cross_entropy(row: &[f32], class: usize) -> f64 {
-    let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f64 = row.iter().map(|&x| f64::from(x - highest).exp()).sum();
-    total.ln() + f64::from(highest) - f64::from(row[class])
+    let (highest, total) = vectorised(
+        #[inline(always)]
+        || {
+            let highest = largest(row);
+            (highest, sum([row], |[x]| exp(x - highest)))
+        },
+    );
+    f64::from(total).ln() + f64::from(highest) - f64::from(row[class])
 }
 
 fn softmax_gradient(outputs: &[f32], classes: &[u32], smoothing: f32, batch_len: usize, gradient: &mut [f32]) {
@@ -251,12 +256,12 @@ fn softmax_gradient(outputs: &[f32], classes: &[u32], smoothing: f32, batch_len:
             gradient.fill(0.0);
             continue;
         }
-        let highest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         vectorised(
             #[inline(always)]
             || {
-                gradient.iter_mut().zip(row).for_each(|(g, x)| *g = (x - highest).exp());
-                let scale = share / gradient.iter().sum::<f32>();
+                let highest = largest(row);
+                gradient.iter_mut().zip(row).for_each(|(g, x)| *g = exp(x - highest));
+                let scale = share / sum([gradient], |[g]| g);
                 gradient.iter_mut().for_each(|g| *g = *g * scale - even);
             },
         );

@@ -3,7 +3,7 @@
 //! The scores of one head are computed for a block of positions at a time and never all at once, on the backward pass anew: so memory
 //! grows with the length of a sequence and not with its square.
 
-use crate::kernel::{Matrix, MatrixMut, exp, multiply, multiply_scaled, sum, vectorised};
+use crate::kernel::{Matrix, MatrixMut, exp, largest, multiply, multiply_scaled, sum, vectorised};
 use crate::model::layer::{Backward, Context, Keeps, Layer, Memory, Mode, Scratch};
 
 use super::dropout::DropMask;
@@ -144,8 +144,7 @@ impl Attention {
 /// Shares that add up to 1, in proportion to the exponentials.
 #[inline(always)]
 fn softmax(scores: &mut [f32]) {
-    // Not `f32::max`, which would lose a NaN.
-    let highest = scores.iter().copied().fold(f32::NEG_INFINITY, |a, b| if a > b { a } else { b });
+    let highest = largest(scores);
     scores.iter_mut().for_each(|score| *score = exp(*score - highest));
     let scale = 1.0 / sum([scores], |[share]| share);
     scores.iter_mut().for_each(|score| *score *= scale);
