@@ -21,4 +21,5 @@ pub(crate) use functions::{exp, normal, sigmoid, tanh};
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply, multiply_scaled};
 pub(crate) use sums::{largest, sum};
+pub(crate) use vectors::add;
 pub use vectors::vectorised;

@@ -32,14 +32,14 @@ pub mod zoo;
 pub use bucket_sink::BucketSink;
 pub use columns::Columns;
 pub use decoder::{Decoder, DecoderError};
-pub use description::{LayerSpec, ModelSpec};
+pub use description::{LayerSpec, ModelSpec, ResidualSpec};
 pub use graph::{ModelError, NamedTensor};
 pub use layer::{
     Backward, BatchStatistics, Context, Init, Keeps, Layer, Memory, Mode, Role, Scratch, Shape, Tensor, n_values,
 };
 pub use layer_options::{
-    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
-    StepsKept, SwigluSpec, UpsampleSpec,
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, RowNormSpec, StepsKept,
+    SwigluSpec, UpsampleSpec,
 };
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};

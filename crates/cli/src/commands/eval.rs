@@ -79,7 +79,9 @@ const MOST_COLUMNS: usize = 20;
 
 fn print_tables(found: &ModelEvaluation) {
     let own: String = found.metrics.iter().map(|(name, value)| format!("  {name} {value:.4}")).collect();
-    println!("{}: {}{own}, {} samples", found.model, found.measure.text(found.loss, found.accuracy), found.n);
+    let told = found.measure.text(found.loss, found.accuracy);
+    let told: Vec<&str> = told.split_whitespace().collect();
+    println!("{}: {}{own}, {} samples", found.model, told.join(" "), found.n);
     if found.confusion.is_empty() {
         return;
     }

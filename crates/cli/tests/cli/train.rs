@@ -64,7 +64,10 @@ fn predicts_a_drawing(place: &Place, run: &Path) {
 const FIELDS: [(&str, &[&str]); 7] = [
     (
         "start",
-        &["run", "model", "n_params", "n_train", "n_test", "threads", "seed", "epochs", "epoch", "step", "version"],
+        &[
+            "run", "model", "n_params", "n_train", "n_test", "measure", "threads", "seed", "epochs", "epoch", "step",
+            "version",
+        ],
     ),
     (
         "epoch",

@@ -11,6 +11,11 @@ pub fn vectorised<R>(pass: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(pass)
 }
 
+/// Adds numbers to others.
+pub(crate) fn add(sums: &mut [f32], others: &[f32]) {
+    vectorised(|| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other));
+}
+
 /// Loads vectors from `at` on. A partial one may pick up numbers of the next row in its last lanes; they are never stored.
 #[inline(always)]
 pub(super) fn load<S: Simd, const VECTORS: usize, const PARTIAL: bool>(

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::network::Network;
-use crate::kernel::vectorised;
+use crate::kernel::add;
 
 /// Who is shown the buckets of a gradient as soon as they are final.
 pub struct BucketSink<'a> {
@@ -139,9 +139,4 @@ fn check(buckets: &[Range<usize>], n_params: usize, n_values: usize) {
         end = bucket.start;
     }
     assert_eq!(end, 0, "the buckets leave out trained numbers");
-}
-
-/// Adds numbers to others.
-pub(super) fn add(sums: &mut [f32], others: &[f32]) {
-    vectorised(|| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other));
 }

@@ -178,9 +178,10 @@ mod tests {
 
     #[test]
     fn other_networks_are_refused_with_a_reason() {
-        for (name, input, reason) in
-            [("mlp:4", vec![5], "`flatten` does not go through a text"), ("speech-attention:8", vec![6, 3], "rows of tokens")]
-        {
+        for (name, input, reason) in [
+            ("mlp:4", vec![5], "`flatten` does not go through a text"),
+            ("speech-attention:8", vec![6, 3], "rows of tokens"),
+        ] {
             let spec = zoo::describe(name, Some(&input), Some(3)).unwrap();
             let n_values = Network::new(&spec).unwrap().n_values();
             let error = Decoder::new(&spec, vec![0.0; n_values]).err().unwrap().to_string();

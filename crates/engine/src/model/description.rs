@@ -14,8 +14,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::layer_options::{
-    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, RowNormSpec,
-    SwigluSpec, UpsampleSpec,
+    ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, RowNormSpec, SwigluSpec,
+    UpsampleSpec,
 };
 use super::sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 
@@ -112,6 +112,20 @@ pub enum LayerSpec {
     TransposedConv(ConvSpec),
     /// Every pixel becomes a square of equal ones.
     Upsample(UpsampleSpec),
+}
+
+/// Options of `residual`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResidualSpec {
+    /// The layers whose result is added.
+    pub body: Vec<LayerSpec>,
+    /// What is done to the input before it is added, where the shapes differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub projection: Vec<LayerSpec>,
+    /// Its name in checkpoints, instead of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 impl LayerSpec {

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::bucket_sink::{ThreadGradient, add};
+use super::bucket_sink::ThreadGradient;
 use super::graph::{Op, Step, Weights};
 use super::layer::{Backward, BatchStatistics, Context, Mode};
 use super::network::Network;
 use super::plan::Extent;
 use super::workspace::{Phase, Probe, Space, Workspace};
-use crate::kernel::Before;
+use crate::kernel::{Before, add};
 use crate::team::Member;
 
 /// What all threads of an execution have in common.

@@ -1,7 +1,6 @@
 //! Steps that make one value of two.
 
-use super::bucket_sink::add;
-use crate::kernel::{Before, sigmoid, vectorised};
+use crate::kernel::{Before, add, sigmoid, vectorised};
 
 /// What becomes of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

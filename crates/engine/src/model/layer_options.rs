@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::description::LayerSpec;
-
 /// Options of `conv`, `conv1d`, `conv3d` and `transposed-conv`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,20 +142,6 @@ pub enum StepsKept {
     /// Only the last.
     #[default]
     Last,
-}
-
-/// Options of `residual`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ResidualSpec {
-    /// The layers whose result is added.
-    pub body: Vec<LayerSpec>,
-    /// What is done to the input before it is added, where the shapes differ.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub projection: Vec<LayerSpec>,
-    /// Its name in checkpoints, instead of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
 }
 
 /// Options of `layer-norm` and `rms-norm`.

@@ -5,12 +5,12 @@ use std::sync::Mutex;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
-use super::bucket_sink::add;
 use super::graph::Op;
 use super::layer::Scratch;
 use super::network::Network;
 use super::plan::Extent;
 use super::score::Score;
+use crate::kernel::add;
 use crate::team::{Team, TeamError};
 
 /// Which part of a step was just done.

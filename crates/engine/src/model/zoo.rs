@@ -1,7 +1,7 @@
 //! Well-known networks by name.
 
-use super::description::{LayerSpec, ModelSpec};
-use super::layer_options::{ConvSpec, DenseSpec, NormSpec, PoolSpec, RecurrentSpec, ResidualSpec, StepsKept};
+use super::description::{LayerSpec, ModelSpec, ResidualSpec};
+use super::layer_options::{ConvSpec, DenseSpec, NormSpec, PoolSpec, RecurrentSpec, StepsKept};
 use crate::nearest::nearest;
 
 mod transformers;

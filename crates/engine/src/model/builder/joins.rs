@@ -1,9 +1,9 @@
 //! Layers where two values meet.
 
+use crate::model::description::ResidualSpec;
 use crate::model::graph::{ModelError, Op, Step, Weights};
 use crate::model::join::Join;
 use crate::model::layer::Shape;
-use crate::model::layer_options::ResidualSpec;
 use crate::model::place::{Place, show};
 use crate::nearest::nearest;
 

@@ -1,9 +1,9 @@
 //! Transformers and other networks over sequences.
 
 use super::{Order, dense};
-use crate::model::description::LayerSpec;
+use crate::model::description::{LayerSpec, ResidualSpec};
 use crate::model::layer_options::{
-    ConvSpec, DenseSpec, EmbeddingSpec, RecurrentSpec, ResidualSpec, RowNormSpec, StepsKept, SwigluSpec,
+    ConvSpec, DenseSpec, EmbeddingSpec, RecurrentSpec, RowNormSpec, StepsKept, SwigluSpec,
 };
 use crate::model::sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
 
