@@ -291,6 +291,6 @@ mod tests {
         let numbers = board["numbers"].as_str().unwrap();
         assert!(numbers.contains("<b>0.25</b><span>test mean &lt;error&gt;</span>"), "{numbers}");
         let happened = board["happened"].as_str().unwrap();
-        assert!(happened.contains("loss 1.0000, mean &lt;error&gt; 0.2500"), "{happened}");
+        assert!(happened.contains("accuracy  50.00 %, mean &lt;error&gt; 0.2500"), "{happened}");
     }
 }

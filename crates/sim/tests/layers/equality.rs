@@ -1,7 +1,7 @@
 //! With one batch in flight a pipeline computes what one machine would, to rounding, whatever the grid.
 
 use nettorrent_engine::job::Job;
-use nettorrent_engine::model::zoo::ZOO;
+use nettorrent_engine::model::zoo::{self, ZOO};
 use nettorrent_engine::model::{DenseSpec, LayerSpec, ModelSpec};
 use nettorrent_sim::Scenario;
 
@@ -83,6 +83,7 @@ const ZOO_GRIDS: &[(&str, &[usize], &[&str])] = &[
         ],
     ),
     ("resnet50", &[64, 64, 3], &["[{layers=4,tensor_shards=4},{layers=16},{layers=17},{layers=1,tensor_shards=3}]"]),
+    ("speech-attention:12", &[8, 5], &["[{layers=9}]", "[{layers=3},{layers=3,batch_shards=2},{layers=3}]"]),
     (
         "speech-dense:40",
         &[8, 5],
@@ -92,11 +93,17 @@ const ZOO_GRIDS: &[(&str, &[usize], &[&str])] = &[
         ],
     ),
     ("speech-rnn:16", &[8, 5], &["[{layers=2}]", "[{layers=1,batch_shards=2},{layers=1,tensor_shards=2}]"]),
+    ("vit-tiny", &[8, 8, 3], &["[{layers=3,batch_shards=2},{layers=12},{layers=15}]"]),
 ];
 
 #[test]
 fn all_networks_of_the_zoo() {
-    for entry in ZOO {
+    // Those that begin with an embedding are for text, of which there is none here; the engine's own tests cut them.
+    let is_for_text = |name: &str| {
+        let spec = zoo::describe(name, None, None).expect("it is of the zoo");
+        matches!(spec.layers[0], LayerSpec::Embedding(_))
+    };
+    for entry in ZOO.iter().filter(|entry| !is_for_text(entry.name)) {
         let named = |(name, ..): &&(&str, _, _)| name.split(':').next() == Some(entry.name);
         let (model, shape, grids) = ZOO_GRIDS.iter().find(named).expect("each of the zoo is here");
         check(model, (shape, 5), grids);
