@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar};
 use nettorrent_engine::job::read_toml;
+use nettorrent_engine::measure::Measure;
 use nettorrent_history::{Event as Happened, Line};
 use nettorrent_session::Training;
 use nettorrent_session::memory::peak_rss_bytes;
@@ -159,8 +160,8 @@ struct Viewer {
     /// Whether the last test came to no more than guessing.
     is_guessing: bool,
     evaluated: f64,
-    /// Of the last test at an epoch's end.
-    accuracy: Option<f64>,
+    /// Loss and accuracy of the last test at an epoch's end.
+    tested: Option<(f64, f64)>,
     told: BTreeSet<String>,
     setup: Arc<Setup>,
 }
@@ -168,7 +169,7 @@ struct Viewer {
 impl Viewer {
     fn new(json: bool, n_samples: u64, setup: Arc<Setup>) -> Self {
         let bar = bar(n_samples, "{bar:32.cyan/dim} {msg}  {eta} left", json);
-        Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, accuracy: None, told: BTreeSet::new(), setup }
+        Self { bar, json, epoch: 0, is_guessing: false, evaluated: 0.0, tested: None, told: BTreeSet::new(), setup }
     }
 
     /// Tells people something even when another program reads standard output.
@@ -177,9 +178,9 @@ impl Viewer {
     }
 
     fn see(&mut self, record: &Record) {
-        if let Event::Epoch { is_guessing, test_accuracy, .. } = record.event {
+        if let Event::Epoch { is_guessing, test_loss, test_accuracy, .. } = record.event {
             self.is_guessing = is_guessing;
-            self.accuracy = Some(test_accuracy);
+            self.tested = Some((test_loss, test_accuracy));
         }
         match &record.event {
             Event::Round { n_samples_all, round, loss, .. } => {
@@ -228,7 +229,7 @@ impl Viewer {
 }
 
 fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, took: Duration) {
-    let Viewer { accuracy, is_guessing, .. } = *viewer;
+    let Viewer { tested, is_guessing, .. } = *viewer;
     let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
     let sent: Vec<u64> = outcome.peers.iter().map(|peer| peer.traffic.payload_sent).collect();
     let (total, most) = (sent.iter().sum::<u64>(), sent.iter().copied().max().unwrap_or(0));
@@ -236,16 +237,20 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, 
     if arguments.json {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
-            "test_accuracy": accuracy,
+            "test_loss": tested.map(|(loss, _)| loss), "test_accuracy": tested.map(|(_, accuracy)| accuracy),
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
             "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(), "is_guessing": is_guessing,
         });
         println!("{summary}");
         return;
     }
-    let accuracy = accuracy.map_or(String::new(), |share| format!(", with an accuracy of {:.2} %", 100.0 * share));
+    let tested = tested.map_or(String::new(), |(loss, accuracy)| match viewer.setup.training().task.measure() {
+        Measure::Accuracy => format!(", with an accuracy of {:.2} %", 100.0 * accuracy),
+        Measure::Loss => format!(", with a loss of {loss:.4}"),
+        Measure::Perplexity { .. } => format!(", with a perplexity of {:.3}", loss.exp()),
+    });
     println!(
-        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds{accuracy}.",
+        "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds{tested}.",
         outcome.peers.len(),
         outcome.time.as_secs_f64()
     );

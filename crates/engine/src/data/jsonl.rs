@@ -1,12 +1,11 @@
 //! JSON lines: an object on each line, with a text, or with features and a label.
 
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::table::{Asked, Cell, Column, Columns, Table, TableBuilder};
-use super::text::documents::{Documents, Piece, Visit, visit_text};
+use super::text::documents::{Documents, Visit, visit_document};
 use super::{DataError, files, names};
 
 /// How such files are called.
@@ -57,9 +56,7 @@ impl Documents for JsonTexts<'_> {
                 let object = object(path, number, line)?;
                 let text = text(&object, self.field)
                     .map_err(|problem| DataError::malformed(path, format!("line {number}: {problem}")))?;
-                let between = if is_first { ControlFlow::Continue(()) } else { visit(Piece::Boundary)? };
-                is_first = false;
-                if between.is_break() || visit_text(path, text.as_bytes(), visit)?.is_break() {
+                if visit_document(path, text.as_bytes(), &mut is_first, visit)?.is_break() {
                     return Ok(());
                 }
             }

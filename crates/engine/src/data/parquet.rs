@@ -1,6 +1,5 @@
 //! Parquet files: columns of numbers as a table, or a column of text.
 
-use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
 use super::table::{Asked, Cell, Table, TableBuilder};
-use super::text::documents::{Documents, Piece, Visit, visit_text};
+use super::text::documents::{Documents, Visit, visit_document};
 use super::{DataError, files, names};
 
 /// How such files are called.
@@ -58,9 +57,7 @@ impl Documents for ParquetTexts<'_> {
                         return Err(DataError::malformed(path, problem));
                     }
                 };
-                let between = if is_first { ControlFlow::Continue(()) } else { visit(Piece::Boundary)? };
-                is_first = false;
-                if between.is_break() || visit_text(path, text.as_bytes(), visit)?.is_break() {
+                if visit_document(path, text.as_bytes(), &mut is_first, visit)?.is_break() {
                     return Ok(());
                 }
             }

@@ -40,19 +40,17 @@ impl Targets {
 
     /// Those of some samples, of `n` that these are the targets of.
     pub fn of(&self, samples: Range<usize>, n: usize) -> TargetRows<'_> {
-        let range = |len: usize| samples.start * (len / n.max(1))..samples.end * (len / n.max(1));
-        match self {
-            Self::Classes(classes) => TargetRows::Classes(&classes[range(classes.len())]),
-            Self::Numbers(numbers) => TargetRows::Numbers(&numbers[range(numbers.len())]),
-        }
+        self.rows().of(samples, n)
     }
 }
 
-impl From<TargetRows<'_>> for Targets {
-    fn from(rows: TargetRows<'_>) -> Self {
-        match rows {
-            TargetRows::Classes(classes) => Self::Classes(classes.to_vec()),
-            TargetRows::Numbers(numbers) => Self::Numbers(numbers.to_vec()),
+impl TargetRows<'_> {
+    /// Those of some samples, of `n` that these are the targets of.
+    pub fn of(self, samples: Range<usize>, n: usize) -> Self {
+        let range = |len: usize| samples.start * (len / n.max(1))..samples.end * (len / n.max(1));
+        match self {
+            Self::Classes(classes) => Self::Classes(&classes[range(classes.len())]),
+            Self::Numbers(numbers) => Self::Numbers(&numbers[range(numbers.len())]),
         }
     }
 }

@@ -256,21 +256,16 @@ fn panel<S: Simd, const VECTORS: usize, const PARTIAL: bool>(simd: S, kernel: &m
     for pass in 0..n_passes {
         for (row, n_rows) in tiles(n_rows, most_rows::<S>(VECTORS)) {
             let at = At { pass, row, channel };
-            match n_rows {
-                1 => kernel.tile::<S, 1, VECTORS, PARTIAL>(simd, at),
-                2 => kernel.tile::<S, 2, VECTORS, PARTIAL>(simd, at),
-                3 => kernel.tile::<S, 3, VECTORS, PARTIAL>(simd, at),
-                4 => kernel.tile::<S, 4, VECTORS, PARTIAL>(simd, at),
-                5 => kernel.tile::<S, 5, VECTORS, PARTIAL>(simd, at),
-                6 => kernel.tile::<S, 6, VECTORS, PARTIAL>(simd, at),
-                7 => kernel.tile::<S, 7, VECTORS, PARTIAL>(simd, at),
-                8 => kernel.tile::<S, 8, VECTORS, PARTIAL>(simd, at),
-                9 => kernel.tile::<S, 9, VECTORS, PARTIAL>(simd, at),
-                10 => kernel.tile::<S, 10, VECTORS, PARTIAL>(simd, at),
-                11 => kernel.tile::<S, 11, VECTORS, PARTIAL>(simd, at),
-                12 => kernel.tile::<S, 12, VECTORS, PARTIAL>(simd, at),
-                _ => kernel.tile::<S, 13, VECTORS, PARTIAL>(simd, at),
+            /// A tile of so many rows, if registers may hold them: others are not even compiled.
+            macro_rules! tile_of {
+                ($($rows:literal)*) => {
+                    match n_rows {
+                        $($rows if const { $rows <= most_rows::<S>(VECTORS) } => kernel.tile::<S, $rows, VECTORS, PARTIAL>(simd, at),)*
+                        _ => unreachable!("tiles have at most {} rows", most_rows::<S>(VECTORS)),
+                    }
+                };
             }
+            tile_of!(1 2 3 4 5 6 7 8 9 10 11 12 13);
         }
     }
 }
@@ -284,8 +279,10 @@ const fn most_rows<S: Simd>(n_vectors: usize) -> usize {
         // 32 registers of 16 lanes, or of 4 (NEON).
         (16 | 4, _) => 13,
         // 16 registers of 8 lanes.
-        (_, 1) => 8,
-        _ => 6,
+        (8, 1) => 8,
+        (8, _) => 6,
+        // No vectors at all.
+        _ => 4,
     }
 }
 

@@ -164,7 +164,7 @@ pub struct SwigluSpec {
     /// Numbers in the output.
     pub out: usize,
     /// Whether the dense layers add a bias.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bias: bool,
     /// Its name in checkpoints, instead of its number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,10 +193,6 @@ fn is_one(n: &usize) -> bool {
 
 fn is_zero(n: &usize) -> bool {
     *n == 0
-}
-
-fn is_no(flag: &bool) -> bool {
-    !*flag
 }
 
 fn is_yes(flag: &bool) -> bool {

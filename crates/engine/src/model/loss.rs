@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::score::Score;
 use crate::data::{IGNORED, TargetKind, TargetRows};
-use crate::kernel::{exp, largest, sum, vectorised};
+use crate::kernel::{exp, largest, sigmoid, sum, vectorised};
 
 /// The loss of a job: by default what suits its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ impl Loss {
         let len = outputs.len() / n.max(1);
         for sample in 0..n {
             let outputs = &outputs[sample * len..(sample + 1) * len];
-            total += match (self, part(targets, sample, n)) {
+            total += match (self, targets.of(sample..sample + 1, n)) {
                 (Self::CrossEntropy { .. }, TargetRows::Classes(classes)) => classified(outputs, classes),
                 (Self::BinaryCrossEntropy, TargetRows::Numbers(numbers)) => labelled(outputs, numbers),
                 (Self::AbsoluteError { variance }, TargetRows::Numbers(numbers)) => {
@@ -164,7 +164,7 @@ impl Loss {
         for sample in 0..n {
             let range = sample * len..(sample + 1) * len;
             let (outputs, gradient) = (&outputs[range.clone()], &mut gradient[range]);
-            match (self, part(targets, sample, n)) {
+            match (self, targets.of(sample..sample + 1, n)) {
                 (Self::CrossEntropy { smoothing }, TargetRows::Classes(classes)) => {
                     softmax_gradient(outputs, classes, *smoothing, batch_len, gradient);
                 }
@@ -175,7 +175,7 @@ impl Loss {
                         Self::AbsoluteError { .. } if output == number => 0.0,
                         Self::AbsoluteError { .. } => (output - number).signum(),
                         Self::SquaredError { .. } => 2.0 * (output - number),
-                        Self::BinaryCrossEntropy | Self::CrossEntropy { .. } => 1.0 / (1.0 + (-output).exp()) - number,
+                        Self::BinaryCrossEntropy | Self::CrossEntropy { .. } => sigmoid(output) - number,
                     };
                     gradient.iter_mut().zip(both).for_each(|(gradient, pair)| *gradient = share * slope(pair));
                 }
@@ -193,19 +193,6 @@ impl Loss {
             }
             (Self::CrossEntropy { .. }, TargetRows::Numbers(_)) | (_, TargetRows::Classes(_)) => false,
             (_, TargetRows::Numbers(numbers)) => numbers.len() == n * len,
-        }
-    }
-}
-
-fn part(targets: TargetRows<'_>, sample: usize, n: usize) -> TargetRows<'_> {
-    match targets {
-        TargetRows::Classes(classes) => {
-            let len = classes.len() / n;
-            TargetRows::Classes(&classes[sample * len..(sample + 1) * len])
-        }
-        TargetRows::Numbers(numbers) => {
-            let len = numbers.len() / n;
-            TargetRows::Numbers(&numbers[sample * len..(sample + 1) * len])
         }
     }
 }
@@ -295,4 +282,87 @@ fn measured(outputs: &[f32], numbers: &[f32], variance: f32, loss: impl Fn(f64) 
     }
     score.metrics[2] = 1.0 - score.metrics[1] / f64::from(variance);
     score
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Loss, LossError, LossKind, LossSpec};
+    use crate::data::{IGNORED, TargetKind, TargetRows};
+
+    const NUMBERS: TargetKind = TargetKind::Numbers { n: 2, variance: 2.0 };
+
+    fn resolved(kind: LossKind, label_smoothing: f32, targets: TargetKind) -> Result<Loss, LossError> {
+        LossSpec { kind, label_smoothing }.resolve(targets)
+    }
+
+    #[test]
+    fn the_data_choose_the_loss_unless_the_job_does() {
+        let auto = |targets| resolved(LossKind::Auto, 0.0, targets).unwrap();
+        assert_eq!(auto(TargetKind::Class), Loss::CrossEntropy { smoothing: 0.0 });
+        assert_eq!(auto(TargetKind::Tokens), Loss::CrossEntropy { smoothing: 0.0 });
+        assert_eq!(auto(TargetKind::Labels), Loss::BinaryCrossEntropy);
+        assert_eq!(auto(NUMBERS), Loss::SquaredError { variance: 2.0 });
+        assert_eq!(resolved(LossKind::AbsoluteError, 0.0, NUMBERS), Ok(Loss::AbsoluteError { variance: 2.0 }));
+        let error = resolved(LossKind::SquaredError, 0.0, TargetKind::Class).unwrap_err().to_string();
+        assert!(error.contains("`squared-error` is not for data with classes") && error.contains("cross-entropy"));
+        assert_eq!(resolved(LossKind::Auto, 1.0, TargetKind::Class), Err(LossError::Smoothing(1.0)));
+        assert_eq!(resolved(LossKind::Auto, 0.1, NUMBERS), Err(LossError::Smoothing(0.1)));
+    }
+
+    /// The gradient of the batch's mean loss against differences of the losses.
+    fn compare(loss: Loss, outputs: &[f32], targets: TargetRows<'_>, n: usize) {
+        let mean = |outputs: &[f32]| loss.score(outputs, targets, n).loss();
+        let mut gradient = vec![f32::NAN; outputs.len()];
+        loss.gradient(outputs, targets, n, n, &mut gradient);
+        for (place, &found) in gradient.iter().enumerate() {
+            let moved = |step: f32| {
+                let mut moved = outputs.to_vec();
+                moved[place] += step;
+                mean(&moved)
+            };
+            let expected = (moved(0.01) - moved(-0.01)) / 0.02;
+            assert!((f64::from(found) - expected).abs() < 1e-4, "{loss:?}: {found} and not {expected} at {place}");
+        }
+    }
+
+    const OUTPUTS: [f32; 8] = [0.5, -1.5, 2.0, 0.1, -0.7, 1.2, 3.0, -2.0];
+
+    #[test]
+    fn gradients_are_those_of_the_losses() {
+        let numbers = TargetRows::Numbers(&[1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 0.0]);
+        for loss in
+            [Loss::AbsoluteError { variance: 1.0 }, Loss::BinaryCrossEntropy, Loss::SquaredError { variance: 1.0 }]
+        {
+            compare(loss, &OUTPUTS, numbers, 4);
+        }
+        let plain = Loss::CrossEntropy { smoothing: 0.0 };
+        compare(plain, &OUTPUTS, TargetRows::Classes(&[3, 1]), 2);
+        // Two samples of two positions, of which one is not asked for.
+        compare(plain, &OUTPUTS, TargetRows::Classes(&[1, IGNORED, 0, 1]), 2);
+    }
+
+    #[test]
+    fn smoothed_labels_pull_towards_all_classes() {
+        let gradient = |smoothing| {
+            let mut gradient = [f32::NAN; 4];
+            Loss::CrossEntropy { smoothing }.gradient(&[0.0; 4], TargetRows::Classes(&[2]), 1, 1, &mut gradient);
+            gradient
+        };
+        assert_eq!(gradient(0.0), [0.25, 0.25, -0.75, 0.25]);
+        let smoothed = gradient(0.4);
+        let expected = [0.15, 0.15, -0.45, 0.15];
+        assert!(smoothed.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{smoothed:?}");
+    }
+
+    #[test]
+    fn what_is_measured_beside_the_loss() {
+        let tokens = Loss::default().score(&OUTPUTS, TargetRows::Classes(&[0, 1, IGNORED, 0]), 2);
+        // The first sample has one position of two right, the second its only one.
+        assert_eq!((tokens.n, tokens.n_correct, tokens.metrics[0]), (2, 0, 1.5));
+        let numbers = Loss::SquaredError { variance: 2.0 }.score(&[1.0, 3.0], TargetRows::Numbers(&[2.0, 3.0]), 1);
+        assert_eq!((numbers.loss(), numbers.metrics), (0.5, [0.5, 0.5, 0.75, 0.0]));
+        let labels = Loss::BinaryCrossEntropy.score(&[2.0, 2.0], TargetRows::Numbers(&[1.0, 0.0]), 1);
+        assert_eq!(labels.metrics[0], 0.5);
+        assert!((labels.loss() - (0.126_928 + 2.126_928) / 2.0).abs() < 1e-5, "{}", labels.loss());
+    }
 }

@@ -55,13 +55,12 @@ impl Documents for PlainText<'_> {
     }
 
     fn visit(&self, visit: &mut Visit<'_>) -> Result<(), DataError> {
-        for (index, path) in self.0.iter().enumerate() {
-            if index > 0 && visit(Piece::Boundary)?.is_break() {
-                return Ok(());
-            }
-            let Some(map) = files::map(path)? else { continue };
-            let text = map.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&map);
-            if visit_text(path, text, visit)?.is_break() {
+        let mut is_first = true;
+        for path in self.0 {
+            let map = files::map(path)?;
+            let text = map.as_deref().unwrap_or_default();
+            let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+            if visit_document(path, text, &mut is_first, visit)?.is_break() {
                 return Ok(());
             }
         }
@@ -69,8 +68,21 @@ impl Documents for PlainText<'_> {
     }
 }
 
+/// Hands over one of several documents: its text, after a boundary unless it is the first.
+pub(crate) fn visit_document(
+    path: &Path,
+    text: &[u8],
+    is_first: &mut bool,
+    visit: &mut Visit<'_>,
+) -> Result<ControlFlow<()>, DataError> {
+    if !std::mem::take(is_first) && visit(Piece::Boundary)?.is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    visit_text(path, text, visit)
+}
+
 /// Hands over a file's text in pieces that are UTF-8 each.
-pub(crate) fn visit_text(path: &Path, text: &[u8], visit: &mut Visit<'_>) -> Result<ControlFlow<()>, DataError> {
+fn visit_text(path: &Path, text: &[u8], visit: &mut Visit<'_>) -> Result<ControlFlow<()>, DataError> {
     let mut start = 0;
     while start < text.len() {
         let end = piece_end(text, start);
