@@ -3,8 +3,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nettorrent_engine::data::Batch;
 use nettorrent_engine::kernel::{
-    Before, ConvShape, Filter, LineAligned, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack,
-    packed_len,
+    Before, ConvShape, LineAligned, Matrix, MatrixMut, correlate, correlate_transposed, multiply, pack, packed_len,
 };
 use nettorrent_engine::model::layers::{Activation, ActivationKind, RowNorm, RowNormKind};
 use nettorrent_engine::model::{Backward, Context, Layer, Mode, Network, Scratch, Tensor, Workspace, zoo};
@@ -51,7 +50,7 @@ fn convolutions(criterion: &mut Criterion) {
         let mut output = vec![0.5; shape.output_len()];
         group.throughput(Throughput::Elements(2 * (shape.output_len() * shape.n_inputs()) as u64));
         group.bench_function(BenchmarkId::new("forward", name), |b| {
-            b.iter(|| correlate(&shape, &image, Filter::Packed(&packed), None, &mut output));
+            b.iter(|| correlate(&shape, &image, &packed, None, &mut output));
         });
         group.bench_function(BenchmarkId::new("weight-gradient", name), |b| {
             b.iter(|| correlate_transposed(&shape, &image, &output, Before::Kept, &mut filter));

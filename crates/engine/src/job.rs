@@ -38,6 +38,9 @@ pub struct Job {
     pub epochs: u64,
     /// Samples in a batch.
     pub batch: usize,
+    /// The most samples that are computed at a time: the gradients of a larger batch's parts are accumulated, which takes less memory. 0
+    /// for the whole batch at once.
+    pub micro_batch: usize,
     /// What a batch is made of: `shuffled`, `balanced` or `balanced-repeat`.
     pub order: Order,
     /// What becomes of a last batch that is not full: `keep` or `drop`.
@@ -119,6 +122,7 @@ impl Default for Job {
             model: "digits-cnn".into(),
             epochs: 10,
             batch: 32,
+            micro_batch: 0,
             order: Order::default(),
             last: LastBatch::default(),
             seed: 1,
@@ -204,6 +208,17 @@ impl Job {
         self.swarm.check()?;
         if let Some(pipeline) = &self.pipeline {
             pipeline.check()?;
+        }
+        if self.micro_batch > 0 && (self.pipeline.is_some() || self.python().is_some()) {
+            let instead = if self.pipeline.is_some() {
+                "pipeline.in_flight cuts batches"
+            } else {
+                "cut them in the model's own file"
+            };
+            return Err(JobError::Setting(format!(
+                "micro_batch = {}: only for whole models of ours; {instead}",
+                self.micro_batch
+            )));
         }
         Ok(())
     }

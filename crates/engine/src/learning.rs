@@ -1,13 +1,16 @@
 //! A network with the data that it is to learn and to be tested on.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::data::{Batch, Dataset, Targets};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
+use crate::kernel::vectorised;
 use crate::measure::{Measure, measure_of};
 use crate::model::{BucketSink, Layout, Network, Score, Workspace};
+use crate::rng::Rng;
 use crate::train_error::TrainError;
 
 /// What a job wants learnt.
@@ -19,6 +22,8 @@ pub struct Learning {
     test_set: Box<dyn Dataset>,
     /// How many samples are tested at a time.
     batch: usize,
+    /// How many training samples are computed at a time; `None` for the whole batch.
+    micro_batch: Option<NonZeroUsize>,
     augment: Augmentation,
 }
 
@@ -35,7 +40,9 @@ impl Learning {
         let loss = job.loss.resolve(train_set.target())?;
         let metrics = loss.metrics(train_set.target()).iter().map(|&name| name.to_owned()).collect();
         let (layout, network) = (network.layout(), network.with_loss(loss));
-        Ok(Self { network, layout, metrics, train_set, test_set, batch: job.batch, augment: job.augment })
+        let micro_batch = NonZeroUsize::new(job.micro_batch);
+        let (batch, augment) = (job.batch.min(micro_batch.map_or(usize::MAX, NonZeroUsize::get)), job.augment);
+        Ok(Self { network, layout, metrics, train_set, test_set, batch, micro_batch, augment })
     }
 
     /// What people judge it by.
@@ -68,6 +75,12 @@ impl Learning {
         workspace: &mut Workspace,
         on_bucket: &mut (dyn FnMut(usize, &[f32]) + Send),
     ) -> Result<Score, TrainError> {
+        if self.in_pieces(indices) {
+            let score = self.accumulate(values, indices, seed, gradient, workspace)?;
+            let buckets = self.layout.buckets().iter().enumerate();
+            buckets.for_each(|(number, bucket)| on_bucket(number, &gradient[bucket.clone()]));
+            return Ok(score);
+        }
         let batch = self.read_train(indices, Some(seed), workspace)?;
         let sink = BucketSink { buckets: self.layout.buckets(), on_bucket };
         Ok(self.network.gradient_in_buckets(values, &batch, seed, gradient, workspace, sink))
@@ -82,8 +95,38 @@ impl Learning {
         gradient: &mut [f32],
         workspace: &mut Workspace,
     ) -> Result<Score, TrainError> {
+        if self.in_pieces(indices) {
+            return self.accumulate(values, indices, seed, gradient, workspace);
+        }
         let batch = self.read_train(indices, Some(seed), workspace)?;
         Ok(self.network.gradient(values, &batch, seed, gradient, workspace))
+    }
+
+    /// Whether a batch is too large to be computed at once.
+    fn in_pieces(&self, indices: &[usize]) -> bool {
+        self.micro_batch.is_some_and(|most| indices.len() > most.get())
+    }
+
+    /// The gradient as the weighted mean of those of micro-batches, which take no more memory than one of them.
+    fn accumulate(
+        &self,
+        values: &[f32],
+        indices: &[usize],
+        seed: u64,
+        gradient: &mut [f32],
+        workspace: &mut Workspace,
+    ) -> Result<Score, TrainError> {
+        gradient.fill(0.0);
+        let (mut total, mut part) = (Score::default(), vec![0.0; gradient.len()]);
+        let most = self.micro_batch.map_or(indices.len(), NonZeroUsize::get);
+        for (number, micro_batch) in (0..).zip(indices.chunks(most)) {
+            let seed = Rng::stream(seed, "micro-batch", number).next_u64();
+            let batch = self.read_train(micro_batch, Some(seed), workspace)?;
+            total += self.network.gradient(values, &batch, seed, &mut part, workspace);
+            let share = micro_batch.len() as f32 / indices.len() as f32;
+            vectorised(|| gradient.iter_mut().zip(&part).for_each(|(sum, part)| *sum += share * part));
+        }
+        Ok(total)
     }
 
     /// How well the network does on some of the training samples, as they are.
@@ -225,6 +268,26 @@ mod tests {
         let tested = varied.read_test(3..5, &workspace(1)).unwrap();
         assert_eq!(tested.classes(), &varied.test_labels()[3..5]);
         assert!(matches!(varied.read_test(0..varied.n_test() + 1, &workspace(1)), Err(TrainError::Data(_))));
+    }
+
+    #[test]
+    fn micro_batches_have_the_gradient_of_the_batch() {
+        let samples: Vec<usize> = (0..50).collect();
+        let (whole, pieces) = (learning(&job(&["model=mlp:8"])), learning(&job(&["model=mlp:8", "micro_batch=16"])));
+        let ((score, expected), (found_score, found)) = (gradient(&whole, &samples, 1), gradient(&pieces, &samples, 1));
+        assert_eq!((score.n, score.n_correct), (found_score.n, found_score.n_correct));
+        assert!((score.loss() - found_score.loss()).abs() < 1e-6);
+        let off = expected.iter().zip(&found).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-6, "{off}");
+
+        let mut buckets = vec![f32::NAN; found.len()];
+        let (mut space, mut kept) = (workspace(1), vec![0.0; found.len()]);
+        let mut put = |number: usize, numbers: &[f32]| {
+            buckets[pieces.layout().buckets()[number].clone()].copy_from_slice(numbers)
+        };
+        pieces.gradient_in_buckets(&pieces.init(1), &samples, 1, &mut kept, &mut space, &mut put).unwrap();
+        assert_eq!(buckets, found);
+        assert_eq!(gradient(&pieces, &samples[..16], 1), gradient(&whole, &samples[..16], 1), "one piece is the batch");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Formulas, names of settings and defaults are PyTorch's, so that what worked there works here.
 
+mod clip;
 mod exchange;
 
 use std::ops::Range;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernel::vectorised;
 use crate::model::Workspace;
+
+use clip::clip_scale;
 
 /// Which rule, and its settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +40,11 @@ pub struct OptimizerSpec {
     /// What is added where a division by zero threatens. Default: 1e-10 for `adagrad`, else 1e-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f32>,
+    /// The largest norm of a gradient: a longer one is shortened to it before the step (gradient clipping). Where peers exchange gradients
+    /// it bounds their mean, where they exchange changes or weights it bounds each peer's own, and each stage of a pipeline bounds its
+    /// own part. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f32>,
     /// For tasks whose workers have an optimizer of their own, such as one of PyTorch's: how many vectors as long as the parameters its
     /// state fills. The other settings then only say what it is like. Default: none, the steps are ours.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +83,7 @@ impl Default for OptimizerSpec {
             beta2: 0.999,
             alpha: 0.99,
             epsilon: None,
+            clip_norm: None,
             custom: None,
         }
     }
@@ -104,10 +113,15 @@ impl OptimizerSpec {
             ("beta2", self.beta2, &share, shares),
             ("alpha", self.alpha, &share, shares),
             ("epsilon", self.epsilon(), &positive, "must be above 0"),
+            ("clip_norm", self.clip_norm.unwrap_or(1.0), &positive, "must be above 0"),
         ] {
             if !range.contains(&value) {
                 return Err(OptimizerError { setting, value, problem });
             }
+        }
+        if let (Some(most), Some(_)) = (self.clip_norm, self.custom) {
+            let problem = "the task's own optimizer takes the steps; clip gradients there";
+            return Err(OptimizerError { setting: "clip_norm", value: most, problem });
         }
         if let Some(n_vectors) = self.custom.filter(|&n_vectors| n_vectors > CUSTOM.len()) {
             let problem = "the state of an optimizer fills at most 8 vectors as long as the parameters";
@@ -215,7 +229,8 @@ impl Optimizer {
     /// The same step with a gradient that lies in pieces at these places, which together are all of it.
     pub fn apply(&mut self, lr: f32, places: &[Range<usize>], values: &mut [f32], gradient: &[Vec<f32>]) {
         self.n_steps += 1;
-        let rule = Rule::new(&self.spec, lr, self.n_steps);
+        let scale = self.clip_scale(places, gradient);
+        let rule = Rule::new(&self.spec, lr, scale, self.n_steps);
         for (place, piece) in places.iter().zip(gradient) {
             let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
             let (gradient, delta) = piece.split_at(n_trained);
@@ -236,12 +251,27 @@ impl Optimizer {
         changes: &mut [Vec<f32>],
     ) {
         self.n_steps += 1;
+        let scale = self.clip_scale(places, gradient);
         for ((place, gradient), change) in places.iter().zip(gradient).zip(changes) {
-            self.change_at(lr, place, &values[place.clone()], gradient, change);
+            self.change_at(lr, scale, place, &values[place.clone()], gradient, change);
         }
     }
 
-    fn change_at(&mut self, lr: f32, place: &Range<usize>, values: &[f32], gradient: &mut [f32], change: &mut [f32]) {
+    /// By what a gradient in pieces is multiplied before the step.
+    fn clip_scale(&self, places: &[Range<usize>], gradient: &[Vec<f32>]) -> f32 {
+        let trained = places.iter().zip(gradient).map(|(place, piece)| &piece[..n_trained(self.n_params, place)]);
+        clip_scale(self.spec.clip_norm, trained)
+    }
+
+    fn change_at(
+        &mut self,
+        lr: f32,
+        scale: f32,
+        place: &Range<usize>,
+        values: &[f32],
+        gradient: &mut [f32],
+        change: &mut [f32],
+    ) {
         let decay = self.spec.weight_decay;
         let (pull, shrink) = if self.spec.kind == OptimizerKind::Adamw { (0.0, lr * decay) } else { (decay, 0.0) };
         // From here on nothing decays: a step from what the decay alone would change.
@@ -252,11 +282,11 @@ impl Optimizer {
         moved.iter_mut().zip(delta).for_each(|(moved, delta)| *moved = -*delta);
         vectorised(|| {
             for ((gradient, change), value) in gradient.iter_mut().zip(change.iter_mut()).zip(values) {
-                *gradient += pull * value;
+                *gradient = scale * *gradient + pull * value;
                 *change = -shrink * value;
             }
         });
-        Rule::new(&spec, lr, self.n_steps).apply(Part { values: change, gradient, first, second });
+        Rule::new(&spec, lr, 1.0, self.n_steps).apply(Part { values: change, gradient, first, second });
     }
 
     /// Moves the statistics, counts the step, and cuts what is left to do into (at most) this many parts.
@@ -284,17 +314,23 @@ impl Optimizer {
             second: next(&mut seconds),
         });
         let parts = parts.collect();
-        (Rule::new(&self.spec, lr, self.n_steps), parts)
+        let scale = clip_scale(self.spec.clip_norm, std::iter::once(gradient));
+        (Rule::new(&self.spec, lr, scale, self.n_steps), parts)
     }
 }
 
-/// How many of the numbers at a place are trained, and what is remembered of those. Behind them lie statistics.
+/// How many of the numbers at a place are trained. Behind them lie statistics.
+fn n_trained(n_params: usize, place: &Range<usize>) -> usize {
+    n_params.clamp(place.start, place.end) - place.start
+}
+
+/// How many of the numbers at a place are trained, and what is remembered of those.
 fn memories_at<'a>(
     memories: &'a mut [Arc<Vec<f32>>],
     n_params: usize,
     place: &Range<usize>,
 ) -> (usize, &'a mut [f32], &'a mut [f32]) {
-    let n_trained = n_params.clamp(place.start, place.end) - place.start;
+    let n_trained = n_trained(n_params, place);
     let trained = place.start..place.start + n_trained;
     // A memory that the rule has no use for is empty.
     let mut of = memories.iter_mut().map(|memory| Arc::make_mut(memory).get_mut(trained.clone()).unwrap_or_default());
@@ -314,6 +350,8 @@ struct Part<'a> {
 struct Rule<'a> {
     spec: &'a OptimizerSpec,
     lr: f32,
+    /// By what the gradient is multiplied first: below 1 where it is clipped.
+    scale: f32,
     epsilon: f32,
     /// For the Adams: what makes up for the means having started at zero.
     correction1: f32,
@@ -321,10 +359,10 @@ struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    fn new(spec: &'a OptimizerSpec, lr: f32, n_steps: u64) -> Self {
+    fn new(spec: &'a OptimizerSpec, lr: f32, scale: f32, n_steps: u64) -> Self {
         let correction = |beta: f32| (1.0 - f64::from(beta).powf(n_steps as f64)) as f32;
         let (correction1, correction2) = (correction(spec.beta1), correction(spec.beta2).sqrt());
-        Self { spec, lr, epsilon: spec.epsilon(), correction1, correction2 }
+        Self { spec, lr, scale, epsilon: spec.epsilon(), correction1, correction2 }
     }
 
     fn apply(&self, part: Part<'_>) {
@@ -336,33 +374,33 @@ impl<'a> Rule<'a> {
 
     #[inline(always)]
     fn apply_to(&self, Part { values, gradient, first, second }: Part<'_>) {
-        let Self { lr, epsilon, .. } = *self;
+        let Self { lr, scale, epsilon, .. } = *self;
         let OptimizerSpec { momentum, weight_decay, alpha, beta1, beta2, .. } = *self.spec;
         let each = values.iter_mut().zip(gradient);
         match (self.spec.kind, momentum != 0.0) {
-            (OptimizerKind::Sgd, false) => each.for_each(|(w, g)| *w -= lr * (g + weight_decay * *w)),
+            (OptimizerKind::Sgd, false) => each.for_each(|(w, g)| *w -= lr * (scale * g + weight_decay * *w)),
             (OptimizerKind::Sgd, true) => {
                 let ahead = if self.spec.nesterov { 1.0 } else { 0.0 };
                 let along = if self.spec.nesterov { momentum } else { 1.0 };
                 each.zip(first).for_each(|((w, g), velocity)| {
-                    let g = g + weight_decay * *w;
+                    let g = scale * g + weight_decay * *w;
                     *velocity = momentum * *velocity + g;
                     *w -= lr * (ahead * g + along * *velocity);
                 });
             }
             (OptimizerKind::Adagrad, _) => each.zip(first).for_each(|((w, g), sum)| {
-                let g = g + weight_decay * *w;
+                let g = scale * g + weight_decay * *w;
                 *sum += g * g;
                 *w -= lr * g / (sum.sqrt() + epsilon);
             }),
             (OptimizerKind::Rmsprop, false) => each.zip(first).for_each(|((w, g), square)| {
-                let g = g + weight_decay * *w;
+                let g = scale * g + weight_decay * *w;
                 *square = alpha * *square + (1.0 - alpha) * g * g;
                 *w -= lr * g / (square.sqrt() + epsilon);
             }),
             (OptimizerKind::Rmsprop, true) => {
                 each.zip(first).zip(second).for_each(|(((w, g), square), velocity)| {
-                    let g = g + weight_decay * *w;
+                    let g = scale * g + weight_decay * *w;
                     *square = alpha * *square + (1.0 - alpha) * g * g;
                     *velocity = momentum * *velocity + g / (square.sqrt() + epsilon);
                     *w -= lr * *velocity;
@@ -373,7 +411,7 @@ impl<'a> Rule<'a> {
                 let (pull, shrink) = if apart { (0.0, 1.0 - lr * weight_decay) } else { (weight_decay, 1.0) };
                 let (rate, correction2) = (lr / self.correction1, self.correction2);
                 each.zip(first).zip(second).for_each(|(((w, g), mean), square)| {
-                    let g = g + pull * *w;
+                    let g = scale * g + pull * *w;
                     *mean = beta1 * *mean + (1.0 - beta1) * g;
                     *square = beta2 * *square + (1.0 - beta2) * g * g;
                     *w = *w * shrink - rate * *mean / (square.sqrt() / correction2 + epsilon);

@@ -32,8 +32,28 @@ fn spec(kind: &str, options: &Value) -> OptimizerSpec {
         beta2: options["betas"][1].as_f64().map_or(usual.beta2, |x| x as f32),
         alpha: number("alpha", usual.alpha),
         epsilon: options["eps"].as_f64().map(|x| x as f32),
+        clip_norm: None,
         custom: None,
     }
+}
+
+#[test]
+fn a_clipped_step_is_that_of_a_shorter_gradient() {
+    let (values, gradient) = (vec![1.0, -2.0, 0.5], vec![3.0, 4.0, 7.0]);
+    let spec =
+        |clip_norm| OptimizerSpec { lr: 0.1, momentum: 0.9, weight_decay: 0.01, clip_norm, ..OptimizerSpec::default() };
+    let step = |clip_norm, gradient: &[f32]| {
+        let mut values = values.clone();
+        Optimizer::new(spec(clip_norm), 2).step_alone(0.1, &mut values, gradient);
+        values
+    };
+    // The third number is a running statistic: it is neither counted nor shortened.
+    assert_eq!(step(Some(2.5), &gradient), step(None, &[1.5, 2.0, 7.0]));
+    assert_eq!(step(Some(5.0), &gradient), step(None, &gradient));
+    let pieces = || [vec![3.0], vec![4.0, 7.0]];
+    let mut applied = values.clone();
+    Optimizer::new(spec(Some(2.5)), 2).apply(0.1, &[0..1, 1..3], &mut applied, &pieces());
+    assert_eq!(applied, step(Some(2.5), &gradient));
 }
 
 #[test]
@@ -41,9 +61,9 @@ fn a_change_is_what_a_step_would_add() {
     let (n, n_params) = (40, 33);
     let kinds =
         [OptimizerKind::Adagrad, OptimizerKind::Adam, OptimizerKind::Adamw, OptimizerKind::Rmsprop, OptimizerKind::Sgd];
-    for kind in kinds {
+    for (kind, clip_norm) in kinds.into_iter().flat_map(|kind| [(kind, None), (kind, Some(0.5))]) {
         let momentum = if matches!(kind, OptimizerKind::Rmsprop | OptimizerKind::Sgd) { 0.9 } else { 0.0 };
-        let spec = OptimizerSpec { kind, momentum, weight_decay: 0.1, lr: 0.05, ..OptimizerSpec::default() };
+        let spec = OptimizerSpec { kind, momentum, weight_decay: 0.1, lr: 0.05, clip_norm, ..OptimizerSpec::default() };
         let mut stepping = Optimizer::new(spec.clone(), n_params);
         let mut changing = stepping.clone();
         let mut values: Vec<f32> = (0..n as u64).map(|k| uniform(1, k)).collect();

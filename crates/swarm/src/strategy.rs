@@ -34,7 +34,7 @@ pub use async_ctx::AsyncCtx;
 pub(crate) use averager::Averager;
 pub use averaging::Averaging;
 pub(crate) use averaging::{CODEC, PAYLOAD};
-pub(crate) use clipping::{clip_factor, median_norm, squared_distance, squared_norm};
+pub(crate) use clipping::{clip_factor, median_norm, squared_distance};
 pub use cost::{Cost, CostQuestion};
 pub use ctx::Ctx;
 pub use description::{DescribedCost, DescribedOption, Description};

@@ -24,6 +24,7 @@ pub(super) fn check(job: &Job) -> Result<(), JobError> {
         Augmentation::None => 0,
     };
     within("batch", job.batch as u64, 1, MOST_SAMPLES)?;
+    within("micro_batch", job.micro_batch as u64, 0, MOST_SAMPLES)?;
     within("epochs", job.epochs, 1, MOST_EPOCHS)?;
     within("threads", job.threads as u64, 0, MOST_THREADS)?;
     within("augment.crop-flip.padding", padding, 0, MOST_PIXELS)?;

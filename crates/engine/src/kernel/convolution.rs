@@ -6,10 +6,8 @@
 
 use pulp::{Simd, WithSimd};
 
+use super::tiles::{At, Tiled, WIDEST, add_products, for_each_tile, panels};
 use super::vectors::{load, store};
-
-/// The lanes of the widest vectors there are; slices that hold whole vectors are sized for them.
-const WIDEST: usize = 16;
 
 /// The sizes of a convolution over images that already have their padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,51 +111,21 @@ pub fn packed_len(n_inputs: usize, n_channels: usize) -> usize {
 ///
 /// `weight(input, channel)` tells the filter's numbers.
 pub fn pack(n_inputs: usize, n_channels: usize, packed: &mut [f32], weight: impl Fn(usize, usize) -> f32) {
-    struct Lanes;
-    impl WithSimd for Lanes {
-        type Output = usize;
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, _: S) -> usize {
-            S::F32_LANES
-        }
-    }
     assert_eq!(packed.len(), packed_len(n_inputs, n_channels));
-    let lanes = pulp::Arch::new().dispatch(Lanes);
-    let mut channel = 0;
-    while channel < n_channels {
-        let width = if n_channels - channel >= 2 * lanes { 2 * lanes } else { lanes };
+    for (channel, width) in panels(n_channels) {
         let panel = &mut packed[channel * n_inputs..][..width * n_inputs];
         for (input, row) in panel.chunks_exact_mut(width).enumerate() {
             for (c, number) in row.iter_mut().enumerate() {
                 *number = if channel + c < n_channels { weight(input, channel + c) } else { 0.0 };
             }
         }
-        channel += width;
     }
 }
 
-/// How a filter lies; its inputs are counted as `[plane][row][column][channel]`.
-#[derive(Clone, Copy)]
-pub enum Filter<'a> {
-    /// As [`pack`] laid it: fastest, if it is used often enough to make up for the packing.
-    Packed(&'a [f32]),
-    /// As `[input][output channel]`.
-    Plain(&'a [f32]),
-}
-
-impl Filter<'_> {
-    fn check(&self, shape: &ConvShape) {
-        match self {
-            Filter::Packed(numbers) => assert_eq!(numbers.len(), packed_len(shape.n_inputs(), shape.out_channels)),
-            Filter::Plain(numbers) => assert_eq!(numbers.len(), shape.n_inputs() * shape.out_channels),
-        }
-    }
-}
-
-/// `outputs = bias + images * filter`.
-pub fn correlate(shape: &ConvShape, images: &[f32], filter: Filter<'_>, bias: Option<&[f32]>, outputs: &mut [f32]) {
+/// `outputs = bias + images * filter`. The filter is one that [`pack`] laid out, its inputs counted as `[plane][row][column][channel]`.
+pub fn correlate(shape: &ConvShape, images: &[f32], filter: &[f32], bias: Option<&[f32]>, outputs: &mut [f32]) {
     shape.check(images, outputs);
-    filter.check(shape);
+    assert_eq!(filter.len(), packed_len(shape.n_inputs(), shape.out_channels));
     assert!(bias.is_none_or(|bias| bias.len() == shape.out_channels));
     pulp::Arch::new().dispatch(Correlate { shape: *shape, images, filter, bias, outputs });
 }
@@ -211,91 +179,10 @@ fn strip(shape: &ConvShape) -> usize {
     (FIRST_LEVEL / line).max(fewest_pixels.div_ceil(shape.out_width))
 }
 
-/// A computation cut into tiles: some rows times some channels, whose sums stay in registers.
-trait Tiled {
-    /// How often all rows are to be gone through; how many rows there are; how many channels.
-    fn extent(&self) -> (usize, usize, usize);
-
-    /// Computes `ROWS` rows from `row` on and `VECTORS` vectors of channels from `channel` on. A `PARTIAL` tile ends with
-    /// the channels, in mid-vector.
-    fn tile<S: Simd, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(&mut self, simd: S, at: At);
-}
-
-/// Where a tile begins.
-#[derive(Clone, Copy)]
-struct At {
-    pass: usize,
-    row: usize,
-    channel: usize,
-}
-
-/// Goes through all tiles, the channels outermost so that their part of the filter stays in the cache.
-#[inline(always)]
-fn for_each_tile<S: Simd>(simd: S, kernel: &mut impl Tiled) {
-    let n_channels = kernel.extent().2;
-    let mut channel = 0;
-    while channel < n_channels {
-        let left = n_channels - channel;
-        if left >= 2 * S::F32_LANES {
-            panel::<S, 2, false>(simd, kernel, channel);
-            channel += 2 * S::F32_LANES;
-        } else if left >= S::F32_LANES {
-            panel::<S, 1, false>(simd, kernel, channel);
-            channel += S::F32_LANES;
-        } else {
-            panel::<S, 1, true>(simd, kernel, channel);
-            channel += left;
-        }
-    }
-}
-
-/// All tiles of a few channels.
-#[inline(always)]
-fn panel<S: Simd, const VECTORS: usize, const PARTIAL: bool>(simd: S, kernel: &mut impl Tiled, channel: usize) {
-    let (n_passes, n_rows, _) = kernel.extent();
-    for pass in 0..n_passes {
-        for (row, n_rows) in tiles(n_rows, most_rows::<S>(VECTORS)) {
-            let at = At { pass, row, channel };
-            /// A tile of so many rows, if registers may hold them: others are not even compiled.
-            macro_rules! tile_of {
-                ($($rows:literal)*) => {
-                    match n_rows {
-                        $($rows if const { $rows <= most_rows::<S>(VECTORS) } => kernel.tile::<S, $rows, VECTORS, PARTIAL>(simd, at),)*
-                        _ => unreachable!("tiles have at most {} rows", most_rows::<S>(VECTORS)),
-                    }
-                };
-            }
-            tile_of!(1 2 3 4 5 6 7 8 9 10 11 12 13);
-        }
-    }
-}
-
-/// The most rows that a tile may have so that all of its sums stay in registers.
-///
-/// From 14 rows on the compiler no longer unrolls the loop over them, and the sums would live in memory (measured: five
-/// times slower); 13 rows of two vectors keep 26 of the 32 registers busy, which is enough.
-const fn most_rows<S: Simd>(n_vectors: usize) -> usize {
-    match (S::F32_LANES, n_vectors) {
-        // 32 registers of 16 lanes, or of 4 (NEON).
-        (16 | 4, _) => 13,
-        // 16 registers of 8 lanes.
-        (8, 1) => 8,
-        (8, _) => 6,
-        // No vectors at all.
-        _ => 4,
-    }
-}
-
-/// Cuts `n` rows into as few tiles of at most `most` rows as possible, all nearly the same size.
-fn tiles(n: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let n_tiles = n.div_ceil(most);
-    (0..n_tiles).map(move |i| (i * n / n_tiles, (i + 1) * n / n_tiles - i * n / n_tiles))
-}
-
 struct Correlate<'a> {
     shape: ConvShape,
     images: &'a [f32],
-    filter: Filter<'a>,
+    filter: &'a [f32],
     bias: Option<&'a [f32]>,
     outputs: &'a mut [f32],
 }
@@ -324,28 +211,12 @@ impl Tiled for Correlate<'_> {
         if let Some(bias) = self.bias {
             sums = [load::<S, VECTORS, PARTIAL>(simd, bias, channel); ROWS];
         }
-        let (mut weights, step) = match self.filter {
-            Filter::Packed(numbers) => (&numbers[channel * shape.n_inputs()..], VECTORS * S::F32_LANES),
-            Filter::Plain(numbers) => (&numbers[channel..], shape.out_channels),
-        };
+        let (mut weights, step) = (&self.filter[channel * shape.n_inputs()..], VECTORS * S::F32_LANES);
         for (plane, row) in shape.rows() {
             let line = shape.start(at.pass, plane, row);
             let pixels = &self.images[line + x * pixel_step..][..(ROWS - 1) * pixel_step + run];
-            // Every third pixel has a pointer of its own and the two after it are reached by one and two steps from there:
-            // so many pointers fit the integer registers, and no address needs a sum of its own.
-            let mut thirds: [*const f32; 5] = std::array::from_fn(|i| pixels.as_ptr().wrapping_add(3 * i * pixel_step));
-            for _ in 0..run {
-                let now = load::<S, VECTORS, PARTIAL>(simd, weights, 0);
-                weights = weights.get(step..).unwrap_or_default();
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    // SAFETY: the pixel is r < ROWS and the input below `run`: `pixels` was cut to hold them all.
-                    let pixel = simd.splat_f32s(unsafe { *thirds[r / 3].wrapping_add(r % 3 * pixel_step) });
-                    for (sum, weight) in sums.iter_mut().zip(now) {
-                        *sum = simd.mul_add_e_f32s(pixel, weight, *sum);
-                    }
-                }
-                thirds = thirds.map(|third| third.wrapping_add(1));
-            }
+            weights =
+                add_products::<S, ROWS, VECTORS, PARTIAL>(simd, &mut sums, pixels, pixel_step, weights, step, run);
         }
         for (r, sums) in sums.iter().enumerate() {
             let at = (at.pass * shape.out_width + x + r) * shape.out_channels;
@@ -414,7 +285,7 @@ impl Tiled for CorrelateTransposed<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Before, ConvShape, Filter, correlate, correlate_transposed, pack, packed_len};
+    use super::{Before, ConvShape, correlate, correlate_transposed, pack, packed_len};
     use crate::rng::Rng;
 
     fn shapes() -> Vec<ConvShape> {
@@ -494,10 +365,8 @@ mod tests {
             let mut found = vec![f32::NAN; n_images * shape.output_len()];
             let mut expected = bias.repeat(found.len() / bias.len());
             products(&shape, n_images, |pixel, weight, output| expected[output] += images[pixel] * filter[weight]);
-            for filter in [Filter::Packed(&packed), Filter::Plain(&filter)] {
-                correlate(&shape, &images, filter, Some(&bias), &mut found);
-                assert_close(&found, &expected, &shape);
-            }
+            correlate(&shape, &images, &packed, Some(&bias), &mut found);
+            assert_close(&found, &expected, &shape);
 
             let deltas = random(found.len(), &mut rng);
             for (before, start) in [(Before::Kept, filter.clone()), (Before::Lost, vec![0.0; filter.len()])] {

@@ -1,6 +1,8 @@
 //! Sums along a row. A plain `iter().sum()` adds one number after the other, since float addition is not associative; here many
 //! sums are kept side by side, which the compiler turns into vectors.
 
+use super::vectors::vectorised;
+
 /// Sums that are kept side by side: two of the widest vectors, so that one addition need not wait for the last.
 const LANES: usize = 32;
 
@@ -42,9 +44,24 @@ pub(crate) fn largest(numbers: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |largest, &number| larger(largest, number))
 }
 
+/// The square of a vector's norm. In double precision, in which no square of single precision is infinite.
+pub fn squared_norm(numbers: &[f32]) -> f64 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0; LANES];
+            let (whole, rest) = numbers.as_chunks::<LANES>();
+            for part in whole {
+                lanes.iter_mut().zip(part).for_each(|(sum, &number)| *sum += f64::from(number) * f64::from(number));
+            }
+            lanes.iter().sum::<f64>() + rest.iter().map(|&number| f64::from(number) * f64::from(number)).sum::<f64>()
+        },
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{largest, sum};
+    use super::{largest, squared_norm, sum};
     use crate::kernel::vectorised;
     use crate::rng::Rng;
 
@@ -77,5 +94,12 @@ mod tests {
             numbers[at] = f32::NAN;
             assert!(sum([&numbers], |[x]| x).is_nan());
         }
+    }
+
+    #[test]
+    fn enormous_numbers_have_a_norm() {
+        assert_eq!(squared_norm(&[3.0, -4.0]), 25.0);
+        assert_eq!(squared_norm(&[2.0; 70]), 280.0);
+        assert!(squared_norm(&[f32::MAX; 40]).is_finite());
     }
 }

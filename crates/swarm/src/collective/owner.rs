@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use nettorrent_engine::kernel::vectorised;
+use nettorrent_engine::kernel::{squared_norm, vectorised};
 
 use super::segments::{n_segments, segment, segments};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
-use crate::strategy::{clip_factor, median_norm, squared_norm};
+use crate::strategy::{clip_factor, median_norm};
 
 /// A shard as its owner holds it.
 pub(crate) struct Kept {

@@ -12,13 +12,14 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use nettorrent_engine::kernel::squared_norm;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::collective::segments::{chunk, segments};
 use crate::strategy::{
     Aggregation, AnyStrategy, CLIPPING, CODEC, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError,
-    STALENESS, Spec, Step, Stream, Streamer, add, add_times, default_options, read_options, squared_norm,
+    STALENESS, Spec, Step, Stream, Streamer, add, add_times, default_options, read_options,
 };
 
 /// How the list knows it.

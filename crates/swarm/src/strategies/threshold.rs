@@ -13,13 +13,14 @@
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use nettorrent_engine::kernel::squared_norm;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
 use crate::sparse::{AdaptiveTau, Coding, Deltas, longest_message, round_tau};
 use crate::strategy::{
     Aggregation, AnyStrategy, CLIPPING, CostQuestion, MOST_STALENESS, Malformed, OptionDoc, OptionError, STALENESS,
-    Spec, Step, Stream, Streamer, add, add_times, default_options, read_options, squared_norm, trained_places,
+    Spec, Step, Stream, Streamer, add, add_times, default_options, read_options, trained_places,
 };
 
 /// How the list knows it.

@@ -4,9 +4,10 @@
 //! but need every contribution at one place: a sum that goes from peer to peer shows nobody whose number was which. So where
 //! peers would sum along a ring, with such a rule everybody sends its vector to all others, and each applies the rule itself.
 
+use nettorrent_engine::kernel::squared_norm;
 use serde::{Deserialize, Serialize};
 
-use super::clipping::{clip_factor, median_norm, squared_distance, squared_norm};
+use super::clipping::{clip_factor, median_norm, squared_distance};
 use super::optimizer_state::OptimizerState;
 use super::options::{OptionDoc, OptionError};
 use super::robust::{krum, trimmed_mean};

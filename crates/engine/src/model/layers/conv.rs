@@ -1,6 +1,6 @@
 //! Convolution over images, sequences or volumes with channels last.
 
-use crate::kernel::{ConvShape, Filter, correlate, correlate_transposed, pack, packed_len, vectorised};
+use crate::kernel::{ConvShape, correlate, correlate_transposed, pack, packed_len, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 use super::rows::add_rows;
@@ -91,7 +91,7 @@ impl Conv {
         for (dy, dx) in dy.chunks_exact(shape.image_len()).zip(dx.chunks_exact_mut(image_len)) {
             for (tap, filter) in filter.chunks_exact(self.n_packed_tap()).enumerate() {
                 let part = scratch.take(shape.output_len());
-                correlate(&shape, dy, Filter::Packed(filter), None, part);
+                correlate(&shape, dy, filter, None, part);
                 let tap = place(tap, kernel);
                 vectorised(
                     #[inline(always)]
@@ -167,7 +167,7 @@ impl Layer for Conv {
     fn forward(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], scratch: &mut Scratch) {
         let bias = self.bias.then(|| &context.params[self.n_weights()..]);
         let images = Self::padded(&self.window, x, scratch);
-        let filter = Filter::Packed(&context.prepared[..self.n_packed_up()]);
+        let filter = &context.prepared[..self.n_packed_up()];
         correlate(&self.up(), images, filter, bias, y);
     }
 
@@ -175,7 +175,7 @@ impl Layer for Conv {
         let filter = &context.prepared[self.n_packed_up()..];
         if self.window.stride == 1 {
             let images = Self::padded(&self.down_window(), back.dy, scratch);
-            correlate(&self.down(), images, Filter::Packed(filter), None, dx);
+            correlate(&self.down(), images, filter, None, dx);
         } else {
             self.input_gradient_by_taps(filter, back.dy, dx, scratch);
         }

@@ -1,8 +1,6 @@
 //! A fully connected layer: every output is a weighted sum of every input.
 
-use crate::kernel::{
-    Before, ConvShape, Filter, Matrix, MatrixMut, correlate, correlate_transposed, multiply, vectorised,
-};
+use crate::kernel::{Before, Matrix, MatrixMut, multiply, vectorised};
 use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 use super::rows::add_rows;
@@ -21,23 +19,9 @@ pub struct Dense {
     pub input_axes: Vec<(usize, usize)>,
 }
 
-/// Up to this many rows our own kernels take the gradients; for more, blocking for the cache pays.
-const MOST_ROWS_FOR_TILES: usize = 512;
-
 impl Dense {
     fn n_weights(&self) -> usize {
         self.n_inputs * self.n_outputs
-    }
-
-    /// The backward pass as a convolution with a filter of one pixel: the rows are the pixels of an image one line high.
-    fn down(&self, rows: usize) -> ConvShape {
-        ConvShape {
-            width: rows,
-            in_channels: self.n_outputs,
-            out_width: rows,
-            out_channels: self.n_inputs,
-            ..ConvShape::POINT
-        }
     }
 }
 
@@ -77,14 +61,9 @@ impl Layer for Dense {
 
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], _: &mut Scratch) {
         let rows = context.n * self.n_rows;
-        let weights = &context.params[..self.n_weights()];
-        if (1..=MOST_ROWS_FOR_TILES).contains(&rows) {
-            correlate(&self.down(rows), back.dy, Filter::Plain(weights), None, dx);
-        } else {
-            let weights = Matrix::new(weights, self.n_outputs, self.n_inputs);
-            let out = &mut MatrixMut::new(dx, rows, self.n_inputs);
-            multiply(Matrix::new(back.dy, rows, self.n_outputs), weights, 0.0, out);
-        }
+        let weights = Matrix::new(&context.params[..self.n_weights()], self.n_outputs, self.n_inputs);
+        let out = &mut MatrixMut::new(dx, rows, self.n_inputs);
+        multiply(Matrix::new(back.dy, rows, self.n_outputs), weights, 0.0, out);
     }
 
     fn overwrites(&self) -> bool {
@@ -94,14 +73,10 @@ impl Layer for Dense {
     fn weight_gradient(&self, context: &Context<'_>, back: Backward<'_>, dw: &mut [f32], _: &mut Scratch) {
         let rows = context.n * self.n_rows;
         let (weights, bias) = dw.split_at_mut(self.n_weights());
-        if (1..=MOST_ROWS_FOR_TILES).contains(&rows) {
-            correlate_transposed(&self.down(rows), back.dy, back.x, context.before, weights);
-        } else {
-            let dy = Matrix::new(back.dy, rows, self.n_outputs).transposed();
-            let out = &mut MatrixMut::new(weights, self.n_outputs, self.n_inputs);
-            let keep = if context.before == Before::Kept { 1.0 } else { 0.0 };
-            multiply(dy, Matrix::new(back.x, rows, self.n_inputs), keep, out);
-        }
+        let dy = Matrix::new(back.dy, rows, self.n_outputs).transposed();
+        let out = &mut MatrixMut::new(weights, self.n_outputs, self.n_inputs);
+        let keep = if context.before == Before::Kept { 1.0 } else { 0.0 };
+        multiply(dy, Matrix::new(back.x, rows, self.n_inputs), keep, out);
         if self.bias {
             add_rows(back.dy, context.before, bias);
         }
