@@ -283,7 +283,7 @@ mod tests {
         let mut buckets = vec![f32::NAN; found.len()];
         let (mut space, mut kept) = (workspace(1), vec![0.0; found.len()]);
         let mut put = |number: usize, numbers: &[f32]| {
-            buckets[pieces.layout().buckets()[number].clone()].copy_from_slice(numbers)
+            buckets[pieces.layout().buckets()[number].clone()].copy_from_slice(numbers);
         };
         pieces.gradient_in_buckets(&pieces.init(1), &samples, 1, &mut kept, &mut space, &mut put).unwrap();
         assert_eq!(buckets, found);

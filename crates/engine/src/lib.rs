@@ -12,7 +12,6 @@ pub mod fn_task;
 pub mod guard;
 pub mod guessing;
 pub mod job;
-pub mod kernel;
 pub mod learning;
 pub mod local_phase;
 pub mod measure;
@@ -27,3 +26,6 @@ pub mod stateless;
 pub mod task;
 pub mod team;
 pub mod train_error;
+
+/// The inner loops.
+pub use nettorrent_kernel as kernel;

@@ -9,7 +9,7 @@ use super::vectors::{load, store, vectorised};
 ///
 /// With `a` and `b` the same and the shift near the mean this is what a mean and a variance need, without the loss of digits
 /// that plain sums would bring; with a gradient as `a` it is what batch norm's backward pass needs.
-pub(crate) fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
+pub fn column_sums(pairs: [(&[f32], &[f32]); 2], sums: &mut [f32], products: &mut [f32]) {
     let [(a, a_shift), (b, b_shift)] = pairs;
     let n_columns = a_shift.len();
     assert_eq!(a.len(), b.len());
@@ -74,7 +74,7 @@ impl ColumnSums<'_> {
 }
 
 /// `out = shift + the sum of factor * rows` over some (rows, factor) pairs, column by column.
-pub(crate) fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32], out: &mut [f32]) {
+pub fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift: &[f32], out: &mut [f32]) {
     // Few channels make short loops: several rows are treated as one, with the factors repeated.
     let repeat = 128_usize.div_ceil(shift.len());
     let factors = terms.map(|(_, factors)| factors.repeat(repeat));
@@ -100,13 +100,13 @@ pub(crate) fn affine_columns<const N: usize>(terms: [(&[f32], &[f32]); N], shift
 #[cfg(test)]
 mod tests {
     use super::{affine_columns, column_sums};
-    use crate::rng::Rng;
+    use crate::random::random;
 
     #[test]
     fn both_equal_their_definitions() {
-        let mut rng = Rng::new(2);
+        let mut seed = 2;
         for (n_rows, n_columns) in [(1, 1), (7, 3), (9, 16), (5, 40), (30, 130)] {
-            let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.range(-1.0, 1.0)).collect() };
+            let mut random = |n: usize| random(n, &mut seed);
             let (a, b) = (random(n_rows * n_columns), random(n_rows * n_columns));
             let (shift, factor) = (random(n_columns), random(n_columns));
             let (mut sums, mut products) = (shift.clone(), factor.clone());

@@ -10,18 +10,20 @@ mod finite;
 mod functions;
 mod peak;
 mod product;
+#[cfg(test)]
+mod random;
 mod sums;
 mod tiles;
 mod vectors;
 
 pub use allocator::{LineAligned, keep_memory};
-pub(crate) use columns::{affine_columns, column_sums};
+pub use columns::{affine_columns, column_sums};
 pub use convolution::{Before, ConvShape, correlate, correlate_transposed, pack, packed_len};
 pub use finite::is_finite;
-pub(crate) use functions::{exp, normal, sigmoid, tanh};
+pub use functions::{exp, normal, sigmoid, tanh};
 pub use peak::peak_multiplications;
 pub use product::{Matrix, MatrixMut, multiply, multiply_scaled};
 pub use sums::squared_norm;
-pub(crate) use sums::{largest, sum};
-pub(crate) use vectors::add;
+pub use sums::{largest, sum};
+pub use vectors::add;
 pub use vectors::vectorised;

@@ -7,7 +7,7 @@
 /// x is cut into a whole number of halvings or doublings n and a rest between -ln 2 / 2 and ln 2 / 2, whose exponential is a
 /// polynomial (Cephes' `expf`).
 #[inline(always)]
-pub(crate) fn exp(x: f32) -> f32 {
+pub fn exp(x: f32) -> f32 {
     // Adding this number rounds to a whole one, which is then found in the last bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts; the first has so few digits that its products with n are exact.
@@ -29,13 +29,13 @@ pub(crate) fn exp(x: f32) -> f32 {
 
 /// 1 / (1 + e^-x).
 #[inline(always)]
-pub(crate) fn sigmoid(x: f32) -> f32 {
+pub fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// The hyperbolic tangent: near 0, where the exponential would lose digits, a polynomial (Cephes' `tanhf`).
 #[inline(always)]
-pub(crate) fn tanh(x: f32) -> f32 {
+pub fn tanh(x: f32) -> f32 {
     let square = x * x;
     let terms = [-5.704_988_6e-3, 2.063_909e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1];
     let near = polynomial(terms, square) * square * x + x;
@@ -47,7 +47,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 ///
 /// Near 0 the probability is a polynomial, and further out the rational approximation 7.1.26 of Abramowitz and Stegun.
 #[inline(always)]
-pub(crate) fn normal(x: f32) -> (f32, f32) {
+pub fn normal(x: f32) -> (f32, f32) {
     const DENSITY_AT_0: f32 = 0.398_942_3;
     let square = x * x;
     let terms = [-5.715_637e-6, 1.059_343_85e-4, -1.175_156_6e-3, 9.965_835e-3, -6.648_826_6e-2, 0.398_942_1];

@@ -286,7 +286,7 @@ impl Tiled for CorrelateTransposed<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Before, ConvShape, correlate, correlate_transposed, pack, packed_len};
-    use crate::rng::Rng;
+    use crate::random::random;
 
     fn shapes() -> Vec<ConvShape> {
         let mut shapes = Vec::new();
@@ -320,10 +320,6 @@ mod tests {
         shapes
     }
 
-    fn random(n: usize, rng: &mut Rng) -> Vec<f32> {
-        (0..n).map(|_| rng.range(-1.0, 1.0)).collect()
-    }
-
     /// Calls `visit(image index, filter index, output index)` for each product that a convolution is made of.
     fn products(s: &ConvShape, n_images: usize, mut visit: impl FnMut(usize, usize, usize)) {
         let all = |[a, b, c]: [usize; 3]| {
@@ -354,12 +350,12 @@ mod tests {
 
     #[test]
     fn equals_the_definition() {
-        let mut rng = Rng::new(1);
+        let mut seed = 1;
         for shape in shapes() {
             let n_images = 2;
-            let images = random(n_images * shape.image_len(), &mut rng);
-            let filter = random(shape.n_inputs() * shape.out_channels, &mut rng);
-            let bias = random(shape.out_channels, &mut rng);
+            let images = random(n_images * shape.image_len(), &mut seed);
+            let filter = random(shape.n_inputs() * shape.out_channels, &mut seed);
+            let bias = random(shape.out_channels, &mut seed);
             let mut packed = vec![f32::NAN; packed_len(shape.n_inputs(), shape.out_channels)];
             pack(shape.n_inputs(), shape.out_channels, &mut packed, |i, o| filter[i * shape.out_channels + o]);
             let mut found = vec![f32::NAN; n_images * shape.output_len()];
@@ -368,7 +364,7 @@ mod tests {
             correlate(&shape, &images, &packed, Some(&bias), &mut found);
             assert_close(&found, &expected, &shape);
 
-            let deltas = random(found.len(), &mut rng);
+            let deltas = random(found.len(), &mut seed);
             for (before, start) in [(Before::Kept, filter.clone()), (Before::Lost, vec![0.0; filter.len()])] {
                 let mut found = filter.clone();
                 correlate_transposed(&shape, &images, &deltas, before, &mut found);

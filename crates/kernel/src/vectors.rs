@@ -12,7 +12,7 @@ pub fn vectorised<R>(pass: impl FnOnce() -> R) -> R {
 }
 
 /// Adds numbers to others.
-pub(crate) fn add(sums: &mut [f32], others: &[f32]) {
+pub fn add(sums: &mut [f32], others: &[f32]) {
     vectorised(|| sums.iter_mut().zip(others).for_each(|(sum, other)| *sum += other));
 }
 

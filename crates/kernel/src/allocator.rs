@@ -5,7 +5,7 @@
 //!
 //! ```
 //! #[global_allocator]
-//! static ALLOCATOR: nettorrent_engine::kernel::LineAligned = nettorrent_engine::kernel::LineAligned;
+//! static ALLOCATOR: nettorrent_kernel::LineAligned = nettorrent_kernel::LineAligned;
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -79,14 +79,14 @@ mod tests {
     #[test]
     fn large_blocks_begin_a_line() {
         for size in [8, 1023, 1024, 5000, 1 << 20] {
-            let layout = Layout::from_size_align(size, 4).unwrap();
+            let layout = Layout::from_size_align(size, 4).expect("a layout");
             // SAFETY: the layout is not empty, and each block is given back as it was taken.
             unsafe {
                 let block = LineAligned.alloc(layout);
                 assert!(size < 1024 || block.addr().is_multiple_of(64));
                 let block = LineAligned.realloc(block, layout, size + 3000);
                 assert!(block.addr().is_multiple_of(64));
-                LineAligned.dealloc(block, Layout::from_size_align(size + 3000, 4).unwrap());
+                LineAligned.dealloc(block, Layout::from_size_align(size + 3000, 4).expect("a layout"));
             }
         }
     }

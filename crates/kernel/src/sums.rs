@@ -10,7 +10,7 @@ const LANES: usize = 32;
 ///
 /// To be called within [`vectorised`](super::vectorised).
 #[inline(always)]
-pub(crate) fn sum<const N: usize>(slices: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
+pub fn sum<const N: usize>(slices: [&[f32]; N], term: impl Fn([f32; N]) -> f32) -> f32 {
     let n = slices[0].len();
     assert!(slices.iter().all(|slice| slice.len() == n), "slices must be equally long");
     let mut lanes = [0.0; LANES];
@@ -34,7 +34,7 @@ pub(crate) fn sum<const N: usize>(slices: [&[f32]; N], term: impl Fn([f32; N]) -
 ///
 /// To be called within [`vectorised`](super::vectorised).
 #[inline(always)]
-pub(crate) fn largest(numbers: &[f32]) -> f32 {
+pub fn largest(numbers: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; LANES];
     let (whole, rest) = numbers.as_chunks::<LANES>();
@@ -62,15 +62,14 @@ pub fn squared_norm(numbers: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{largest, squared_norm, sum};
-    use crate::kernel::vectorised;
-    use crate::rng::Rng;
+    use crate::random::random;
+    use crate::vectorised;
 
     #[test]
     fn equals_the_definition() {
-        let mut rng = Rng::new(1);
+        let mut seed = 1;
         for n in [0, 1, 31, 32, 33, 200, 1000] {
-            let mut random = || (0..n).map(|_| rng.range(-1.0, 1.0)).collect::<Vec<f32>>();
-            let (a, b) = (random(), random());
+            let (a, b) = (random(n, &mut seed), random(n, &mut seed));
             let expected: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
             let found = vectorised(|| sum([&a, &b], |[a, b]| a * b));
             assert!((f64::from(found) - expected).abs() < 1e-5, "{found} and not {expected} for {n} numbers");
