@@ -96,6 +96,12 @@ fn links_that_are_closed_for_silence() {
     check(&[5722, 7398, 8912]);
 }
 
+/// One agrees to a view and promises a later one before the first is in place: those who put it in place do not wait for it.
+#[test]
+fn one_that_does_not_put_a_view_in_place() {
+    check(&[73086]);
+}
+
 fn check(seeds: &[u64]) {
     for &seed in seeds {
         let plan = Plan::new(seed);

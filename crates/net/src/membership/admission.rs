@@ -27,10 +27,12 @@ impl Membership {
 
     /// Who of the candidates proposes their view: the first of those who share ours; if there is none, the first who holds any;
     /// and only where nobody holds one, whoever is first. So a newcomer never proposes to those who are there, nor does a
-    /// member that has lost its memory.
+    /// member that has lost its memory. A member that is still in an earlier view waits for others itself, so nobody waits for
+    /// it.
     pub(super) fn proposer(&self, candidates: &[&Member]) -> Option<PeerId> {
         let mut holders = candidates.iter().filter(|candidate| self.links.holds_view(candidate.id));
-        let sharer = holders.clone().find(|holder| self.agreement.is_member(holder));
+        let shares_view = |holder: &&&Member| self.agreement.is_member(holder) && self.links.keeps_up(holder.id);
+        let sharer = holders.clone().find(shares_view);
         sharer.or_else(|| holders.next()).or(candidates.first()).map(|member| member.id)
     }
 
@@ -70,5 +72,46 @@ impl Membership {
             return lacks(me, &others).into_iter().collect();
         }
         live.filter(|member| !is_chosen(member)).filter_map(|member| lacks(member, &candidates)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use foca::{Codec, Header, PostcardCodec};
+    use nettorrent_swarm::view::PeerId;
+
+    use crate::membership::links::Report;
+    use crate::membership::message::{Message, detector_packet};
+    use crate::membership::{Config, Input, Member, Membership, Outbox};
+
+    fn member(join_index: u32) -> Member {
+        Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
+    }
+
+    fn hear(membership: &mut Membership, bytes: bytes::Bytes) {
+        let input = Input::Packet { from: member(0).id, bytes };
+        membership.handle(Duration::ZERO, input, &mut Outbox::default()).unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_member_that_is_still_in_an_earlier_view() {
+        let mut membership = Membership::new(member(1), &Config::default(), 1);
+        let mut ping = Vec::new();
+        let message = foca::Message::Ping(1);
+        let header = Header { src: member(0), src_incarnation: 0, dst: member(1), message };
+        PostcardCodec.encode_header(&header, &mut ping).unwrap();
+        hear(&mut membership, detector_packet(&ping));
+        let number = 9 << 12;
+        let members = vec![member(0), member(1)];
+        hear(&mut membership, Message::Propose { number, base: number, members }.to_packet());
+        hear(&mut membership, Message::Commit { number }.to_packet());
+        assert_eq!(membership.view().map(|view| view.number), Some(number));
+        for (view, proposer) in [(number, 0), (number - 1, 1), (0, 1), (number + 1, 0)] {
+            hear(&mut membership, Message::Report(Report { view, ..Report::default() }).to_packet());
+            let chosen = membership.proposer(&membership.candidates());
+            assert_eq!(chosen, Some(member(proposer).id), "it holds view {view}");
+        }
     }
 }

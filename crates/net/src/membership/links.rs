@@ -130,6 +130,11 @@ impl Links {
         self.reports.get(&peer).is_some_and(|report| report.view > 0)
     }
 
+    /// Whether a member holds the view that this peer holds, or a later one. Who is listed in a view need not have it in place.
+    pub(super) fn keeps_up(&self, peer: PeerId) -> bool {
+        self.reports.get(&peer).is_some_and(|report| report.view >= self.own().view)
+    }
+
     /// Whether a member says that its computation stands still.
     pub(super) fn is_stuck(&self, peer: PeerId) -> bool {
         self.reports.get(&peer).is_some_and(|report| report.is_stuck)

@@ -1,6 +1,7 @@
 //! Members that cannot reach each other: the others go on with one of them, and a newcomer disturbs nobody.
 
-use nettorrent_net::membership::Note;
+use nettorrent_engine::job::Quorum;
+use nettorrent_net::membership::{Config, Note};
 use nettorrent_swarm::view::PeerId;
 
 use crate::network::{DEADLINE, Network, id, member};
@@ -122,5 +123,27 @@ fn a_link_that_breaks_and_is_made_anew_makes_one_view_of_the_same_members() {
         assert_eq!(network.views.len(), 2, "seed {seed}: {:?}", network.views);
         assert_eq!(network.n_notes(|note| matches!(note, Note::Lost { .. })), 0, "seed {seed}");
         network.converge(DEADLINE, &format!("seed {seed}"));
+    }
+}
+
+/// The one that was left out and those who went on without it propose to a third at the same moment. It agrees to both, so the view of
+/// those who went on is in place everywhere but with it, and somebody has to propose once more.
+#[test]
+fn one_that_two_propose_to_at_the_same_time_keeps_nobody_waiting() {
+    for seed in 0..30 {
+        let config = Config { deadline: DEADLINE, wait_for: 5, quorum: Quorum::Majority };
+        let mut network = Network::settled_with(config, seed);
+        network.latency = DEADLINE / 50;
+        network.hang(id(1), DEADLINE * (320 + seed as u32 % 20) / 100);
+        network.run_for(DEADLINE * 3 / 10);
+        network.cut_link(id(0), id(3));
+        network.run_for(DEADLINE * 6 / 10);
+        network.cut_link(id(0), id(4));
+        network.run_for(DEADLINE * 21 / 10);
+        network.mend();
+        network.cut_link(id(0), id(4));
+        network.run_for(DEADLINE * 3);
+        let left_out = if view(&network, id(4)).contains(&id(1)) { id(0) } else { id(4) };
+        assert!(all_others_agree_without(&network, &[left_out]), "seed {seed}: {:?}", network.views);
     }
 }
