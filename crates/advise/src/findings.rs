@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::job::{Job, SwarmSpec};
+use nettorrent_engine::measure::Measure;
 use nettorrent_engine::task::Task;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::message_cost::{MessageCost, measure_message_cost};
@@ -53,7 +54,9 @@ pub struct Findings<'a> {
     pub(crate) job: &'a Job,
     pub(crate) situation: Situation<'a>,
     pub(crate) depth: Depth,
-    /// The accuracy to be reached, given or found.
+    /// What the model is judged by.
+    pub(crate) measure: Measure,
+    /// The quality to be reached, given or found.
     pub(crate) target: Option<f64>,
     /// How many samples pilots learnt from.
     pub(crate) n_pilot_samples: usize,
@@ -100,6 +103,7 @@ impl<'a> Findings<'a> {
             job,
             situation,
             depth,
+            measure: inquiry.task.measure(),
             target: judge.target(),
             n_pilot_samples: judge.n_pilot_samples(),
             surveyed,

@@ -1,6 +1,7 @@
 //! What was found out about strategies, for people and for programs.
 
 use indicatif::{HumanBytes, HumanCount};
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::{Side, Unit, aligned};
 use nettorrent_net::observer::SurveyedLink;
 use nettorrent_swarm::strategy::Payload;
@@ -37,7 +38,7 @@ impl Findings<'_> {
             "model": self.job.model, "n_params": n_params, "n_train": n_train, "batch": batch, "threads": self.job.threads,
             "batch_s": step.batch_s(*batch as f64), "step": step, "messages": messages, "slowdown": slowdown,
             "n_peers": n_peers, "link": link,
-            "links": self.surveyed, "is_learning_tested": self.depth != Depth::Speed, "target": self.target,
+            "links": self.surveyed, "is_learning_tested": self.depth != Depth::Speed, "measure": self.measure, "target": self.target,
             "n_pilot_samples": self.n_pilot_samples, "alone": self.alone, "strategies": self.judged,
             "recommended": self.advice.as_ref().map(|advice| &advice.strategy), "advice": self.advice,
             "command": self.command(words), "assumptions": ASSUMPTIONS,
@@ -51,7 +52,7 @@ impl Findings<'_> {
         let sides = [vec![Side::Left], vec![Side::Right; 7], vec![Side::Left]].concat();
         text += &aligned(&self.lines(), &sides);
         text.push('\n');
-        let remarks: String = self.rows().into_iter().filter_map(remark).collect();
+        let remarks: String = self.rows().into_iter().filter_map(|one| remark(one, self.measure)).collect();
         if !remarks.is_empty() {
             text += &remarks;
             text.push('\n');
@@ -97,11 +98,17 @@ impl Findings<'_> {
                 "Speed only: whether strategies learn was not tested, and each is taken to need the job's {}\n",
                 counted(self.job.epochs, "epoch")
             ),
-            (Depth::Learning { target: Some(_), .. }, Some(target)) => format!("The target is {}\n", percent(target)),
+            (Depth::Learning { target: Some(_), .. }, Some(target)) => {
+                format!("The target is {}\n", self.measure.quality_text(target))
+            }
             (_, Some(target)) => format!(
-                "The target is {}: half a point less than one machine alone reached in {n_epochs_simulated} of {} \
+                "The target is {}: {} than one machine alone reached in {n_epochs_simulated} of {} \
                  ({})\n",
-                percent(target),
+                self.measure.quality_text(target),
+                match self.measure {
+                    Measure::Accuracy => "half a point less",
+                    Measure::Loss | Measure::Perplexity { .. } => "half a percent worse",
+                },
                 counted(self.job.epochs, "epoch"),
                 match n_seeds {
                     1 => "one seed".to_owned(),
@@ -128,7 +135,7 @@ impl Findings<'_> {
     fn lines(&self) -> Vec<Vec<String>> {
         let total = match (self.depth, self.target) {
             (Depth::Speed, _) | (_, None) => format!("s for {}", counted(self.job.epochs, "epoch")),
-            (_, Some(target)) => format!("s to {}", percent(target)),
+            (_, Some(target)) => format!("s to {}", self.measure.quality_text(target)),
         };
         let head = [
             "strategy",
@@ -199,8 +206,8 @@ impl Findings<'_> {
 }
 
 /// Says of what did not get to the target how far it came.
-fn remark(one: &Judged) -> Option<String> {
-    let Verdict { learning, accuracy, accuracy_alone, n_epochs_simulated, n_seeds, n_reached, .. } = one.verdict;
+fn remark(one: &Judged, measure: Measure) -> Option<String> {
+    let Verdict { learning, quality, quality_alone, n_epochs_simulated, n_seeds, n_reached, .. } = one.verdict;
     let what = match learning {
         Learning::DoesNotLearn => "does not learn here",
         Learning::OnCourse => "was not seen at the target",
@@ -209,13 +216,13 @@ fn remark(one: &Judged) -> Option<String> {
         Learning::Reached | Learning::Untested => return None,
     };
     let mut text = format!("{} {what}", one.strategy);
-    if let Some(accuracy) = accuracy {
-        text += &format!(": {} after {}", percent(accuracy), counted(n_epochs_simulated, "epoch"));
+    if let Some(quality) = quality {
+        text += &format!(": {} after {}", measure.quality_text(quality), counted(n_epochs_simulated, "epoch"));
         if one.trial.as_ref().is_some_and(|trial| trial.n_cut_short() > 0) {
             text += ", when its time was over";
         }
-        if let Some(alone) = accuracy_alone.filter(|_| one.strategy != ALONE) {
-            text += &format!(", alone {}", percent(alone));
+        if let Some(alone) = quality_alone.filter(|_| one.strategy != ALONE) {
+            text += &format!(", alone {}", measure.quality_text(alone));
         }
         text += &format!("; {n_reached} of {} got there", counted(n_seeds as u64, "seed"));
     }
@@ -226,10 +233,6 @@ fn remark(one: &Judged) -> Option<String> {
 
 fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 /// How often peers hear of each other.

@@ -41,7 +41,7 @@ pub enum Depth {
     Speed,
     /// Also whether they learn.
     Learning {
-        /// The accuracy to be reached; without it, about what one machine alone reaches in the job's epochs.
+        /// The quality to be reached ([`Measure::quality`](nettorrent_engine::measure::Measure::quality)); without it, about what one machine alone reaches in the job's epochs.
         target: Option<f64>,
         /// How many seeds are tried, if there is time.
         n_seeds: u32,
@@ -112,10 +112,12 @@ impl<'a> Judge<'a> {
         let (verdict, trial, target) = match question.depth {
             Depth::Speed => (Verdict::untested(question.job.epochs), None, None),
             Depth::Learning { target, n_seeds } => {
-                let goal = target.map_or(Goal::Epochs, Goal::Accuracy);
+                let goal = target.map_or(Goal::Epochs, Goal::Quality);
                 let wanted = Wanted { goal, until, n_seeds };
                 let trial = question.try_out(&pilot_task, 1, usual, wanted).map_err(failed(ALONE))?;
-                let target = target.or_else(|| trial.median_accuracy().map(|accuracy| accuracy - TOLERANCE));
+                let measure = question.task.measure();
+                let target =
+                    target.or_else(|| trial.median_quality().map(|quality| measure.a_little_worse(quality, TOLERANCE)));
                 let verdict = Verdict::new(&trial, &trial, target, question.share_of(&pilot_task));
                 (verdict, Some(trial), target)
             }
@@ -129,7 +131,7 @@ impl<'a> Judge<'a> {
         &self.alone
     }
 
-    /// The accuracy to be reached; none if learning is not judged, or if there was not even time for an epoch of one machine.
+    /// The quality to be reached; none if learning is not judged, or if there was not even time for an epoch of one machine.
     pub(crate) fn target(&self) -> Option<f64> {
         self.target
     }
@@ -152,7 +154,7 @@ impl<'a> Judge<'a> {
         let until = self.budget.next_end();
         let wanted = match question.depth {
             Depth::Learning { n_seeds, .. } => {
-                Some(Wanted { goal: self.target.map_or(Goal::Epochs, Goal::Accuracy), until, n_seeds })
+                Some(Wanted { goal: self.target.map_or(Goal::Epochs, Goal::Quality), until, n_seeds })
             }
             Depth::Speed => None,
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nettorrent_engine::job::Job;
+use nettorrent_engine::measure::Measure;
 use nettorrent_engine::task::Task;
 use nettorrent_sim::{Observer, Scenario, Simulation, SimulationError};
 use nettorrent_swarm::record::{Event, Record};
@@ -16,9 +17,9 @@ use serde::Serialize;
 /// What a pilot is to find out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// After how many epochs this accuracy is reached.
-    Accuracy(f64),
-    /// How accurate the model is after each of the job's epochs.
+    /// After how many epochs this quality is reached.
+    Quality(f64),
+    /// How good the model is after each of the job's epochs.
     Epochs,
     /// What is said in so many rounds.
     Rounds(u32),
@@ -50,8 +51,8 @@ pub(crate) struct Pilot {
 /// An epoch of a pilot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct PilotEpoch {
-    /// The accuracy on the test samples after it.
-    pub accuracy: f64,
+    /// How good the model is on the test samples after it.
+    pub quality: f64,
     /// How long its training took, in simulated time and without the test.
     pub seconds: f64,
     /// How many rounds it had.
@@ -63,15 +64,15 @@ pub(crate) struct PilotEpoch {
 pub(crate) struct PilotTest {
     /// How many epochs were done.
     pub epoch: f64,
-    /// The accuracy on the test samples.
-    pub accuracy: f64,
+    /// How good the model is on the test samples.
+    pub quality: f64,
 }
 
 impl Pilot {
-    /// After how many epochs a test first showed this accuracy, if one did.
-    pub(crate) fn epochs_to(&self, accuracy: f64) -> Option<f64> {
-        let whole = self.epochs.iter().position(|epoch| epoch.accuracy >= accuracy).map(|before| before as f64 + 1.0);
-        let within = self.evaluations.iter().find(|test| test.accuracy >= accuracy).map(|test| test.epoch);
+    /// After how many epochs a test first showed this quality, if one did.
+    pub(crate) fn epochs_to(&self, quality: f64) -> Option<f64> {
+        let whole = self.epochs.iter().position(|epoch| epoch.quality >= quality).map(|before| before as f64 + 1.0);
+        let within = self.evaluations.iter().find(|test| test.quality >= quality).map(|test| test.epoch);
         whole.into_iter().chain(within).reduce(f64::min)
     }
 }
@@ -113,9 +114,10 @@ pub(crate) struct PilotSetup {
 /// Simulates a job until its goal is reached, its epochs are done, or it is too late.
 pub(crate) fn run_pilot(job: &Job, task: Arc<dyn Task>, setup: PilotSetup) -> Result<Pilot, PilotError> {
     let PilotSetup { n_peers, scenario, thinks, goal, until } = setup;
+    let measure = task.measure();
     let setup = Arc::new(Setup::new(job, task)?);
     let (said, spent, begun) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    let mut watch = Watch { goal, until, n_peers, thinks, pilot: Pilot::default(), said, spent, begun };
+    let mut watch = Watch { goal, measure, until, n_peers, thinks, pilot: Pilot::default(), said, spent, begun };
     let outcome = Simulation::new(setup, n_peers, scenario)?.with_threads(job.threads).run_with(&mut watch)?;
     if let Some(failure) = outcome.failures.first() {
         return Err(PilotError::Failed { peer: failure.peer, problem: failure.problem.clone() });
@@ -143,6 +145,7 @@ fn processor_time() -> Duration {
 /// Sees whether the goal is reached.
 struct Watch {
     goal: Goal,
+    measure: Measure,
     until: Instant,
     n_peers: usize,
     thinks: bool,
@@ -213,13 +216,13 @@ impl Watch {
     }
 
     /// An epoch is tested, so all peers have trained all of it: the slowest counts.
-    fn close(&mut self, epoch: u64, accuracy: f64) {
+    fn close(&mut self, epoch: u64, quality: f64) {
         let later = self.spent.split_off(&(epoch + 1, PeerId(0)));
         let spent = std::mem::replace(&mut self.spent, later);
         let seconds = spent.values().map(|spent| spent.seconds).fold(0.0, f64::max);
         let n_rounds = spent.values().map(|spent| spent.n_rounds).max().unwrap_or(0);
-        self.pilot.epochs.push(PilotEpoch { accuracy, seconds, n_rounds });
-        if let Goal::Accuracy(wanted) = self.goal {
+        self.pilot.epochs.push(PilotEpoch { quality, seconds, n_rounds });
+        if let Goal::Quality(wanted) = self.goal {
             // Epochs are simulated to their ends, or nobody would know how long they take.
             self.pilot.is_reached = self.pilot.epochs_to(wanted).is_some();
         }
@@ -253,19 +256,20 @@ impl Observer for Watch {
                 let begun = self.begun.insert(record.peer, record.at_s).unwrap_or(0.0);
                 self.count(epoch, record.peer, 0, record.at_s - begun);
             }
-            Event::Epoch { epoch, test_accuracy, test_s, .. } => {
+            Event::Epoch { epoch, test_loss, test_accuracy, test_s, .. } => {
                 // The next epoch began when the peer's own part of the test was over.
                 self.begun.entry(record.peer).and_modify(|begun| *begun += test_s);
                 // Each peer tells of it, and the first one is enough.
                 if epoch > self.pilot.epochs.len() as u64 {
-                    self.close(epoch, test_accuracy);
+                    self.close(epoch, self.measure.quality(test_loss, test_accuracy));
                 }
             }
-            Event::Evaluation { epoch, test_accuracy: accuracy, test_s, .. } => {
+            Event::Evaluation { epoch, test_loss, test_accuracy, test_s, .. } => {
                 // An epoch's time is that of its training.
                 self.begun.entry(record.peer).and_modify(|begun| *begun += test_s);
                 if self.pilot.evaluations.last().is_none_or(|last| last.epoch < epoch) {
-                    self.pilot.evaluations.push(PilotTest { epoch, accuracy });
+                    let quality = self.measure.quality(test_loss, test_accuracy);
+                    self.pilot.evaluations.push(PilotTest { epoch, quality });
                 }
             }
             _ => {}
@@ -305,12 +309,12 @@ mod tests {
 
     #[test]
     fn tests_within_epochs_tell_sooner_when_the_goal_was_reached() {
-        let found = pilot(2, Goal::Accuracy(0.5), 3600);
+        let found = pilot(2, Goal::Quality(0.5), 3600);
         let mut job = Job { epochs: 20, batch: 4, threads: 1, ..Job::default() };
         job.evaluate.every_batches = 2;
-        let finer = pilot_of(&job, 2, Goal::Accuracy(0.5), 3600);
+        let finer = pilot_of(&job, 2, Goal::Quality(0.5), 3600);
         let learned =
-            |pilot: &Pilot| pilot.epochs.iter().map(|epoch| (epoch.accuracy, epoch.n_rounds)).collect::<Vec<_>>();
+            |pilot: &Pilot| pilot.epochs.iter().map(|epoch| (epoch.quality, epoch.n_rounds)).collect::<Vec<_>>();
         assert_eq!(learned(&finer), learned(&found), "they change nothing");
         let (rough, fine) = (found.epochs_to(0.5).unwrap(), finer.epochs_to(0.5).unwrap());
         assert!(fine < rough && fine > rough - 1.0, "{rough}, {fine}");
@@ -318,10 +322,10 @@ mod tests {
 
     #[test]
     fn a_pilot_ends_with_its_goal_with_its_epochs_or_with_its_time() {
-        let found = pilot(3, Goal::Accuracy(0.5), 3600);
+        let found = pilot(3, Goal::Quality(0.5), 3600);
         assert!(found.is_reached && !found.is_out_of_time && (1..20).contains(&found.epochs.len()), "{found:?}");
         assert_eq!(found.epochs_to(0.5), Some(found.epochs.len() as f64));
-        for goal in [Goal::Accuracy(1.1), Goal::Epochs] {
+        for goal in [Goal::Quality(1.1), Goal::Epochs] {
             let found = pilot(3, goal, 3600);
             assert!(!found.is_reached && !found.is_out_of_time && found.epochs.len() == 20, "{found:?}");
             assert_eq!(found.epochs_to(1.1), None);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_engine::model::{Layout, Score, Workspace};
 use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::{GradientSink, Task, Worker};
@@ -45,6 +46,10 @@ impl Task for Sampled {
 
     fn n_test(&self) -> usize {
         self.n_test
+    }
+
+    fn measure(&self) -> Measure {
+        self.task.measure()
     }
 
     fn metrics(&self) -> &[String] {

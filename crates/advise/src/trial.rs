@@ -69,14 +69,14 @@ impl Trial {
         self.pilots.len() + self.problems.len()
     }
 
-    /// With how many of them this accuracy was reached.
-    pub(crate) fn n_reached(&self, accuracy: f64) -> usize {
-        self.pilots.iter().filter(|pilot| pilot.epochs_to(accuracy).is_some()).count()
+    /// With how many of them this quality was reached.
+    pub(crate) fn n_reached(&self, quality: f64) -> usize {
+        self.pilots.iter().filter(|pilot| pilot.epochs_to(quality).is_some()).count()
     }
 
     /// After how many epochs it was, in the median over all seeds; none unless it was with more than half of them.
-    pub(crate) fn epochs_to(&self, accuracy: f64) -> Option<f64> {
-        let mut epochs: Vec<f64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(accuracy)).collect();
+    pub(crate) fn epochs_to(&self, quality: f64) -> Option<f64> {
+        let mut epochs: Vec<f64> = self.pilots.iter().filter_map(|pilot| pilot.epochs_to(quality)).collect();
         epochs.sort_unstable_by(f64::total_cmp);
         // Seeds that did not get there count as the slowest.
         epochs.get(self.n_seeds() / 2).copied()
@@ -96,23 +96,23 @@ impl Trial {
         self.pilots.iter().map(|pilot| pilot.epochs.len() as u64).filter(|&n_epochs| n_epochs > 0)
     }
 
-    /// The accuracy after so many epochs, in the mean; of seeds that have done fewer, after their last.
-    pub(crate) fn accuracy_after(&self, n_epochs: u64) -> Option<f64> {
+    /// The quality after so many epochs, in the mean; of seeds that have done fewer, after their last.
+    pub(crate) fn quality_after(&self, n_epochs: u64) -> Option<f64> {
         let after = |pilot: &Pilot| {
             let last = pilot.epochs.len().min(usize::try_from(n_epochs).unwrap_or(usize::MAX));
-            pilot.epochs[..last].last().map(|epoch| epoch.accuracy)
+            pilot.epochs[..last].last().map(|epoch| epoch.quality)
         };
-        let accuracies: Vec<f64> = self.pilots.iter().filter_map(after).collect();
-        (!accuracies.is_empty()).then(|| accuracies.iter().sum::<f64>() / accuracies.len() as f64)
+        let qualities: Vec<f64> = self.pilots.iter().filter_map(after).collect();
+        (!qualities.is_empty()).then(|| qualities.iter().sum::<f64>() / qualities.len() as f64)
     }
 
-    /// The accuracy after the last epochs, in the median over the seeds that came to their end; of an even number, the lower
+    /// The quality after the last epochs, in the median over the seeds that came to their end; of an even number, the lower
     /// one, so that more than half of them have it.
-    pub(crate) fn median_accuracy(&self) -> Option<f64> {
-        let last = |pilot: &Pilot| pilot.epochs.last().map(|epoch| epoch.accuracy);
-        let mut accuracies: Vec<f64> = self.pilots.iter().filter_map(last).collect();
-        accuracies.sort_by(f64::total_cmp);
-        accuracies.get(accuracies.len().saturating_sub(1) / 2).copied()
+    pub(crate) fn median_quality(&self) -> Option<f64> {
+        let last = |pilot: &Pilot| pilot.epochs.last().map(|epoch| epoch.quality);
+        let mut qualities: Vec<f64> = self.pilots.iter().filter_map(last).collect();
+        qualities.sort_by(f64::total_cmp);
+        qualities.get(qualities.len().saturating_sub(1) / 2).copied()
     }
 
     /// With how many seeds time was over before the goal was reached or the job's epochs were done.
@@ -154,9 +154,9 @@ mod tests {
     use super::{Budget, Trial, try_out};
     use crate::pilot::{Goal, Pilot, PilotEpoch, PilotSetup};
 
-    fn course(accuracies: &[f64]) -> Pilot {
-        let epoch = |&accuracy: &f64| PilotEpoch { accuracy, seconds: 2.0, n_rounds: 4 };
-        Pilot { epochs: accuracies.iter().map(epoch).collect(), ..Pilot::default() }
+    fn course(qualities: &[f64]) -> Pilot {
+        let epoch = |&quality: &f64| PilotEpoch { quality, seconds: 2.0, n_rounds: 4 };
+        Pilot { epochs: qualities.iter().map(epoch).collect(), ..Pilot::default() }
     }
 
     #[test]
@@ -165,12 +165,12 @@ mod tests {
             Trial { pilots: vec![course(&[0.5, 0.9]), course(&[0.9]), course(&[0.4, 0.5])], problems: vec![] };
         assert_eq!((trial.n_reached(0.9), trial.epochs_to(0.9)), (2, Some(2.0)));
         assert_eq!((trial.n_epochs(), trial.most_epochs(), trial.epoch_s()), (1, 2, Some(2.0)));
-        assert!(trial.accuracy_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
-        assert!(trial.accuracy_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");
-        assert_eq!((trial.median_accuracy(), Trial::default().median_accuracy()), (Some(0.9), None));
+        assert!(trial.quality_after(2).is_some_and(|mean| (mean - 2.3 / 3.0).abs() < 1e-9), "{trial:?}");
+        assert!(trial.quality_after(1).is_some_and(|mean| (mean - 1.8 / 3.0).abs() < 1e-9), "{trial:?}");
+        assert_eq!((trial.median_quality(), Trial::default().median_quality()), (Some(0.9), None));
         trial.problems.push("it diverged".to_owned());
         assert_eq!((trial.n_seeds(), trial.n_reached(0.9), trial.epochs_to(0.9)), (4, 2, None));
-        assert_eq!(Trial::default().accuracy_after(3), None);
+        assert_eq!(Trial::default().quality_after(3), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::trial::Trial;
 pub(crate) enum Learning {
     /// The target was reached with more than half of the seeds.
     Reached,
-    /// Time was over first, but the model was as accurate as that of one machine after as many epochs. It is taken to need as
+    /// Time was over first, but the model was as good as that of one machine after as many epochs. It is taken to need as
     /// many epochs as one machine.
     OnCourse,
     /// The target was not reached in the job's epochs, or the model was clearly worse than that of one machine after as many.
@@ -32,17 +32,17 @@ pub(crate) struct Verdict {
     pub epochs: Option<f64>,
     /// How many epochs were simulated, with the seed that did most.
     pub n_epochs_simulated: u64,
-    /// The accuracy after each seed's last one, in the mean over the seeds.
-    pub accuracy: Option<f64>,
+    /// How good the model is after each seed's last one ([`Measure::quality`](nettorrent_engine::measure::Measure::quality)), in the mean over the seeds.
+    pub quality: Option<f64>,
     /// The same of one machine alone after as many epochs.
-    pub accuracy_alone: Option<f64>,
+    pub quality_alone: Option<f64>,
     /// How many seeds were tried.
     pub n_seeds: usize,
     /// With how many of them the target was reached.
     pub n_reached: usize,
 }
 
-/// By how much a model may be less accurate than that of one machine after as many epochs: what is worse does not learn.
+/// By how much a model may be worse than that of one machine after as many epochs: what is worse does not learn.
 const CLEARLY_WORSE: f64 = 0.01;
 
 impl Verdict {
@@ -61,8 +61,8 @@ impl Verdict {
             learning,
             epochs: None,
             n_epochs_simulated: 0,
-            accuracy: None,
-            accuracy_alone: None,
+            quality: None,
+            quality_alone: None,
             n_seeds: 0,
             n_reached: 0,
         }
@@ -75,21 +75,21 @@ impl Verdict {
         let epochs_to = |trial: &Trial| target.and_then(|target| trial.epochs_to(target)).map(|epochs| share * epochs);
         let n_reached = target.map_or(0, |target| trial.n_reached(target));
         let may_get_there = 2 * (n_reached + trial.n_cut_short()) > trial.n_seeds();
-        let after = |n_epochs| trial.accuracy_after(n_epochs).zip(alone.accuracy_after(n_epochs));
+        let after = |n_epochs| trial.quality_after(n_epochs).zip(alone.quality_after(n_epochs));
         let (learning, epochs) = match (epochs_to(trial), after(trial.n_epochs())) {
             (Some(epochs), _) => (Learning::Reached, Some(epochs)),
             (None, _) if !may_get_there && (target.is_some() || trial.pilots.is_empty()) => {
                 (Learning::DoesNotLearn, None)
             }
-            (None, Some((accuracy, others))) if target.is_some() => match accuracy < others - CLEARLY_WORSE {
+            (None, Some((quality, others))) if target.is_some() => match quality < others - CLEARLY_WORSE {
                 true => (Learning::DoesNotLearn, None),
                 false => (Learning::OnCourse, epochs_to(alone)),
             },
             (None, _) => (Learning::Unknown, None),
         };
         let n_epochs_simulated = trial.most_epochs();
-        let (accuracy, accuracy_alone) = (trial.accuracy_after(u64::MAX), alone.accuracy_after(n_epochs_simulated));
-        Self { learning, epochs, n_epochs_simulated, accuracy, accuracy_alone, n_seeds: trial.n_seeds(), n_reached }
+        let (quality, quality_alone) = (trial.quality_after(u64::MAX), alone.quality_after(n_epochs_simulated));
+        Self { learning, epochs, n_epochs_simulated, quality, quality_alone, n_seeds: trial.n_seeds(), n_reached }
     }
 }
 
@@ -99,16 +99,16 @@ mod tests {
     use crate::pilot::{Pilot, PilotEpoch};
     use crate::trial::Trial;
 
-    fn trial(accuracies: &[f64], is_out_of_time: bool) -> Trial {
-        let epoch = |&accuracy: &f64| PilotEpoch { accuracy, seconds: 1.0, n_rounds: 1 };
-        let epochs = accuracies.iter().map(epoch).collect();
+    fn trial(qualities: &[f64], is_out_of_time: bool) -> Trial {
+        let epoch = |&quality: &f64| PilotEpoch { quality, seconds: 1.0, n_rounds: 1 };
+        let epochs = qualities.iter().map(epoch).collect();
         Trial { pilots: vec![Pilot { epochs, is_out_of_time, ..Pilot::default() }], problems: Vec::new() }
     }
 
     #[test]
     fn learning_is_judged_by_the_target_and_beside_one_machine() {
         let alone = trial(&[0.5, 0.8, 0.97], false);
-        for (accuracies, is_out_of_time, learning, epochs) in [
+        for (qualities, is_out_of_time, learning, epochs) in [
             (&[0.5, 0.97][..], false, Learning::Reached, Some(2.0)),
             (&[0.5, 0.97], true, Learning::Reached, Some(2.0)),
             (&[0.5, 0.8, 0.95], false, Learning::DoesNotLearn, None),
@@ -116,8 +116,8 @@ mod tests {
             (&[0.5, 0.795], true, Learning::OnCourse, Some(3.0)),
             (&[], true, Learning::Unknown, None),
         ] {
-            let verdict = Verdict::new(&trial(accuracies, is_out_of_time), &alone, Some(0.965), 1.0);
-            assert_eq!((verdict.learning, verdict.epochs), (learning, epochs), "{accuracies:?}");
+            let verdict = Verdict::new(&trial(qualities, is_out_of_time), &alone, Some(0.965), 1.0);
+            assert_eq!((verdict.learning, verdict.epochs), (learning, epochs), "{qualities:?}");
         }
         // Two of three seeds have done their epochs, so that the third one cannot help any more.
         let pilots = [false, false, true].map(|is_cut| trial(&[0.5, 0.8, 0.96], is_cut).pilots.remove(0)).to_vec();

@@ -58,6 +58,32 @@ impl Measure {
         }
     }
 
+    /// How good it is to come to this value.
+    pub fn quality_of(self, value: f64) -> f64 {
+        match self {
+            Self::Accuracy => value,
+            Self::Loss => self.quality(value, 0.0),
+            Self::Perplexity { .. } => self.quality(value.ln(), 0.0),
+        }
+    }
+
+    /// A quality that is a little worse: by this share, which for an accuracy is points.
+    pub fn a_little_worse(self, quality: f64, share: f64) -> f64 {
+        match self {
+            Self::Accuracy => quality - share,
+            Self::Loss | Self::Perplexity { .. } => quality * (1.0 - share),
+        }
+    }
+
+    /// A quality in the words of what it was made of: `98.4 %`, `a perplexity of 5.21`.
+    pub fn quality_text(self, quality: f64) -> String {
+        match self {
+            Self::Accuracy => format!("{:.1} %", 100.0 * quality),
+            Self::Loss => format!("a loss of {:.4}", -quality.ln()),
+            Self::Perplexity { .. } => format!("a perplexity of {:.2}", 1.0 / quality),
+        }
+    }
+
     /// The loss and what it comes to, as wide for every value: `loss 0.0512  accuracy  98.40 %`.
     pub fn text(self, loss: f64, accuracy: f64) -> String {
         match self {
@@ -88,6 +114,10 @@ mod tests {
         assert_eq!(text.text(0.0, 0.0), "loss 0.0000  perplexity    1.000");
         assert_eq!((text.quality(0.0, 0.0), text.quality(f64::INFINITY, 0.0)), (1.0, 0.0));
         assert_eq!((text.quality(f64::NAN, 0.0), Measure::Accuracy.quality(9.0, 0.5)), (0.0, 0.5));
+        assert_eq!(text.quality_text(text.quality_of(4.0)), "a perplexity of 4.00");
+        assert_eq!(Measure::Loss.quality_text(Measure::Loss.quality_of(0.5)), "a loss of 0.5000");
+        assert_eq!(Measure::Accuracy.quality_text(Measure::Accuracy.quality_of(0.984)), "98.4 %");
+        assert_eq!((Measure::Accuracy.a_little_worse(0.5, 0.25), text.a_little_worse(0.5, 0.5)), (0.25, 0.25));
         assert_eq!((text.unit(), Measure::Accuracy.unit()), (("tokens", 64), ("samples", 1)));
     }
 }

@@ -213,8 +213,13 @@ fn pack_right<'a>(right: &Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
         }
         let columns = right.part(&(0..right.rows), &(column..column + n));
         if right.column_step == 1 {
-            for (row, k) in panel.chunks_exact_mut(width).zip(0..) {
-                row[..n].copy_from_slice(&columns.numbers[k * right.row_step..][..n]);
+            let rows = columns.numbers.chunks(right.row_step).map(|row| &row[..n]);
+            for (to, from) in panel.chunks_exact_mut(width).zip(rows) {
+                // Of a length that the compiler knows: calls would take most of the time.
+                match (<&mut [f32; 2 * WIDEST]>::try_from(&mut *to), <&[f32; 2 * WIDEST]>::try_from(from)) {
+                    (Ok(to), Ok(from)) => *to = *from,
+                    _ => to[..n].copy_from_slice(from),
+                }
             }
         } else {
             transpose(columns.transposed(), panel, width);
@@ -236,13 +241,15 @@ fn transpose(matrix: Matrix<'_>, out: &mut [f32], step: usize) {
             for first in (0..matrix.rows).step_by(BLOCK) {
                 let rows = first..matrix.rows.min(first + BLOCK);
                 for column in (0..if rows.len() == BLOCK { n_whole } else { 0 }).step_by(BLOCK) {
-                    let block: [[f32; BLOCK]; BLOCK] = std::array::from_fn(|r| {
-                        let row = &numbers[(first + r) * matrix.row_step + column..][..BLOCK];
-                        row.try_into().expect("as long as a block")
-                    });
+                    let mut block = [[0.0; BLOCK]; BLOCK];
+                    for (row, block) in rows.clone().zip(&mut block) {
+                        block.copy_from_slice(&numbers[row * matrix.row_step + column..][..BLOCK]);
+                    }
                     for c in 0..BLOCK {
                         let out = &mut out[(column + c) * step + first..][..BLOCK];
-                        out.iter_mut().zip(&block).for_each(|(out, row)| *out = row[c]);
+                        for (out, row) in out.iter_mut().zip(&block) {
+                            *out = row[c];
+                        }
                     }
                 }
                 // What is left at the edges.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_advise::{ASSUMPTIONS, Depth, Findings, Inquiry};
+use nettorrent_engine::measure::Measure;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::observer::{Observer, worst_link};
 use nettorrent_net::{Load, block_on};
@@ -42,8 +43,9 @@ pub(crate) struct AdviseArguments {
     /// The ticket's swarm does not encrypt.
     #[arg(long, conflicts_with_all = ["link", "here"])]
     plain: bool,
-    /// The accuracy to be reached, as a share [default: half a point less than one machine alone reaches in the job's epochs].
-    #[arg(long, value_name = "SHARE")]
+    /// What is to be reached: an accuracy as a share, or the perplexity or loss where the model is judged by that [default: half a point
+    /// less, or half a percent worse, than one machine alone reaches in the job's epochs].
+    #[arg(long, value_name = "VALUE")]
     target: Option<f64>,
     /// With how many seeds each strategy is simulated, where the budget allows it.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -63,9 +65,6 @@ const USUAL_PEERS: usize = 4;
 
 /// Runs `advise`.
 pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
-    if let Some(target) = arguments.target.filter(|target| !(*target > 0.0 && *target <= 1.0)) {
-        bail!("--target {target}: must be a share, above 0 and at most 1");
-    }
     let budget =
         Duration::try_from_secs_f64(arguments.budget).context("--budget: must be a number of seconds from 0 up")?;
     let encryption = if arguments.plain { Encryption::Off } else { Encryption::On };
@@ -74,6 +73,18 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         false => ticket::read(arguments.ticket.as_ref(), arguments.ticket_file.as_deref())?,
     };
     let training = Training::from_job(arguments.job.open(&[])?, 1)?;
+    let measure = training.task.measure();
+    let target = arguments.target.map(|target| measure.quality_of(target));
+    if let (Some(quality), Some(value)) = (target, arguments.target)
+        && !(quality > 0.0 && quality <= 1.0)
+    {
+        let range = match measure {
+            Measure::Accuracy => "a share, above 0 and at most 1",
+            Measure::Loss => "a loss, from 0 up",
+            Measure::Perplexity { .. } => "a perplexity, from 1 up",
+        };
+        bail!("--target {value}: must be {range}");
+    }
     let surveyed = match &ticket {
         Some(ticket) => block_on(Load { n_processes: 1, n_bytes: 0 }, async {
             anyhow::Ok(Observer::connect(ticket, encryption, false).await?.links().await)
@@ -96,7 +107,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         encryption,
         depth: match arguments.no_pilots {
             true => Depth::Speed,
-            false => Depth::Learning { target: arguments.target, n_seeds: arguments.seeds },
+            false => Depth::Learning { target, n_seeds: arguments.seeds },
         },
         budget,
     };

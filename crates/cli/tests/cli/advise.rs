@@ -66,10 +66,10 @@ fn one_machine_is_recommended_where_links_are_slow() {
     let target = told["target"].as_f64().expect("what one machine reaches, and a little less");
     for one in rows(&told) {
         if one["learning"] == "too-slow" {
-            assert!(one["seconds"].is_null() && one["accuracy"].is_null(), "{one}");
+            assert!(one["seconds"].is_null() && one["quality"].is_null(), "{one}");
             continue;
         }
-        let accuracy = one["accuracy"].as_f64().expect("there is time for the digits");
+        let accuracy = one["quality"].as_f64().expect("there is time for the digits");
         let is_reached = one["learning"] == "reached";
         assert_eq!((is_reached, one["seconds"].is_null()), (accuracy >= target, accuracy < target), "{one}");
     }

@@ -71,7 +71,12 @@ impl Layer for Activation {
 fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
-        || x.iter().zip(y).for_each(|(&x, y)| *y = f(x)),
+        || {
+            // Not `for_each`, which is left a function of its own, for the narrowest vectors, where `f` is long.
+            for (&x, y) in x.iter().zip(y) {
+                *y = f(x);
+            }
+        },
     );
 }
 
@@ -80,7 +85,11 @@ fn map(x: &[f32], y: &mut [f32], f: impl Fn(f32) -> f32) {
 fn scale(dy: &[f32], at: &[f32], dx: &mut [f32], slope: impl Fn(f32) -> f32) {
     vectorised(
         #[inline(always)]
-        || dy.iter().zip(at).zip(dx).for_each(|((dy, &at), dx)| *dx = dy * slope(at)),
+        || {
+            for ((dy, &at), dx) in dy.iter().zip(at).zip(dx) {
+                *dx = dy * slope(at);
+            }
+        },
     );
 }
 
