@@ -213,8 +213,8 @@ fn pack_right<'a>(right: &Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
         }
         let columns = right.part(&(0..right.rows), &(column..column + n));
         if right.column_step == 1 {
-            let rows = columns.numbers.chunks(right.row_step).map(|row| &row[..n]);
-            for (to, from) in panel.chunks_exact_mut(width).zip(rows) {
+            for (k, to) in panel.chunks_exact_mut(width).enumerate() {
+                let from = &columns.numbers[k * right.row_step..][..n];
                 // Of a length that the compiler knows: calls would take most of the time.
                 match (<&mut [f32; 2 * WIDEST]>::try_from(&mut *to), <&[f32; 2 * WIDEST]>::try_from(from)) {
                     (Ok(to), Ok(from)) => *to = *from,
@@ -234,13 +234,14 @@ fn pack_right<'a>(right: &Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
 fn transpose(matrix: Matrix<'_>, out: &mut [f32], step: usize) {
     const BLOCK: usize = 16;
     assert_eq!(matrix.column_step, 1, "rows must lie as rows");
-    let (n_whole, numbers) = (matrix.columns / BLOCK * BLOCK, matrix.numbers);
+    let numbers = matrix.numbers;
     vectorised(
         #[inline(always)]
         || {
             for first in (0..matrix.rows).step_by(BLOCK) {
                 let rows = first..matrix.rows.min(first + BLOCK);
-                for column in (0..if rows.len() == BLOCK { n_whole } else { 0 }).step_by(BLOCK) {
+                let n_whole = if rows.len() == BLOCK { matrix.columns / BLOCK * BLOCK } else { 0 };
+                for column in (0..n_whole).step_by(BLOCK) {
                     let mut block = [[0.0; BLOCK]; BLOCK];
                     for (row, block) in rows.clone().zip(&mut block) {
                         block.copy_from_slice(&numbers[row * matrix.row_step + column..][..BLOCK]);
@@ -253,7 +254,7 @@ fn transpose(matrix: Matrix<'_>, out: &mut [f32], step: usize) {
                     }
                 }
                 // What is left at the edges.
-                for column in if rows.len() == BLOCK { n_whole } else { 0 }..matrix.columns {
+                for column in n_whole..matrix.columns {
                     for row in rows.clone() {
                         out[column * step + row] = numbers[row * matrix.row_step + column];
                     }
@@ -358,6 +359,24 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_transposed_column_is_a_row() {
+        for (rows, columns) in [(2, 40), (64, 40), (64, 7)] {
+            let (left, right): (Vec<f32>, Vec<f32>) =
+                ((0..rows).map(|i| i as f32).collect(), (0..columns).map(|j| j as f32).collect());
+            let mut out = vec![f32::NAN; rows * columns];
+            let weights = Matrix::new(&right, columns, 1).transposed();
+            multiply_scaled(
+                1.0,
+                Matrix::new(&left, rows, 1),
+                weights,
+                0.0,
+                &mut MatrixMut::new(&mut out, rows, columns),
+            );
+            assert!(out.iter().enumerate().all(|(at, &found)| found == (at / columns * (at % columns)) as f32));
         }
     }
 
