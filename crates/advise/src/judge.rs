@@ -41,7 +41,8 @@ pub enum Depth {
     Speed,
     /// Also whether they learn.
     Learning {
-        /// The quality to be reached ([`Measure::quality`](nettorrent_engine::measure::Measure::quality)); without it, about what one machine alone reaches in the job's epochs.
+        /// The quality to be reached ([`Measure::quality`](nettorrent_engine::measure::Measure::quality)); without it, about what one
+        /// machine alone reaches in the job's epochs.
         target: Option<f64>,
         /// How many seeds are tried, if there is time.
         n_seeds: u32,
