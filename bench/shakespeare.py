@@ -14,6 +14,7 @@ import random
 import statistics
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch_models import language_model
@@ -32,6 +33,8 @@ def arguments():
     p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--seeds", type=int, default=3)
     p.add_argument("--threads", type=int, default=0, help="NetTorrent's; 0 for all cores")
+    p.add_argument("--jobs", type=int, default=1, help="so many seeds at a time with NetTorrent (default: %(default)s)")
+    p.add_argument("--keep", metavar="FOLDER", help="keep NetTorrent's runs there")
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="PyTorch's")
     p.add_argument("--side", choices=["both", "nettorrent", "pytorch"], default="both")
     return p.parse_args()
@@ -93,7 +96,7 @@ def with_pytorch(a, seed):
 
 def with_nettorrent(a, seed):
     with tempfile.TemporaryDirectory() as folder:
-        run = f"{folder}/run"
+        run = f"{a.keep or folder}/seed-{seed}"
         settings = [f"data.length={a.length}", f"batch={a.batch}", f"seed={seed}", f"threads={a.threads}"]
         options = [option for setting in settings for option in ("--set", setting)]
         command = [a.nettorrent, "train", str(JOB), "--data", a.text, "--model", a.model, "--epochs", str(a.epochs)]
@@ -107,7 +110,8 @@ def main():
     sides = {"nettorrent": with_nettorrent, "pytorch": with_pytorch}
     for name, train in sides.items():
         if a.side in ("both", name):
-            losses = [train(a, seed) for seed in range(1, a.seeds + 1)]
+            with ThreadPoolExecutor(a.jobs if name == "nettorrent" else 1) as pool:
+                losses = list(pool.map(lambda seed: train(a, seed), range(1, a.seeds + 1)))
             spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
             print(json.dumps({"side": name, "losses": losses, "mean": statistics.mean(losses), "deviation": spread}), flush=True)
 

@@ -192,7 +192,7 @@ class Team:
 
 def simulate(simulation, binary):
     """What came of a run; nothing if something from outside ended it."""
-    epoch, summary, has_begun, began = {}, {}, False, time.monotonic()
+    epochs, summary, has_begun, began = [], {}, False, time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         scenario_file = Path(place) / "scenario.toml"
         scenario_file.write_text(simulation.scenario or "")
@@ -203,7 +203,7 @@ def simulate(simulation, binary):
                 has_begun = True
                 # There are many lines, and reading them all as JSON would take longer than some runs.
                 if '"event":"epoch"' in line:
-                    epoch = json.loads(line)
+                    epochs.append(json.loads(line))
                 elif '"event":"summary"' in line:
                     summary = json.loads(line)
             status = process.wait()
@@ -218,8 +218,10 @@ def simulate(simulation, binary):
     if n_finished < simulation.n_peers:
         problem = problem or f"{n_finished} of {simulation.n_peers} peers finished"
     is_whole = status == 0 and n_finished == simulation.n_peers
+    epoch = epochs[-1] if epochs else {}
     return {
         "failed": None if is_whole else problem or f"status {status}", "test_accuracy": epoch.get("test_accuracy"),
+        "course": [{"simulated_s": epoch["at_s"], "test_loss": epoch.get("test_loss")} for epoch in epochs],
         "n_train": epoch.get("n_train"), "n_test": epoch.get("n_test"), "simulated_s": summary.get("simulated_s"),
         "payload_bytes": summary.get("payload_bytes"), "rounds": summary.get("rounds"),
         "took_s": round(time.monotonic() - began, 2),
@@ -229,4 +231,7 @@ def simulate(simulation, binary):
 def describe(outcome):
     if outcome["failed"]:
         return f"FAILED: {outcome['failed']}"
-    return f"{100 * outcome['test_accuracy']:.2f} % after {outcome['simulated_s']:.2f} simulated s"
+    # A language model has no accuracy, and its loss says it all.
+    learnt = outcome["test_accuracy"]
+    learnt = f"{100 * learnt:.2f} %" if learnt else f"loss {outcome['course'][-1]['test_loss']:.4f}"
+    return f"{learnt} after {outcome['simulated_s']:.2f} simulated s"

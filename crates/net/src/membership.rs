@@ -41,6 +41,7 @@ mod routine;
 mod waking;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -126,6 +127,8 @@ pub struct Membership {
     /// The number of a view in which a link broke between us and another member.
     void: Option<u32>,
     is_stuck: bool,
+    /// Something has changed that may ask for another view.
+    is_unsettled: bool,
     /// Whom we asked for introduction and have not met.
     introducers: Vec<Member>,
     lost: Lost,
@@ -154,6 +157,7 @@ impl Membership {
             electorate: Electorate::new(config.quorum, timing.patience),
             void: None,
             is_stuck: false,
+            is_unsettled: true,
             detector: Detector::new(me, &timing, seed),
             timing,
             reminders: Reminders::default(),
@@ -178,6 +182,7 @@ impl Membership {
         }
         let mut heard = Vec::new();
         let mut result = Ok(());
+        self.is_unsettled |= !matches!(input, Input::Packet { .. } | Input::Heard(_));
         match input {
             Input::Join(introducers) => self.join(now, introducers, out),
             Input::Packet { from, bytes } => {
@@ -197,11 +202,14 @@ impl Membership {
         if let Some(view) = self.agreement.take_news() {
             self.view = Some(view.clone());
             self.electorate.begin();
+            self.is_unsettled = true;
             out.view = Some(view);
         }
         self.refresh(now, &heard, out);
-        self.count_candidates(now);
-        self.plan_proposal(now);
+        if mem::take(&mut self.is_unsettled) {
+            self.count_candidates(now);
+            self.plan_proposal(now);
+        }
         result
     }
 
@@ -266,21 +274,25 @@ impl Membership {
 
     /// Keeps what is known of links up to date, and plans to tell it if that is news.
     fn refresh(&mut self, now: Duration, heard: &[PeerId], out: &mut Outbox) {
-        self.links.follow(self.detector.live());
+        if self.detector.take_change() {
+            self.links.follow(self.detector.live());
+        }
         heard.iter().for_each(|peer| self.links.hear(now, *peer));
         let silent = self.links.take_silent(now);
         // Their links are closed, and what was on its way is lost, even if they are heard again at once.
         silent.iter().for_each(|peer| self.on_unreachable(*peer));
+        self.is_unsettled |= self.links.have_changed();
         let is_void = self.view.as_ref().is_some_and(|view| self.void == Some(view.number));
         let has_changed = self.links.renew_report(self.view.as_ref(), (is_void, self.is_stuck));
         out.silent.extend(silent);
         if has_changed {
+            self.is_unsettled = true;
             self.routine.report_at(now + self.timing.react);
         }
     }
 
     fn on_stuck(&mut self, is_stuck: bool, out: &mut Outbox) {
-        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
+        let was_stuck = mem::replace(&mut self.is_stuck, is_stuck);
         if is_stuck && !was_stuck && self.detector.live().len() > 1 {
             out.notes.push(Note::Stuck(self.me().id));
         }

@@ -243,14 +243,16 @@ impl Agreement {
         self.round.take_if(|round| round.stage == Stage::Committed && round.missing.is_empty());
     }
 
-    /// Somebody holds this view.
-    pub(super) fn on_status(&mut self, from: PeerId, number: u32) {
+    /// Somebody holds this view. Returns whether that may ask for another.
+    pub(super) fn on_status(&mut self, from: PeerId, number: u32) -> bool {
+        let before = (self.is_stale, self.has_begun);
         self.raise_promise(number);
         self.has_begun |= number > 0;
         let mine = self.view.as_ref().map_or(0, |view| view.number);
         let has_lost_it = number < mine && self.view.as_ref().is_some_and(|view| view.find(from).is_some());
         // While a round goes on, everybody is asked anyway.
         self.is_stale |= self.round.is_none() && (number > mine || has_lost_it);
+        (self.is_stale, self.has_begun) != before
     }
 
     /// Somebody names a number: nothing up to it is agreed to any more, as far as one message may say so.

@@ -62,7 +62,7 @@ impl Detector {
         let live = BTreeMap::from([(id, me.clone())]);
         Self {
             foca: Foca::new(me, timing.detector(), SmallRng::seed_from_u64(seed), PostcardCodec),
-            recorder: Recorder { me: id, live, effects: Effects::default() },
+            recorder: Recorder { me: id, live, has_changed: true, effects: Effects::default() },
             excluded: BTreeSet::new(),
         }
     }
@@ -75,6 +75,11 @@ impl Detector {
     /// All who live, this peer among them.
     pub(super) fn live(&self) -> &BTreeMap<PeerId, Member> {
         &self.recorder.live
+    }
+
+    /// Whether those who live have changed since this was called last.
+    pub(super) fn take_change(&mut self) -> bool {
+        mem::take(&mut self.recorder.has_changed)
     }
 
     /// Whether this very life of a peer goes on, as far as is known.
@@ -250,11 +255,14 @@ fn decode_updates(header: &Header<Member>, mut rest: &[u8]) -> Result<Vec<foca::
 struct Recorder {
     me: PeerId,
     live: BTreeMap<PeerId, Member>,
+    /// Those who live have changed.
+    has_changed: bool,
     effects: Effects,
 }
 
 impl Recorder {
     fn renew(&mut self, me: Member) {
+        self.has_changed = true;
         self.live.insert(me.id, me);
         self.effects.changes.push(Change::Renewed);
     }
@@ -267,16 +275,19 @@ impl Runtime<Member> for Recorder {
             Notification::MemberUp(member) | Notification::MemberDown(member) | Notification::Rename(_, member)
                 if member.id == self.me => {}
             Notification::MemberUp(member) => {
+                self.has_changed = true;
                 self.live.insert(member.id, member.clone());
                 self.effects.changes.push(Change::Up(member.clone()));
             }
             Notification::MemberDown(member) => {
+                self.has_changed = true;
                 self.live.remove(&member.id);
                 self.effects.changes.push(Change::Down(member.clone()));
             }
             Notification::Rename(_, member) => {
                 // If the later life has ended as well, or if it is the only one that goes on, foca says so next.
                 if let Some(known) = self.live.get_mut(&member.id) {
+                    self.has_changed = true;
                     *known = member.clone();
                     self.effects.changes.push(Change::Replaced(member.clone()));
                 }

@@ -5,6 +5,7 @@
 //! carries only one way does not.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use nettorrent_swarm::view::{PeerId, View};
@@ -21,9 +22,9 @@ pub(super) struct Report {
     pub(super) is_void: bool,
     /// Its computation stands still.
     pub(super) is_stuck: bool,
-    /// Who lives as far as it knows, and is not heard by it.
+    /// Who lives as far as it knows, and is not heard by it; sorted once it is kept.
     pub(super) unheard: Vec<PeerId>,
-    /// Whom it hears though they do not hold its view.
+    /// Whom it hears though they do not hold its view; sorted once it is kept.
     pub(super) beyond: Vec<PeerId>,
 }
 
@@ -35,6 +36,10 @@ pub(super) struct Links {
     ears: BTreeMap<PeerId, Ear>,
     /// The latest report of everyone who is heard, and the own one.
     reports: BTreeMap<PeerId, Report>,
+    /// Nobody has been silent for the deadline before this.
+    silent_from: Duration,
+    /// Who is heard or what is reported has changed since the own report was brought up to date.
+    has_changed: bool,
 }
 
 /// What this peer has heard of another in its present generation.
@@ -47,20 +52,29 @@ struct Ear {
 
 impl Links {
     pub(super) fn new(me: PeerId, deadline: Duration) -> Self {
-        Self { me, deadline, ears: BTreeMap::new(), reports: BTreeMap::from([(me, Report::default())]) }
+        Self {
+            me,
+            deadline,
+            ears: BTreeMap::new(),
+            reports: BTreeMap::from([(me, Report::default())]),
+            silent_from: Duration::MAX,
+            has_changed: false,
+        }
     }
 
     /// Something arrived from a peer.
     pub(super) fn hear(&mut self, now: Duration, peer: PeerId) {
         if let Some(ear) = self.ears.get_mut(&peer) {
+            self.has_changed |= ear.last.is_none();
             (ear.last, ear.was_heard) = (Some(now), true);
+            self.silent_from = self.silent_from.min(now + self.deadline);
         }
     }
 
     /// The link to a peer broke: it is not heard until something arrives again.
     pub(super) fn break_off(&mut self, peer: PeerId) {
         if let Some(ear) = self.ears.get_mut(&peer) {
-            ear.last = None;
+            self.has_changed |= ear.last.take().is_some();
         }
     }
 
@@ -83,13 +97,17 @@ impl Links {
     pub(super) fn on_report(&mut self, from: PeerId, mut report: Report) {
         let (me, ears) = (self.me, &self.ears);
         report.unheard.retain(|peer| *peer == me || ears.contains_key(peer));
-        if ears.contains_key(&from) {
+        report.unheard.sort_unstable();
+        report.beyond.sort_unstable();
+        if ears.contains_key(&from) && self.reports.get(&from) != Some(&report) {
             self.reports.insert(from, report);
+            self.has_changed = true;
         }
     }
 
-    /// Takes note of who lives.
+    /// Takes note of who lives, which has changed.
     pub(super) fn follow(&mut self, live: &BTreeMap<PeerId, Member>) {
+        self.has_changed = true;
         self.ears.retain(|peer, ear| live.get(peer).is_some_and(|member| member.generation == ear.generation));
         for member in live.values().filter(|member| member.id != self.me) {
             let generation = member.generation;
@@ -99,16 +117,33 @@ impl Links {
 
     /// Who has been silent for the deadline since this was called last.
     pub(super) fn take_silent(&mut self, now: Duration) -> Vec<PeerId> {
+        if now < self.silent_from {
+            return Vec::new();
+        }
         let deadline = self.deadline;
         let is_silent = |ear: &mut Ear| ear.last.take_if(|last| now.saturating_sub(*last) >= deadline).is_some();
-        self.ears.iter_mut().filter_map(|(peer, ear)| is_silent(ear).then_some(*peer)).collect()
+        let silent: Vec<_> = self.ears.iter_mut().filter_map(|(peer, ear)| is_silent(ear).then_some(*peer)).collect();
+        let earliest = self.ears.values().filter_map(|ear| ear.last).min();
+        self.silent_from = earliest.map_or(Duration::MAX, |last| last + deadline);
+        self.has_changed |= !silent.is_empty();
+        silent
+    }
+
+    /// Whether who is heard or what is reported has changed since the own report was brought up to date.
+    pub(super) fn have_changed(&self) -> bool {
+        self.has_changed
     }
 
     /// Brings the own report up to date, and drops those of others who are not heard. Returns whether there is news.
     pub(super) fn renew_report(&mut self, view: Option<&View>, (is_void, is_stuck): (bool, bool)) -> bool {
+        let number = view.map_or(0, |view| view.number);
+        let own = self.own();
+        let is_the_same = (own.view, own.is_void, own.is_stuck) == (number, is_void, is_stuck);
+        if !mem::take(&mut self.has_changed) && is_the_same {
+            return false;
+        }
         let (me, ears) = (self.me, &self.ears);
         self.reports.retain(|peer, _| *peer == me || ears.get(peer).is_some_and(|ear| ear.last.is_some()));
-        let number = view.map_or(0, |view| view.number);
         let shares_view = |peer: PeerId| {
             let holds = self.reports.get(&peer).map(|report| report.view);
             view.is_some_and(|view| view.rank(peer).is_some()) && holds.is_none_or(|holds| holds == number)
@@ -147,14 +182,14 @@ impl Links {
 
     /// Whether one of two says that it does not hear the other.
     pub(super) fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
-        let misses = |a, b| self.reports.get(&a).is_some_and(|report| report.unheard.contains(&b));
+        let misses = |a, b| self.reports.get(&a).is_some_and(|report| report.unheard.binary_search(&b).is_ok());
         misses(a, b) || misses(b, a)
     }
 
     /// Whether two say of each other that they hear each other, or hold the same view and do not say otherwise.
     pub(super) fn are_linked(&self, a: PeerId, b: PeerId) -> bool {
         let view = |peer| self.reports.get(&peer).map_or(0, |report| report.view);
-        let hears = |a, b| self.reports.get(&a).is_some_and(|report| report.beyond.contains(&b));
+        let hears = |a, b| self.reports.get(&a).is_some_and(|report| report.beyond.binary_search(&b).is_ok());
         let share_view = view(a) > 0 && view(a) == view(b);
         a == b || !self.is_broken(a, b) && (share_view || hears(a, b) && hears(b, a))
     }

@@ -22,7 +22,9 @@ impl Membership {
         if self.detector.is_excluded(from) {
             return Ok(());
         }
-        if self.agreement.hear(from)
+        let was_mute = self.agreement.hear(from);
+        self.is_unsettled |= was_mute;
+        if was_mute
             && let Some(member) = self.detector.live().get(&from)
         {
             out.notes.push(Note::Returned(member.clone()));
@@ -42,6 +44,8 @@ impl Membership {
 
     fn on_message(&mut self, now: Duration, from: PeerId, message: Message, out: &mut Outbox) {
         let mut mail = Vec::new();
+        // Reports come all the time, and mostly say what is known.
+        self.is_unsettled |= !matches!(message, Message::Report(_));
         match message {
             Message::Propose { number, base, members } => {
                 self.on_propose(now, from, Roster { number, base, members }, out);
@@ -88,7 +92,7 @@ impl Membership {
     }
 
     fn on_report(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
-        self.agreement.on_status(from, if report.is_void { 0 } else { report.view });
+        self.is_unsettled |= self.agreement.on_status(from, if report.is_void { 0 } else { report.view });
         if report.unheard.contains(&self.me().id)
             && let Some(member) = self.detector.live().get(&from)
         {
@@ -115,7 +119,7 @@ impl Membership {
         self.links.break_off(peer);
         if let Some(view) = self.view.as_ref().filter(|view| view.rank(peer).is_some()) {
             self.void = Some(view.number);
-            self.agreement.on_status(self.me().id, 0);
+            self.is_unsettled |= self.agreement.on_status(self.me().id, 0);
         }
     }
 
