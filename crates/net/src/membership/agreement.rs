@@ -484,7 +484,9 @@ mod tests {
         peer.on_status(member(1).id, u32::MAX);
         assert!(peer.propose(Duration::ZERO, (living(&[0, 1]), None), &mut mail).is_ok(), "one message is not enough");
         mail.clear();
-        (0..2000).for_each(|_| peer.on_status(member(1).id, u32::MAX));
+        for _ in 0..2000 {
+            peer.on_status(member(1).id, u32::MAX);
+        }
         assert!(peer.propose(Duration::ZERO, (living(&[0, 1]), None), &mut mail).is_err());
         assert!(mail.is_empty());
     }

@@ -292,9 +292,6 @@ impl Network {
         if !self.nodes.contains_key(&at) {
             return;
         }
-        if let Event::Wake(_) = event {
-            self.node(at).wake_at = None;
-        }
         match (self.nodes[&at].state, event) {
             (State::Hanging, Event::Resume(_)) => self.resume(at),
             (State::Hanging, event) => self.node(at).unread.push(event),
@@ -308,7 +305,11 @@ impl Network {
             (State::Running, Event::Refused { peer, .. }) if self.nodes[&peer].state == State::Killed => {
                 self.hand_in(at, Input::Refused(peer));
             }
-            (State::Running, Event::Wake(_)) => self.hand_in(at, Input::Wake),
+            // What was planned before something earlier was is of no use any more.
+            (State::Running, Event::Wake(_)) if self.nodes[&at].wake_at.is_some_and(|planned| planned <= self.now) => {
+                self.node(at).wake_at = None;
+                self.hand_in(at, Input::Wake);
+            }
             _ => {}
         }
     }
