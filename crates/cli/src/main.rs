@@ -67,7 +67,7 @@ enum Command {
     Eval(commands::eval::EvalArguments),
     /// Continue a text with a trained language model.
     Generate(commands::generate::GenerateArguments),
-    /// Classify an image with a trained model.
+    /// Say what a trained model takes files for: pictures, recordings, rows of tables or texts.
     Predict(commands::predict::PredictArguments),
     /// Describe models, or write a new one's starting weights.
     #[command(subcommand)]

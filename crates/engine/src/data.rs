@@ -3,10 +3,12 @@
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] cuts a set into
 //! parts, and [`batches`] say in which order samples are trained. Both deal in indices and never touch a sample.
 
+mod answers;
 mod arrays;
 pub mod augment;
 pub mod batches;
 pub mod cifar;
+mod columns;
 pub mod csv;
 pub mod digits;
 mod error;
@@ -25,6 +27,8 @@ mod names;
 mod normalisation;
 pub mod npy;
 mod origins;
+mod outside;
+mod outside_table;
 mod parquet;
 mod parts;
 mod picture;
@@ -41,6 +45,7 @@ pub mod wav;
 use std::path::Path;
 
 pub use error::DataError;
+pub use outside::{OutsideSample, Tone};
 pub use targets::{IGNORED, TargetKind, TargetRows, Targets};
 pub use text::codec::TextCodec;
 pub use text::tokens::Tokens;
@@ -125,10 +130,16 @@ pub trait Dataset: Send + Sync {
         None
     }
 
-    /// Reads a picture that is not part of the set, prepared as the set's own are; sets of other things refuse.
-    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+    /// Reads a file that is no part of the set, prepared as the set's own samples are: a picture, a recording, a table with a
+    /// sample in each row, or a text to be continued.
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
         let _ = tone;
-        Err(DataError::malformed(path, "cannot be read as a sample: this data set does not consist of pictures"))
+        Err(DataError::malformed(path, "cannot be read as a sample of this data set"))
+    }
+
+    /// Brings numbers that a network predicts to the units that the data have in their files.
+    fn restore(&self, numbers: &mut [f32]) {
+        let _ = numbers;
     }
 
     /// How many outputs a network needs for it.
@@ -145,15 +156,6 @@ pub trait Dataset: Send + Sync {
     fn is_empty(&self) -> bool {
         self.labels().is_empty()
     }
-}
-
-/// How light and dark are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
-    /// As they are.
-    AsIs,
-    /// Exchanged: a drawing in black on white becomes one in white on black, as in MNIST.
-    Inverted,
 }
 
 /// Fails if an index is not below `n_samples`.

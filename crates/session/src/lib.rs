@@ -19,6 +19,7 @@ mod orders;
 mod peer_epochs;
 pub mod peer_event;
 pub mod peer_process;
+pub mod prediction;
 pub mod reporter;
 pub mod resources;
 pub mod run_folder;

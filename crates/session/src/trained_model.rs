@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nettorrent_engine::checkpoint::load_weights;
-use nettorrent_engine::data::{Batch, Dataset, Split, Tone};
+use nettorrent_engine::data::{Batch, Dataset, IGNORED, OutsideSample, Split, TargetKind, Targets, Tone};
 use nettorrent_engine::evaluation::{check_fit, evaluate};
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::measure::{Measure, measure_of};
@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, open_data};
+use crate::prediction::{Prediction, guesses};
 use crate::run_folder::RunFolder;
 use crate::training::Training;
 
@@ -59,24 +60,6 @@ pub struct ModelEvaluation {
     /// Rows are what samples are, columns what the model took them for; empty where samples have no one class, or Python computes the
     /// model.
     pub confusion: Vec<Vec<usize>>,
-}
-
-/// What a model takes a picture for.
-#[derive(Debug, Serialize)]
-pub struct Classification<'a> {
-    /// The classes, the most probable first.
-    pub guesses: Vec<Guess<'a>>,
-    /// What the network said, class by class.
-    pub logits: Vec<f32>,
-}
-
-/// One class and how probable it is.
-#[derive(Debug, Serialize)]
-pub struct Guess<'a> {
-    /// The name of the class.
-    pub class: &'a str,
-    /// From 0 to 1.
-    pub probability: f64,
 }
 
 impl TrainedModel {
@@ -172,19 +155,41 @@ impl TrainedModel {
         })
     }
 
-    /// Classifies a picture, prepared as the data's are.
-    pub fn classify(&mut self, picture: &Path, tone: Tone) -> Result<Classification<'_>, SessionError> {
-        let Model::Ours(network) = &self.model else {
-            let problem = format!("`{}` is computed by Python: classify with the model itself there", self.job.model);
+    /// What it says about the samples of a file that is no part of its data, prepared as those are: `top` guesses about each, or as many
+    /// as are usual.
+    pub fn predict(&mut self, file: &Path, tone: Tone, top: Option<usize>) -> Result<Vec<Prediction>, SessionError> {
+        let Self { job, model, values, test_set, workspace } = self;
+        let Model::Ours(network) = model else {
+            let problem = format!("`{}` is computed by Python: predict with the model itself there", job.model);
             return Err(TrainError::Mismatch(problem).into());
         };
-        let batch = Batch::labelled(self.test_set.picture(picture, tone)?, vec![0]);
-        let (logits, _) = network.predict(&self.values, &batch, &mut self.workspace);
-        let classes = probabilities(&logits).zip(self.test_set.classes());
-        let mut guesses: Vec<Guess<'_>> = classes.map(|(probability, class)| Guess { class, probability }).collect();
-        guesses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-        Ok(Classification { guesses, logits })
+        let data = test_set.as_ref();
+        let samples = data.read_samples(file, tone)?;
+        let mut predictions = Vec::with_capacity(samples.len());
+        for samples in samples.chunks(job.batch.max(1)) {
+            let (logits, _) = network.predict(values, &unasked(samples, data), workspace);
+            for (sample, logits) in samples.iter().zip(logits.chunks_exact(network.output_len())) {
+                let logits = match sample.position {
+                    Some(position) => &logits[position * network.n_classes()..(position + 1) * network.n_classes()],
+                    None => logits,
+                };
+                let guesses = guesses(data, logits, top);
+                predictions.push(Prediction { line: sample.line, guesses, logits: logits.to_vec() });
+            }
+        }
+        Ok(predictions)
     }
+}
+
+/// Samples of which it is not known what they are.
+fn unasked(samples: &[OutsideSample], data: &dyn Dataset) -> Batch {
+    let n = samples.len();
+    let targets = match data.target() {
+        TargetKind::Class => Targets::Classes(vec![IGNORED; n]),
+        TargetKind::Tokens => Targets::Classes(vec![IGNORED; n * data.shape()[0]]),
+        TargetKind::Labels | TargetKind::Numbers { .. } => Targets::Numbers(vec![0.0; n * data.n_outputs()]),
+    };
+    Batch { n, inputs: samples.iter().flat_map(|sample| &sample.inputs).copied().collect(), targets }
 }
 
 /// The network with the loss that its job and data have it trained for.
@@ -194,21 +199,4 @@ fn with_loss(network: Network, job: &Job, data: &dyn Dataset) -> Result<Network,
 
 fn workspace(n_threads: usize) -> Result<Workspace, SessionError> {
     Workspace::new(n_threads).map_err(|error| TrainError::from(error).into())
-}
-
-fn probabilities(logits: &[f32]) -> impl Iterator<Item = f64> {
-    let highest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    let total: f64 = logits.iter().map(|&x| (f64::from(x) - highest).exp()).sum();
-    logits.iter().map(move |&x| (f64::from(x) - highest).exp() / total)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::probabilities;
-
-    #[test]
-    fn probabilities_add_up_to_one_however_large_logits_are() {
-        let found: Vec<f64> = probabilities(&[1000.0, 1000.0, -1000.0]).collect();
-        assert_eq!(found, [0.5, 0.5, 0.0]);
-    }
 }

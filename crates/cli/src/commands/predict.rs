@@ -1,12 +1,12 @@
-//! `predict`: what a trained model sees in pictures.
+//! `predict`: what a trained model says about files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
 use nettorrent_engine::data::Tone;
-use nettorrent_session::trained_model::{Classification, Guess};
+use nettorrent_session::prediction::{Guess, Prediction};
 use serde::Serialize;
 
 use super::eval::TrainedArguments;
@@ -14,18 +14,20 @@ use super::eval::TrainedArguments;
 /// Arguments of `predict`.
 #[derive(Args)]
 #[command(
-    override_usage = "nettorrent predict [OPTIONS] RUN IMAGE...\n       nettorrent predict --weights FILE --model NAME --data NAME IMAGE..."
+    override_usage = "nettorrent predict [OPTIONS] RUN FILE...\n       nettorrent predict --weights FILE --model NAME --data NAME FILE..."
 )]
 pub(crate) struct PredictArguments {
-    /// The run's folder (unless --weights is given), and the pictures: JPEG or PNG.
-    #[arg(required = true, value_name = "RUN IMAGE")]
+    /// The run's folder (unless --weights is given), and files of the kind that the model was trained on: pictures (JPEG or PNG), recordings
+    /// (WAV), tables with a sample in each row (CSV, JSON lines or Parquet; with or without the columns to predict), or plain text, of which
+    /// the next token is guessed.
+    #[arg(required = true, value_name = "RUN FILE")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     trained: UsedModel,
-    /// How many guesses to show for each picture.
-    #[arg(long, default_value_t = 3)]
-    top: usize,
-    /// Exchange light and dark first: for dark drawings on white paper, where the model learnt light ones on black.
+    /// How many classes, labels or tokens to show for each sample, the most probable first [default: 3, and all labels].
+    #[arg(long)]
+    top: Option<usize>,
+    /// For pictures: exchange light and dark first, for dark drawings on white paper, where the model learnt light ones on black.
     #[arg(long)]
     invert: bool,
     /// Print one JSON object a line instead of text.
@@ -33,7 +35,7 @@ pub(crate) struct PredictArguments {
     json: bool,
 }
 
-/// The same choices as for `eval`, but for the run's folder, which comes before the pictures.
+/// The same choices as for `eval`, but for the run's folder, which comes before the files.
 #[derive(Args)]
 struct UsedModel {
     /// The checkpoint: its folder, or its name in the run [default: the newest].
@@ -45,26 +47,27 @@ struct UsedModel {
     /// The model that the weights belong to.
     #[arg(long, value_name = "NAME|FILE", requires = "weights")]
     model: Option<String>,
-    /// The data set that the model was trained on: it tells the classes and how pictures are prepared [default: the run's].
+    /// The data set that the model was trained on: it tells the classes and how samples are prepared [default: the run's].
     #[arg(long, value_name = "NAME|PATH")]
     data: Option<String>,
 }
 
+/// A prediction and where its sample is.
 #[derive(Serialize)]
-struct Prediction<'a> {
-    image: &'a PathBuf,
+struct Told<'a> {
+    file: &'a Path,
     #[serde(flatten)]
-    classification: Classification<'a>,
+    prediction: &'a Prediction,
 }
 
 /// Runs `predict`.
 pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> {
-    let (run, images) = match (&arguments.trained.weights, arguments.paths.split_first()) {
-        (None, Some((run, images))) => (Some(run.clone()), images),
+    let (run, files) = match (&arguments.trained.weights, arguments.paths.split_first()) {
+        (None, Some((run, files))) => (Some(run.clone()), files),
         _ => (None, arguments.paths.as_slice()),
     };
-    if images.is_empty() {
-        bail!("say which pictures: nettorrent predict RUN IMAGE...");
+    if files.is_empty() {
+        bail!("say which files: nettorrent predict RUN FILE...");
     }
     let UsedModel { checkpoint, weights, model, data } = &arguments.trained;
     let trained = TrainedArguments {
@@ -78,16 +81,28 @@ pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> 
     };
     let mut model = trained.open()?;
     let tone = if arguments.invert { Tone::Inverted } else { Tone::AsIs };
-    for image in images {
-        let mut classification = model.classify(image, tone)?;
-        classification.guesses.truncate(arguments.top.max(1));
-        if arguments.json {
-            println!("{}", serde_json::to_string(&Prediction { image, classification })?);
-        } else {
-            let shown = |guess: &Guess<'_>| format!("{} ({:.1} %)", guess.class, 100.0 * guess.probability);
-            let shown: Vec<String> = classification.guesses.iter().map(shown).collect();
-            println!("{}: {}", image.display(), shown.join(", "));
+    for file in files {
+        for prediction in &model.predict(file, tone, arguments.top)? {
+            if arguments.json {
+                println!("{}", serde_json::to_string(&Told { file, prediction })?);
+            } else {
+                let guesses: Vec<String> = prediction.guesses.iter().map(shown).collect();
+                let line = prediction.line.map(|line| format!(":{line}")).unwrap_or_default();
+                println!("{}{line}: {}", file.display(), guesses.join(", "));
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn shown(guess: &Guess) -> String {
+    let percent = |probability: &f64| format!("({:.1} %)", 100.0 * probability);
+    match guess {
+        Guess::Class { class: name, probability } | Guess::Label { label: name, probability } => {
+            format!("{name} {}", percent(probability))
+        }
+        Guess::Number { number, value } => format!("{number} {value}"),
+        // In quotes, since it may be a space or the end of a line.
+        Guess::Token { token, probability, .. } => format!("{token:?} {}", percent(probability)),
+    }
 }

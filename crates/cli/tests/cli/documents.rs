@@ -159,7 +159,7 @@ fn run_commands(folders: &[&str]) {
             n_run += 1;
             let run = format!("run-{n_run}");
             if has(&words, "RUN") {
-                let base = if words[1] == "generate" { "base-text" } else { "base" };
+                let base = if words[1] == "generate" || has(&words, "book.txt") { "base-text" } else { "base" };
                 copy(&place.path(base), &place.path(&run));
             }
             let small = small(&words, &run);

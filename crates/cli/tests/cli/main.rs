@@ -18,6 +18,7 @@ mod members;
 mod namespaces;
 mod pipes;
 mod plan;
+mod predict;
 mod program;
 mod resume;
 mod samples;

@@ -56,7 +56,7 @@ fn predicts_a_drawing(place: &Place, run: &Path) {
     assert_eq!(paper["guesses"], seen["guesses"]);
     let shown = place.succeed(&["predict", text(run), "nought.png"]).stdout;
     assert!(shown.starts_with("nought.png: 0 ("), "{shown}");
-    assert!(place.fail(&["predict", text(run)]).contains("say which pictures"));
+    assert!(place.fail(&["predict", text(run)]).contains("say which files"));
     assert!(place.fail(&["predict", text(run), "none.png"]).contains("none.png"));
 }
 

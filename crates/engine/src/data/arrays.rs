@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use memmap2::Mmap;
 use zip::ZipArchive;
 
-use super::in_memory::{Answers, InMemory, Samples};
+use super::answers::Answers;
+use super::columns::Target;
+use super::in_memory::{InMemory, Samples};
 use super::npy::{self, Array};
-use super::table::Target;
 use super::{DataError, Split, files};
 
 /// The names of samples and of what is asked about them, in the order they are looked for.
@@ -237,8 +238,8 @@ mod tests {
     use zip::write::SimpleFileOptions;
 
     use super::{are_here, has_test, open};
+    use crate::data::columns::Target;
     use crate::data::npy::tests::file;
-    use crate::data::table::Target;
     use crate::data::{Dataset, Split, TargetKind, Targets};
 
     fn pixels() -> Vec<u8> {

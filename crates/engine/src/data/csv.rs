@@ -5,10 +5,12 @@ use std::path::Path;
 use csv::{ReaderBuilder, StringRecord, Trim};
 use serde::{Deserialize, Serialize};
 
+use super::columns::{Heading, Roles};
 use super::table::{Cell, TableBuilder};
 use super::{DataError, files};
 
-pub use super::table::{Asked, Column, Columns, Table, Target};
+pub use super::columns::{Asked, Column, Columns, Target};
+pub use super::table::Table;
 
 /// Whether the first line names the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,8 +30,28 @@ pub fn read(path: &Path, asked: Asked<'_>, header: Header) -> Result<Table, Data
     parse(path, &files::read(path)?, asked, header)
 }
 
+/// Reads the features of a file that is no part of the table with these columns.
+pub(crate) fn read_outside(path: &Path, learnt: &Roles, header: Header) -> Result<Table, DataError> {
+    parse_with(path, &files::read(path)?, header, |heading| TableBuilder::outside(learnt, heading, "line"))
+}
+
 /// Reads the text of one file; `path` is for the messages only.
 pub fn parse(path: &Path, bytes: &[u8], asked: Asked<'_>, header: Header) -> Result<Table, DataError> {
+    parse_with(path, bytes, header, |heading| match heading.names.len() {
+        0 | 1 => {
+            Err("has one column; expected at least one of numbers and one of labels, separated by commas".to_owned())
+        }
+        _ => TableBuilder::new(heading, asked, "line"),
+    })
+}
+
+/// The same with a table that is begun when the columns are known.
+fn parse_with(
+    path: &Path,
+    bytes: &[u8],
+    header: Header,
+    begin: impl FnOnce(Heading) -> Result<TableBuilder, String>,
+) -> Result<Table, DataError> {
     let mut reader = ReaderBuilder::new()
         .delimiter(delimiter(bytes))
         .has_headers(false)
@@ -41,23 +63,19 @@ pub fn parse(path: &Path, bytes: &[u8], asked: Asked<'_>, header: Header) -> Res
     let malformed = |problem: String| DataError::malformed(path, problem);
     let mut next = || records.next().transpose().map_err(|error| malformed(read_problem(&error)));
     let Some(first) = next()? else {
-        return Err(malformed("is empty; expected rows of numbers and a label".to_owned()));
+        return Err(malformed("is empty; expected rows of numbers".to_owned()));
     };
-    if first.len() < 2 {
-        let problem = "has one column; expected at least one of numbers and one of labels, separated by commas";
-        return Err(malformed(problem.to_owned()));
-    }
     let has_header = match header {
         Header::Auto => !first.iter().any(|cell| cell.parse::<f32>().is_ok()),
         Header::No => false,
         Header::Yes => true,
     };
-    let names: Vec<String> = if has_header {
-        first.iter().map(ToOwned::to_owned).collect()
+    let heading = if has_header {
+        Heading { names: first.iter().map(ToOwned::to_owned).collect(), is_named: true }
     } else {
-        (0..first.len()).map(|column| column.to_string()).collect()
+        Heading::places(first.len())
     };
-    let mut builder = TableBuilder::new(names, asked, "line").map_err(malformed)?;
+    let mut builder = begin(heading).map_err(malformed)?;
     let mut record = if has_header { next()? } else { Some(first) };
     while let Some(row) = record {
         let cells: Vec<Cell<'_>> = row.iter().map(Cell::Text).collect();

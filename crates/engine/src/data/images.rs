@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::folders::{self, Layout, Listing};
 use super::normalisation::{ByteTable, Normalisation};
 use super::picture::{MAX_SIDE, N_CHANNELS, decode, toned};
-use super::{Batch, DataError, Dataset, Split, Tone, check_indices, files};
+use super::{Batch, DataError, Dataset, OutsideSample, Split, Tone, check_indices, files};
 
 /// Files that lie beside pictures and are none. Anything else in a class folder is taken for a picture, and named when
 /// it turns out not to be one.
@@ -57,6 +57,11 @@ impl Preparation {
         &self.shape
     }
 
+    /// Reads a picture from a file and prepares it.
+    pub(crate) fn read(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        self.prepare(path, &files::read(path)?, tone)
+    }
+
     /// Decodes the bytes of a picture and prepares it; `path` is for the messages only.
     pub(crate) fn prepare(&self, path: &Path, bytes: &[u8], tone: Tone) -> Result<Vec<f32>, DataError> {
         let pixels = toned(frame(&decode(path, bytes)?, self.framing), tone);
@@ -97,8 +102,8 @@ impl Dataset for ImageFolder {
         (index < self.len()).then(|| self.listing.path(index).display().to_string())
     }
 
-    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        self.preparation.prepare(path, &files::read(path)?, tone)
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
+        Ok(vec![OutsideSample::whole(self.preparation.read(path, tone)?)])
     }
 
     /// Decodes in parallel, on the pool that the caller runs in.
@@ -106,7 +111,7 @@ impl Dataset for ImageFolder {
         check_indices(indices, self.len())?;
         let samples: Vec<Vec<f32>> = indices
             .par_iter()
-            .map(|&index| self.picture(&self.listing.path(index), Tone::AsIs))
+            .map(|&index| self.preparation.read(&self.listing.path(index), Tone::AsIs))
             .collect::<Result<_, DataError>>()?;
         let labels = indices.iter().map(|&index| self.listing.labels[index]).collect();
         Ok(Batch::labelled(samples.concat(), labels))

@@ -3,9 +3,12 @@
 //! Pixels stay bytes: MNIST is 47 MB so, and would be 188 MB as floats.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use super::answers::{Answers, Spread};
 use super::normalisation::ByteTable;
 use super::origins::Origins;
+use super::outside::{OutsideReader, OutsideSample};
 use super::{Batch, DataError, Dataset, TargetKind, Targets, Tone, check_indices, picture};
 
 pub use super::normalisation::Normalisation;
@@ -26,39 +29,6 @@ impl Samples {
             Self::Floats(values) => values.len(),
         }
     }
-}
-
-/// What is asked about samples that have no one class: so many values for each sample, one sample's after the other's.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answers {
-    /// Whether each class applies, 0 or 1.
-    Labels(Vec<f32>),
-    /// Numbers to predict.
-    Numbers(Vec<f32>),
-}
-
-impl Answers {
-    fn values(&self) -> &[f32] {
-        match self {
-            Self::Labels(values) | Self::Numbers(values) => values,
-        }
-    }
-
-    fn map(&self, change: impl FnOnce(&[f32]) -> Vec<f32>) -> Self {
-        match self {
-            Self::Labels(values) => Self::Labels(change(values)),
-            Self::Numbers(values) => Self::Numbers(change(values)),
-        }
-    }
-}
-
-/// How the numbers that a training part asks for are spread.
-#[derive(Clone, Debug)]
-pub(crate) struct Spread {
-    /// What each number is brought to, if that is wanted.
-    normalisation: Option<Normalisation>,
-    /// The mean squared distance from the mean, after that.
-    variance: f32,
 }
 
 /// Labelled samples held in memory.
@@ -82,8 +52,10 @@ pub struct InMemory {
     table: ByteTable,
     origins: Origins,
     answers: Option<Answers>,
-    /// The variance of the training part's answers.
-    variance: f32,
+    /// That of the training part's answers.
+    spread: Spread,
+    /// For files that are no part of the set, where they are no pictures.
+    reader: Option<Arc<dyn OutsideReader>>,
 }
 
 impl InMemory {
@@ -113,7 +85,8 @@ impl InMemory {
             table,
             origins: Origins::Unknown,
             answers: None,
-            variance: 0.0,
+            spread: Spread::default(),
+            reader: None,
         })
     }
 
@@ -135,30 +108,18 @@ impl InMemory {
 
     /// How the answers are spread, and with `standardise` would be when brought to mean 0 and deviation 1.
     pub(crate) fn spread(&self, standardise: bool) -> Spread {
-        let n = self.classes.len().max(1);
-        let values = self.answers.as_ref().map_or(&[][..], Answers::values);
-        let measured = Normalisation::measured(values.chunks_exact(n), n);
-        let distance = |(index, &value): (usize, &f32)| {
-            let (mean, deviation) = measured.channel(index % n);
-            let scale = if standardise { f64::from(deviation) } else { 1.0 };
-            ((f64::from(value) - f64::from(mean)) / scale).powi(2)
-        };
-        let variance = values.iter().enumerate().map(distance).sum::<f64>() / values.len().max(1) as f64;
-        Spread { normalisation: standardise.then_some(measured), variance: variance as f32 }
+        self.answers.as_ref().map(|answers| answers.spread(self.classes.len(), standardise)).unwrap_or_default()
     }
 
     /// The same samples, whose answers are judged by those of the training part, and prepared as those are.
-    pub(crate) fn judged_by(mut self, spread: &Spread) -> Self {
-        if let Some(normalisation) = &spread.normalisation {
-            let n = self.classes.len().max(1);
-            let prepared = |(index, &value): (usize, &f32)| {
-                let (mean, deviation) = normalisation.channel(index % n);
-                (value - mean) / deviation
-            };
-            let all = |values: &[f32]| values.iter().enumerate().map(prepared).collect();
-            self.answers = self.answers.map(|answers| answers.map(all));
-        }
-        Self { variance: spread.variance, ..self }
+    pub(crate) fn judged_by(mut self, spread: Spread) -> Self {
+        self.answers = self.answers.map(|answers| answers.prepared(&spread));
+        Self { spread, ..self }
+    }
+
+    /// The same samples, with what reads files that are no part of the set.
+    pub(crate) fn with_reader(self, reader: Arc<dyn OutsideReader>) -> Self {
+        Self { reader: Some(reader), ..self }
     }
 
     /// The same samples, of which it is known where they came from.
@@ -214,14 +175,10 @@ impl InMemory {
             normalisation: self.normalisation.clone(),
             table: self.table.clone(),
             origins: self.origins.only(indices),
-            answers: self.answers.as_ref().map(|answers| self.answers_of(answers, indices)),
-            variance: self.variance,
+            answers: self.answers.as_ref().map(|answers| answers.of(indices, self.classes.len())),
+            spread: self.spread.clone(),
+            reader: self.reader.clone(),
         })
-    }
-
-    fn answers_of(&self, answers: &Answers, indices: &[usize]) -> Answers {
-        let n = self.classes.len();
-        answers.map(|values| indices.iter().flat_map(|&index| &values[index * n..(index + 1) * n]).copied().collect())
     }
 
     /// The mean and deviation of each feature over the raw samples, for sets of floats.
@@ -232,6 +189,27 @@ impl InMemory {
             }
             Samples::Bytes(_) => self.normalisation.clone(),
         }
+    }
+
+    /// Reads a picture that is no part of the set.
+    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
+        let (Samples::Bytes(_), Ok(shape)) = (&self.samples, <[usize; 3]>::try_from(self.shape.as_slice())) else {
+            let problem = format!(
+                "cannot be read as a sample: those of this set are arrays of the shape {:?}; put it into a data set of that \
+                 kind and use `nettorrent eval --data`",
+                self.shape
+            );
+            return Err(DataError::malformed(path, problem));
+        };
+        // A set whose brightest value is 16 wants pictures in the same range.
+        let range = self.normalisation.scale / 255.0;
+        let raw: Vec<u8> = picture::read_at(path, shape, tone)?
+            .iter()
+            .map(|&pixel| (f32::from(pixel) * range).round() as u8)
+            .collect();
+        let mut values = Vec::with_capacity(raw.len());
+        self.table.extend(&mut values, &raw);
+        Ok(values)
     }
 
     fn extend_floats(&self, out: &mut Vec<f32>, raw: &[f32]) {
@@ -263,7 +241,9 @@ impl Dataset for InMemory {
         match self.answers {
             None => TargetKind::Class,
             Some(Answers::Labels(_)) => TargetKind::Labels,
-            Some(Answers::Numbers(_)) => TargetKind::Numbers { n: self.classes.len(), variance: self.variance },
+            Some(Answers::Numbers(_)) => {
+                TargetKind::Numbers { n: self.classes.len(), variance: self.spread.variance() }
+            }
         }
     }
 
@@ -280,7 +260,7 @@ impl Dataset for InMemory {
         }
         let targets = match &self.answers {
             None => Targets::Classes(indices.iter().map(|&index| self.labels[index]).collect()),
-            Some(answers) => Targets::Numbers(self.answers_of(answers, indices).values().to_vec()),
+            Some(answers) => Targets::Numbers(answers.of(indices, self.classes.len()).values().to_vec()),
         };
         Ok(Batch { n: indices.len(), inputs, targets })
     }
@@ -289,26 +269,26 @@ impl Dataset for InMemory {
         self.origins.of(index)
     }
 
-    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        let (Samples::Bytes(_), Ok(shape)) = (&self.samples, <[usize; 3]>::try_from(self.shape.as_slice())) else {
-            let problem = format!("cannot be read as a sample: the samples here are {:?} and no pictures", self.shape);
-            return Err(DataError::malformed(path, problem));
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
+        let Some(reader) = &self.reader else { return Ok(vec![OutsideSample::whole(self.picture(path, tone)?)]) };
+        tone.check_no_picture(path)?;
+        let normalised = |sample: OutsideSample| {
+            let mut inputs = Vec::with_capacity(sample.inputs.len());
+            self.extend_floats(&mut inputs, &sample.inputs);
+            OutsideSample { inputs, ..sample }
         };
-        // A set whose brightest value is 16 wants pictures in the same range.
-        let range = self.normalisation.scale / 255.0;
-        let raw: Vec<u8> = picture::read_at(path, shape, tone)?
-            .iter()
-            .map(|&pixel| (f32::from(pixel) * range).round() as u8)
-            .collect();
-        let mut values = Vec::with_capacity(raw.len());
-        self.table.extend(&mut values, &raw);
-        Ok(values)
+        Ok(reader.read(path)?.into_iter().map(normalised).collect())
+    }
+
+    fn restore(&self, numbers: &mut [f32]) {
+        self.spread.restore(numbers);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answers, InMemory, Normalisation, Samples};
+    use super::{InMemory, Normalisation, Samples};
+    use crate::data::answers::Answers;
     use crate::data::{Dataset, TargetKind, Targets};
 
     fn names(n: usize) -> Vec<String> {
@@ -351,12 +331,15 @@ mod tests {
             InMemory::with_answers(vec![1], names(2), Answers::Numbers(answers.to_vec()), samples).unwrap()
         };
         let (train, test) = (set(&[1.0, 10.0, 3.0, 10.0]), set(&[5.0, 11.0]));
-        let plain = test.clone().judged_by(&train.spread(false));
+        let plain = test.clone().judged_by(train.spread(false));
         assert_eq!(plain.target(), TargetKind::Numbers { n: 2, variance: 0.5 });
         assert_eq!(plain.batch(&[0]).unwrap().targets, Targets::Numbers(vec![5.0, 11.0]));
-        let prepared = test.judged_by(&train.spread(true));
+        let prepared = test.judged_by(train.spread(true));
         assert_eq!(prepared.target(), TargetKind::Numbers { n: 2, variance: 0.5 }, "one of them never varies");
         assert_eq!(prepared.targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 1.0]));
+        let mut numbers = [3.0, 1.0];
+        prepared.restore(&mut numbers);
+        assert_eq!(numbers, [5.0, 11.0], "in the units of the data");
         assert_eq!(train.only(&[1]).unwrap().targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 10.0]));
         assert!(
             InMemory::with_answers(vec![1], names(2), Answers::Labels(vec![0.0; 3]), Samples::Bytes(vec![0])).is_err()

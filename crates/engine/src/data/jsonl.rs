@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::table::{Asked, Cell, Column, Columns, Table, TableBuilder};
+use super::columns::{Asked, Column, Columns, Heading, Roles};
+use super::table::{Cell, Table, TableBuilder};
 use super::text::documents::{Documents, Visit, visit_document};
 use super::{DataError, files, names};
 
@@ -83,6 +84,24 @@ pub fn parse_table(path: &Path, bytes: &[u8], asked: Asked<'_>) -> Result<Table,
     rows.builder.ok_or_else(|| problem("holds no rows".to_owned()))?.finish().map_err(problem)
 }
 
+/// Reads the features of a file that is no part of the table with these columns; labels may be there or not.
+pub(crate) fn read_outside(path: &Path, learnt: &Roles) -> Result<Table, DataError> {
+    let malformed = |problem: String| DataError::malformed(path, problem);
+    let n_learnt = learnt.n_features();
+    let mut builder = TableBuilder::outside(learnt, Heading::places(n_learnt), "line").map_err(malformed)?;
+    for (number, line) in lines(&files::read(path)?) {
+        let object = object(path, number, line)?;
+        let place = |problem: String| malformed(format!("line {number}: {problem}"));
+        let features = features(&object).map_err(place)?;
+        if features.len() != n_learnt {
+            return Err(place(format!("has {} features; the model was trained on {n_learnt}", features.len())));
+        }
+        let cells: Vec<Cell<'_>> = features.iter().map(cell).collect::<Result<_, String>>().map_err(place)?;
+        builder.row(cells.into_iter(), number).map_err(malformed)?;
+    }
+    builder.finish().map_err(|_| malformed("holds no rows".to_owned()))
+}
+
 /// Rows as they are read.
 struct Rows<'a> {
     asked: Asked<'a>,
@@ -103,10 +122,7 @@ impl Rows<'_> {
 
     fn row(&mut self, object: &Object, line: u64) -> Result<(), String> {
         let place = |problem: String| format!("line {line}: {problem}");
-        let features = field(object, FEATURES_FIELD).map_err(place)?;
-        let Value::Array(features) = features else {
-            return Err(format!("line {line}: `{FEATURES_FIELD}` is no list of numbers"));
-        };
+        let features = features(object).map_err(place)?;
         let label = field(object, LABEL_FIELD).map_err(place)?;
         let answers = match label {
             Value::Array(answers) => answers.as_slice(),
@@ -141,7 +157,7 @@ impl Rows<'_> {
         let places = self.n_features..self.n_features + self.n_answers;
         let label = Columns::Several(places.map(Column::Index).collect());
         let asked = Asked { label: Some(&label), target: self.asked.target };
-        TableBuilder::new(features.chain(answers).collect(), asked, "line")
+        TableBuilder::new(Heading { names: features.chain(answers).collect(), is_named: false }, asked, "line")
     }
 }
 
@@ -179,6 +195,13 @@ fn field<'a>(object: &'a Object, name: &str) -> Result<&'a Value, String> {
     })
 }
 
+fn features(object: &Object) -> Result<&[Value], String> {
+    match field(object, FEATURES_FIELD)? {
+        Value::Array(features) => Ok(features),
+        _ => Err(format!("`{FEATURES_FIELD}` is no list of numbers")),
+    }
+}
+
 fn text<'a>(object: &'a Object, name: &str) -> Result<&'a str, String> {
     match field(object, name)? {
         Value::String(text) => Ok(text),
@@ -192,7 +215,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::{JsonTexts, holds_features, parse_table, read_table};
-    use crate::data::table::{Asked, Target};
+    use crate::data::columns::{Asked, Target};
     use crate::data::text::documents::{Documents, Piece};
     use crate::data::{DataError, Dataset, TargetKind, Targets};
 

@@ -10,7 +10,8 @@ use parquet::record::reader::RowIter;
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use super::table::{Asked, Cell, Table, TableBuilder};
+use super::columns::{Asked, Heading, Roles};
+use super::table::{Cell, Table, TableBuilder};
 use super::text::documents::{Documents, Visit, visit_document};
 use super::{DataError, files, names};
 
@@ -68,14 +69,27 @@ impl Documents for ParquetTexts<'_> {
 
 /// Reads the rows of some files, whose columns must be the same.
 pub(crate) fn read_table(paths: &[PathBuf], asked: Asked<'_>) -> Result<Table, DataError> {
+    read_with(paths, |heading| match heading.names.len() {
+        0 | 1 => Err("has one column; expected at least one of numbers and one of labels".to_owned()),
+        _ => TableBuilder::new(heading, asked, "row"),
+    })
+}
+
+/// Reads the features of a file that is no part of the table with these columns.
+pub(crate) fn read_outside(path: &Path, learnt: &Roles) -> Result<Table, DataError> {
+    read_with(&[path.to_owned()], |heading| TableBuilder::outside(learnt, heading, "row"))
+}
+
+fn read_with(
+    paths: &[PathBuf],
+    begin: impl FnOnce(Heading) -> Result<TableBuilder, String>,
+) -> Result<Table, DataError> {
     let first = &paths[0];
     let names = |reader: &Reader| columns(reader).iter().map(|kind| kind.name().to_owned()).collect::<Vec<String>>();
     let expected = names(&open(first)?);
     let malformed = |path: &Path, problem: String| DataError::malformed(path, problem);
-    if expected.len() < 2 {
-        return Err(malformed(first, "has one column; expected at least one of numbers and one of labels".to_owned()));
-    }
-    let mut builder = TableBuilder::new(expected.clone(), asked, "row").map_err(|problem| malformed(first, problem))?;
+    let heading = Heading { names: expected.clone(), is_named: true };
+    let mut builder = begin(heading).map_err(|problem| malformed(first, problem))?;
     for path in paths {
         let reader = open(path)?;
         if names(&reader) != expected {
@@ -201,7 +215,7 @@ pub(crate) mod tests {
     use parquet::schema::parser::parse_message_type;
 
     use super::{ParquetTexts, has_text, read_table};
-    use crate::data::table::Asked;
+    use crate::data::columns::Asked;
     use crate::data::text::documents::{Documents, Piece};
     use crate::data::{DataError, Dataset};
     use crate::rng::Rng;

@@ -24,7 +24,7 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<DynamicImage, DataErro
             return Err(DataError::malformed(path, problem));
         }
         Err(_) => {
-            let problem = "is no JPEG or PNG picture, going by its first bytes; remove it from the class folder";
+            let problem = "is no JPEG or PNG picture, going by its first bytes; convert it, or leave it out";
             return Err(DataError::malformed(path, problem));
         }
     };

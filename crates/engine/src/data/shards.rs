@@ -15,7 +15,7 @@ use super::in_memory::Normalisation;
 use super::names::sort_classes;
 use super::text::cache::Cache;
 use super::text::documents::fingerprint;
-use super::{Batch, DataError, Dataset, Tone, check_indices, files};
+use super::{Batch, DataError, Dataset, OutsideSample, Tone, check_indices, files};
 
 /// How such archives are called.
 pub(crate) const EXTENSIONS: [&str; 1] = ["tar"];
@@ -138,8 +138,8 @@ impl Dataset for Shards {
         Some(format!("{}, byte {offset}", self.paths[*shard].display()))
     }
 
-    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        self.preparation.prepare(path, &files::read(path)?, tone)
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
+        Ok(vec![OutsideSample::whole(self.preparation.read(path, tone)?)])
     }
 
     /// Decodes in parallel, on the pool that the caller runs in.

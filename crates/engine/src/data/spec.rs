@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::DataError;
+use super::columns::{Columns, Target};
 use super::csv::Header;
 use super::format::Format;
 use super::in_memory::{InMemory, Normalisation};
-use super::table::{Columns, Target};
 use super::text::tokens::Tokens;
 
 /// The share of a set without a test part that is held back.
@@ -71,8 +71,8 @@ pub struct DataSpec {
     /// Default: yes, unless `mean` or `deviation` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise: Option<bool>,
-    /// Whether numbers to predict are brought to mean 0 and deviation 1, both measured on the training part; the loss and
-    /// the predictions are then in those units. Default: no.
+    /// Whether numbers to predict are brought to mean 0 and deviation 1, both measured on the training part; the loss is then
+    /// in those units. Default: no.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise_targets: Option<bool>,
     /// How many samples of the training set are trained on: a random part of it, drawn by the job's seed; all of them are

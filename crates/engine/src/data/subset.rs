@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Batch, DataError, Dataset, TargetKind, TextCodec, Tone, check_indices};
+use super::{Batch, DataError, Dataset, OutsideSample, TargetKind, TextCodec, Tone, check_indices};
 use crate::rng::Rng;
 
 /// A random part of a set. Shape, classes and preparation of the samples stay those of the whole.
@@ -63,8 +63,12 @@ impl Dataset for Subset {
         self.whole.origin(index).or_else(|| Some(format!("sample {index} of the whole set")))
     }
 
-    fn picture(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        self.whole.picture(path, tone)
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
+        self.whole.read_samples(path, tone)
+    }
+
+    fn restore(&self, numbers: &mut [f32]) {
+        self.whole.restore(numbers);
     }
 }
 

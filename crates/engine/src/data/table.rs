@@ -3,56 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
-use super::in_memory::{Answers, InMemory, Samples};
+use super::answers::Answers;
+use super::columns::{Asked, Heading, Role, Roles, Target};
+use super::in_memory::{InMemory, Samples};
 use super::origins::Origins;
+use super::outside::OutsideSample;
 use super::{DataError, names};
 
 /// What stands for a value that is not there, in lower case.
 const MISSING: [&str; 7] = ["", "-", "?", "n/a", "na", "nan", "null"];
-
-/// A column, by its place (from 0) or by its name in the header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Column {
-    /// By place, the first being 0.
-    Index(usize),
-    /// By name; where no column has the name and it is a number, by place.
-    Name(String),
-}
-
-/// One column or several.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Columns {
-    /// One.
-    One(Column),
-    /// Several.
-    Several(Vec<Column>),
-}
-
-/// What is to be learned from a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// The class that a column names.
-    #[default]
-    Class,
-    /// Which of several columns are 1 and not 0.
-    Labels,
-    /// The numbers of one or several columns.
-    Numbers,
-}
-
-/// What is asked about a table: which columns, and how they are understood.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
-    /// The columns; the last if none is named.
-    pub label: Option<&'a Columns>,
-    /// How they are understood.
-    pub target: Target,
-}
 
 /// A value in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +25,7 @@ pub(crate) enum Cell<'a> {
 /// A table as it was read, its classes not yet numbered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    n_features: usize,
+    columns: Roles,
     values: Vec<f32>,
     /// Where each row is in the file, by line or by row.
     lines: Vec<u64>,
@@ -91,11 +50,12 @@ impl Table {
 
     /// The samples, numbered by these classes: those of the training part, for both parts. Not yet normalised.
     pub(crate) fn into_set(self, paths: &[PathBuf], classes: Vec<String>) -> Result<InMemory, DataError> {
+        let shape = vec![self.n_features()];
         let origins = match paths {
             [path] => Origins::Lines { path: path.clone(), lines: self.lines },
             _ => Origins::Unknown,
         };
-        let (shape, samples) = (vec![self.n_features], Samples::Floats(self.values));
+        let samples = Samples::Floats(self.values);
         let answers = match self.target {
             Target::Class => {
                 let labels = renumbered(paths, &self.rows, &self.class_names, &classes)?;
@@ -107,9 +67,20 @@ impl Table {
         Ok(InMemory::with_answers(shape, classes, answers, samples)?.with_origins(origins))
     }
 
+    /// The rows as samples of a set that they are no part of. Not yet normalised.
+    pub(crate) fn into_outside(self) -> Vec<OutsideSample> {
+        let rows = self.values.chunks_exact(self.n_features()).zip(&self.lines);
+        rows.map(|(row, &line)| OutsideSample { line: Some(line), ..OutsideSample::whole(row.to_vec()) }).collect()
+    }
+
+    /// What its columns hold.
+    pub(crate) fn columns(&self) -> &Roles {
+        &self.columns
+    }
+
     /// How many columns are features.
     pub fn n_features(&self) -> usize {
-        self.n_features
+        self.columns.n_features()
     }
 
     /// How many rows there are.
@@ -131,83 +102,65 @@ fn renumbered(paths: &[PathBuf], rows: &[u32], names: &[String], classes: &[Stri
 
 /// A table in the making. Problems are told without the path, which the caller knows.
 pub(crate) struct TableBuilder {
-    names: Vec<String>,
-    /// For each column its place among those that are asked for.
-    asked: Vec<Option<usize>>,
     table: Table,
+    n_features: usize,
     class_numbers: BTreeMap<String, u32>,
     /// What a row is called in this kind of file.
     unit: &'static str,
 }
 
 impl TableBuilder {
-    /// A table with these columns.
-    pub(crate) fn new(names: Vec<String>, asked: Asked<'_>, unit: &'static str) -> Result<Self, String> {
-        let wanted: Vec<Option<&Column>> = match asked.label {
-            None => vec![None],
-            Some(Columns::One(column)) => vec![Some(column)],
-            Some(Columns::Several(columns)) => columns.iter().map(Some).collect(),
-        };
-        if wanted.is_empty() || (asked.target == Target::Class && wanted.len() > 1) {
-            return Err(format!(
-                "`label` names {} columns; for classes it names one, for `target = \"labels\"` or `\"numbers\"` one or several",
-                wanted.len()
-            ));
-        }
-        let mut places = vec![None; names.len()];
-        let mut asked_names = Vec::new();
-        for (place, column) in wanted.into_iter().enumerate() {
-            let column = find_column(&names, column)?;
-            if places[column].replace(place).is_some() {
-                return Err(format!("`label` names the column `{}` twice", names[column]));
-            }
-            asked_names.push(names[column].clone());
-        }
-        let n_features = places.iter().filter(|place| place.is_none()).count();
-        if n_features == 0 {
-            return Err("`label` names all columns; at least one must be left to learn from".to_owned());
-        }
-        let table = Table {
-            n_features,
-            values: Vec::new(),
-            lines: Vec::new(),
-            rows: Vec::new(),
-            class_names: if asked.target == Target::Class { Vec::new() } else { asked_names },
-            target: asked.target,
-            answers: Vec::new(),
-        };
-        Ok(Self { names, asked: places, table, class_numbers: BTreeMap::new(), unit })
+    /// A table with these columns, of which something is asked.
+    pub(crate) fn new(heading: Heading, asked: Asked<'_>, unit: &'static str) -> Result<Self, String> {
+        let columns = Roles::new(heading, asked)?;
+        let class_names = if asked.target == Target::Class { Vec::new() } else { columns.asked_names() };
+        Ok(Self::with(columns, asked.target, class_names, unit))
+    }
+
+    /// The features of a file that is no part of the table with these columns.
+    pub(crate) fn outside(learnt: &Roles, heading: Heading, unit: &'static str) -> Result<Self, String> {
+        Ok(Self::with(learnt.outside(heading)?, Target::Class, Vec::new(), unit))
+    }
+
+    fn with(columns: Roles, target: Target, class_names: Vec<String>, unit: &'static str) -> Self {
+        let n_features = columns.n_features();
+        let (values, lines, rows, answers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let table = Table { columns, values, lines, rows, class_names, target, answers };
+        Self { table, n_features, class_numbers: BTreeMap::new(), unit }
     }
 
     /// Adds a row, which is on this line.
     pub(crate) fn row<'a>(&mut self, cells: impl ExactSizeIterator<Item = Cell<'a>>, line: u64) -> Result<(), String> {
-        if cells.len() != self.names.len() {
-            let (unit, n_columns) = (self.unit, self.names.len());
+        let Table { columns, values, lines, rows, class_names, target, answers } = &mut self.table;
+        if cells.len() != columns.names().len() {
+            let (unit, n_columns) = (self.unit, columns.names().len());
             return Err(format!("{unit} {line} has {} cells, the first {unit} has {n_columns}", cells.len()));
         }
-        let first_answer = self.table.answers.len();
-        if self.table.target != Target::Class {
-            self.table.answers.resize(first_answer + self.table.class_names.len(), 0.0);
+        let (first_value, first_answer) = (values.len(), answers.len());
+        values.resize(first_value + self.n_features, 0.0);
+        if *target != Target::Class {
+            answers.resize(first_answer + class_names.len(), 0.0);
         }
         for (column, cell) in cells.enumerate() {
             let place = |problem: String| {
-                format!("{} {line}, column {} (`{}`): {problem}", self.unit, column + 1, self.names[column])
+                format!("{} {line}, column {} (`{}`): {problem}", self.unit, column + 1, columns.names()[column])
             };
-            match (self.asked[column], self.table.target) {
-                (None, _) => self.table.values.push(number(cell, true).map_err(place)?),
-                (Some(_), Target::Class) => {
+            match (columns.roles()[column], *target) {
+                (Role::Ignored, _) => {}
+                (Role::Feature(index), _) => values[first_value + index] = number(cell, true).map_err(place)?,
+                (Role::Asked(_), Target::Class) => {
                     let class = class_name(cell).map_err(place)?;
-                    self.table.rows.push(number_of(&mut self.class_numbers, &mut self.table.class_names, class));
+                    rows.push(number_of(&mut self.class_numbers, class_names, class));
                 }
-                (Some(index), Target::Labels) => {
-                    self.table.answers[first_answer + index] = zero_or_one(cell).map_err(place)?;
+                (Role::Asked(index), Target::Labels) => {
+                    answers[first_answer + index] = zero_or_one(cell).map_err(place)?;
                 }
-                (Some(index), Target::Numbers) => {
-                    self.table.answers[first_answer + index] = number(cell, false).map_err(place)?;
+                (Role::Asked(index), Target::Numbers) => {
+                    answers[first_answer + index] = number(cell, false).map_err(place)?;
                 }
             }
         }
-        self.table.lines.push(line);
+        lines.push(line);
         Ok(())
     }
 
@@ -219,8 +172,7 @@ impl TableBuilder {
         }
         // A number that is different in almost every row is measured, not a class: better to say so than to train on it.
         if self.table.target == Target::Class && n_classes > 100 && n_classes * 2 > n_rows {
-            let label = self.asked.iter().position(Option::is_some).unwrap_or(0);
-            let name = &self.names[label];
+            let name = self.table.columns.asked_names().join(", ");
             return Err(format!(
                 "the label column `{name}` has {n_classes} different values in {n_rows} rows, so it names no classes; \
                  set `label` to the column that does, or `target = \"numbers\"` if these are to be predicted"
@@ -287,27 +239,6 @@ fn zero_or_one(cell: Cell<'_>) -> Result<f32, String> {
         Ok(value) if value == 0.0 || value == 1.0 => Ok(value),
         Ok(value) => Err(format!("expected 0 or 1, found {value}")),
         Err(problem) => Err(problem),
-    }
-}
-
-fn find_column(names: &[String], wanted: Option<&Column>) -> Result<usize, String> {
-    let by_place = |place: usize| {
-        if place < names.len() {
-            return Ok(place);
-        }
-        Err(format!("there is no column {place} for the label: they are 0 to {}", names.len() - 1))
-    };
-    match wanted {
-        None => Ok(names.len() - 1),
-        Some(&Column::Index(place)) => by_place(place),
-        Some(Column::Name(name)) => match (names.iter().position(|other| other == name), name.parse()) {
-            (Some(place), _) => Ok(place),
-            (None, Ok(place)) => by_place(place),
-            (None, Err(_)) => {
-                let known: Vec<&str> = names.iter().map(String::as_str).collect();
-                Err(names::unknown("label column", name, &known))
-            }
-        },
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod codec;
+mod continued;
 pub(crate) mod documents;
 mod store;
 pub(crate) mod tokens;
@@ -14,7 +15,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::parts::{self, Parts};
-use super::{Batch, DataError, Dataset, IGNORED, Split, TargetKind, Targets, check_indices};
+use super::{Batch, DataError, Dataset, IGNORED, OutsideSample, Split, TargetKind, Targets, Tone, check_indices};
 use cache::Cache;
 use codec::TextCodec;
 use documents::{Documents, PlainText};
@@ -150,6 +151,11 @@ impl Dataset for TextSet {
             }
         }
         Ok(Batch { n: indices.len(), inputs, targets: Targets::Classes(targets) })
+    }
+
+    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
+        tone.check_no_picture(path)?;
+        Ok(vec![continued::read_end(path, &self.codec, self.shape[0])?])
     }
 
     fn origin(&self, index: usize) -> Option<String> {

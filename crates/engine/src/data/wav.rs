@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::io::Cursor;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use hound::{SampleFormat, WavReader};
@@ -16,6 +17,7 @@ use super::folders::{self, Layout, Listing};
 use super::in_memory::{InMemory, Samples};
 use super::mfcc::{Mfcc, N_COEFFICIENTS, SAMPLE_RATES};
 use super::origins::Origins;
+use super::outside::{OutsideReader, OutsideSample};
 use super::{DataError, Split};
 use crate::team::Team;
 
@@ -55,7 +57,31 @@ pub(crate) fn compute(listing: &Listing, n_frames: usize) -> Result<InMemory, Da
         team.install(|| (0..listing.labels.len()).into_par_iter().map(features).collect::<Result<_, DataError>>())?;
     let shape = vec![n_frames, N_COEFFICIENTS];
     let set = InMemory::new(shape, listing.classes.clone(), listing.labels.clone(), Samples::Floats(samples.concat()))?;
-    Ok(set.with_origins(Origins::Files(listing.clone())))
+    let reader = Recordings { sample_rate, n_frames };
+    Ok(set.with_origins(Origins::Files(listing.clone())).with_reader(Arc::new(reader)))
+}
+
+/// Reads recordings that are no part of a set.
+#[derive(Debug)]
+struct Recordings {
+    /// That of the set's own, in samples per second.
+    sample_rate: u32,
+    n_frames: usize,
+}
+
+impl OutsideReader for Recordings {
+    fn read(&self, path: &Path) -> Result<Vec<OutsideSample>, DataError> {
+        let mfcc = Mfcc::new(self.sample_rate);
+        let sound = read(path, mfcc.n_samples(self.n_frames))?;
+        if sound.sample_rate != self.sample_rate {
+            let (here, there) = (sound.sample_rate, self.sample_rate);
+            let problem = format!(
+                "has {here} samples per second, the recordings that the model was trained on {there}: convert it"
+            );
+            return Err(DataError::malformed(path, problem));
+        }
+        Ok(vec![OutsideSample::whole(mfcc.features(&sound.samples, self.n_frames))])
+    }
 }
 
 /// Whether a name ends like a recording.
@@ -142,7 +168,8 @@ mod tests {
     use hound::{SampleFormat, WavSpec, WavWriter};
 
     use super::{compute, list, parse};
-    use crate::data::{Dataset, Split};
+    use crate::data::in_memory::Normalisation;
+    use crate::data::{Dataset, Split, Tone};
     use crate::rng::Rng;
 
     fn spec(sample_rate: u32, channels: u16, bits_per_sample: u16) -> WavSpec {
@@ -205,6 +232,39 @@ mod tests {
             let batch = set.batch(&[0, 2]).unwrap();
             assert_eq!(batch.inputs[..64 * 13], batch.inputs[64 * 13..]);
             assert!(batch.inputs.iter().all(|x| x.is_finite()));
+        }
+    }
+
+    #[test]
+    fn a_recording_from_elsewhere_is_prepared_as_the_set_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+        put("a_1.wav", &wav(spec(8000, 1, 16), 4000, 440.0));
+        put("b_1.wav", &wav(spec(8000, 1, 16), 6000, 900.0));
+        let set = compute(&list(folder.path(), Split::Train).unwrap(), 40).unwrap();
+        let set = set.normalised(Normalisation { scale: 1.0, mean: vec![0.5], deviation: vec![2.0] }).unwrap();
+        let read = |name: &str, tone| set.only(&[0]).unwrap().read_samples(&folder.path().join(name), tone);
+        for (index, name) in ["a_1.wav", "b_1.wav"].into_iter().enumerate() {
+            let samples = read(name, Tone::AsIs).unwrap();
+            assert_eq!((samples.len(), samples[0].line, samples[0].position), (1, None, None));
+            assert_eq!(samples[0].inputs, set.batch(&[index]).unwrap().inputs);
+        }
+        put("fast", &wav(spec(16_000, 1, 16), 4000, 440.0));
+        put("other", b"no sound");
+        put("empty", b"");
+        for (name, tone, answer) in [
+            (
+                "fast",
+                Tone::AsIs,
+                "fast: has 16000 samples per second, the recordings that the model was trained on 8000",
+            ),
+            ("other", Tone::AsIs, "no WAV file"),
+            ("empty", Tone::AsIs, "cut off"),
+            ("none", Tone::AsIs, "none"),
+            ("a_1.wav", Tone::Inverted, "does not consist of pictures"),
+        ] {
+            let error = read(name, tone).unwrap_err().to_string();
+            assert!(error.contains(answer), "{error}");
         }
     }
 

@@ -1,11 +1,14 @@
 //! Tables and arrays, opened by their description.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::super::columns::{Asked, Roles, Target};
 use super::super::format::csv_files;
 use super::super::in_memory::{InMemory, Normalisation};
+use super::super::outside_table::OutsideTable;
 use super::super::parts::Parts;
-use super::super::table::{Asked, Table, Target};
+use super::super::table::Table;
 use super::super::{DataError, Dataset, Split, arrays, csv, jsonl, parquet};
 use super::wanted::Wanted;
 
@@ -50,7 +53,11 @@ pub(super) fn open_arrays(wanted: &Wanted<'_>, path: &Path) -> Result<InMemory, 
         }
         Ok(test)
     };
-    prepare(wanted, &all, if arrays::has_test(path) { Some(&test) } else { None }, usual)
+    let set = prepare(wanted, &all, if arrays::has_test(path) { Some(&test) } else { None }, usual)?;
+    match (set.is_bytes(), set.shape()) {
+        (false, &[n_features]) => Ok(with_reader(wanted, set, Roles::features(n_features))),
+        _ => Ok(set),
+    }
 }
 
 /// What the description asks about a table.
@@ -67,7 +74,7 @@ fn open(
     read: impl Fn(&[PathBuf]) -> Result<Table, DataError>,
 ) -> Result<InMemory, DataError> {
     let table = read(&parts.train)?;
-    let (classes, n_features) = (table.classes(), table.n_features());
+    let (classes, n_features, columns) = (table.classes(), table.n_features(), table.columns().clone());
     let all = table.into_set(&parts.train, classes.clone())?;
     let test = || -> Result<InMemory, DataError> {
         let table = read(&parts.test)?;
@@ -84,7 +91,13 @@ fn open(
         }
         table.into_set(&parts.test, classes.clone())
     };
-    prepare(wanted, &all, if parts.test.is_empty() { None } else { Some(&test) }, None)
+    let set = prepare(wanted, &all, if parts.test.is_empty() { None } else { Some(&test) }, None)?;
+    Ok(with_reader(wanted, set, columns))
+}
+
+/// A set of rows that reads others with the columns that it was trained on.
+fn with_reader(wanted: &Wanted<'_>, set: InMemory, columns: Roles) -> InMemory {
+    set.with_reader(Arc::new(OutsideTable { columns, header: wanted.spec.header.unwrap_or_default() }))
 }
 
 /// One part of samples in memory. Without a test part, some are held back.
@@ -110,7 +123,7 @@ fn prepare(
         (Split::Test, None) => hold(Split::Test)?,
         (Split::Test, Some(test)) => test()?,
     };
-    spec.normalise(set.judged_by(&spread), usual)
+    spec.normalise(set.judged_by(spread), usual)
 }
 
 #[cfg(test)]

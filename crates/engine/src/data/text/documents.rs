@@ -1,6 +1,6 @@
 //! Texts that are read in pieces, however long they are.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -86,14 +86,18 @@ fn visit_text(path: &Path, text: &[u8], visit: &mut Visit<'_>) -> Result<Control
     let mut start = 0;
     while start < text.len() {
         let end = piece_end(text, start);
-        let piece = std::str::from_utf8(&text[start..end])
-            .map_err(|error| not_utf8(path, text, start + error.valid_up_to()))?;
-        if visit(Piece::Text(path, piece))?.is_break() {
+        if visit(Piece::Text(path, utf8(path, text, start..end)?))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         start = end;
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// A part of a file's bytes, as the text that it is.
+pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8], part: Range<usize>) -> Result<&'a str, DataError> {
+    let start = part.start;
+    std::str::from_utf8(&bytes[part]).map_err(|error| not_utf8(path, bytes, start + error.valid_up_to()))
 }
 
 /// Where the piece that begins here ends: after the last line that fits, else before a letter.

@@ -1,0 +1,83 @@
+//! What is asked about samples that have no one class.
+
+use super::normalisation::Normalisation;
+
+/// What is asked about samples that have no one class: so many values for each sample, one sample's after the other's.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answers {
+    /// Whether each class applies, 0 or 1.
+    Labels(Vec<f32>),
+    /// Numbers to predict.
+    Numbers(Vec<f32>),
+}
+
+impl Answers {
+    /// All of them.
+    pub(crate) fn values(&self) -> &[f32] {
+        match self {
+            Self::Labels(values) | Self::Numbers(values) => values,
+        }
+    }
+
+    fn map(&self, change: impl FnOnce(&[f32]) -> Vec<f32>) -> Self {
+        match self {
+            Self::Labels(values) => Self::Labels(change(values)),
+            Self::Numbers(values) => Self::Numbers(change(values)),
+        }
+    }
+
+    /// Those about some samples, `n` about each.
+    pub(crate) fn of(&self, indices: &[usize], n: usize) -> Self {
+        self.map(|values| indices.iter().flat_map(|&index| &values[index * n..(index + 1) * n]).copied().collect())
+    }
+
+    /// How they are spread, `n` about each sample, and with `standardise` would be when brought to mean 0 and deviation 1.
+    pub(crate) fn spread(&self, n: usize, standardise: bool) -> Spread {
+        let values = self.values();
+        let measured = Normalisation::measured(values.chunks_exact(n), n);
+        let distance = |(index, &value): (usize, &f32)| {
+            let (mean, deviation) = measured.channel(index % n);
+            let scale = if standardise { f64::from(deviation) } else { 1.0 };
+            ((f64::from(value) - f64::from(mean)) / scale).powi(2)
+        };
+        let variance = values.iter().enumerate().map(distance).sum::<f64>() / values.len().max(1) as f64;
+        Spread { normalisation: standardise.then_some(measured), n, variance: variance as f32 }
+    }
+
+    /// The same, prepared as those of the training part are.
+    pub(crate) fn prepared(&self, spread: &Spread) -> Self {
+        let Some(normalisation) = &spread.normalisation else { return self.clone() };
+        let prepared = |(index, &value): (usize, &f32)| {
+            let (mean, deviation) = normalisation.channel(index % spread.n);
+            (value - mean) / deviation
+        };
+        self.map(|values| values.iter().enumerate().map(prepared).collect())
+    }
+}
+
+/// How the numbers that a training part asks for are spread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spread {
+    /// What each number is brought to, if that is wanted.
+    normalisation: Option<Normalisation>,
+    /// How many there are for each sample.
+    n: usize,
+    /// The mean squared distance from the mean, after that.
+    variance: f32,
+}
+
+impl Spread {
+    /// The mean squared distance from the mean.
+    pub(crate) fn variance(&self) -> f32 {
+        self.variance
+    }
+
+    /// Brings numbers back to what they were before they were prepared.
+    pub(crate) fn restore(&self, numbers: &mut [f32]) {
+        let Some(normalisation) = &self.normalisation else { return };
+        for (index, number) in numbers.iter_mut().enumerate() {
+            let (mean, deviation) = normalisation.channel(index % self.n);
+            *number = *number * deviation + mean;
+        }
+    }
+}
