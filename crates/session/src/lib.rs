@@ -20,6 +20,7 @@ mod peer_epochs;
 pub mod peer_event;
 pub mod peer_process;
 pub mod prediction;
+mod ranking;
 pub mod reporter;
 pub mod resources;
 pub mod run_folder;

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::SessionError;
 use crate::open::{data_spec, open_data};
 use crate::prediction::{Prediction, guesses};
+use crate::ranking::Ranking;
 use crate::run_folder::RunFolder;
 use crate::training::Training;
 
@@ -119,6 +120,7 @@ impl TrainedModel {
     pub fn evaluate(&mut self) -> Result<ModelEvaluation, SessionError> {
         let Self { job, model, values, test_set, workspace } = self;
         let (all, measure) = (0..test_set.len(), measure_of(test_set.as_ref()));
+        let mut ranking = Ranking::new(test_set.as_ref());
         let (score, confusion) = match model {
             // What it takes each sample for stays in its process.
             Model::Python(worker) => (worker.test(values, all)?, Vec::new()),
@@ -134,6 +136,7 @@ impl TrainedModel {
                 let score =
                     evaluate(network, values, test_set.as_ref(), all, job.batch, workspace, |batch, logits, _| {
                         count(batch, logits);
+                        ranking.watch(batch, logits, network.n_classes());
                         true
                     })?;
                 (score, confusion)
@@ -141,6 +144,8 @@ impl TrainedModel {
         };
         let names = job.loss.resolve(test_set.target()).map_err(TrainError::from)?.metrics(test_set.target());
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut metrics = score.named_metrics(&names);
+        metrics.extend(ranking.found());
         let classes = if measure == Measure::Accuracy { test_set.classes().to_vec() } else { Vec::new() };
         Ok(ModelEvaluation {
             model: job.model.clone(),
@@ -149,7 +154,7 @@ impl TrainedModel {
             measure,
             accuracy: score.accuracy(),
             perplexity: matches!(measure, Measure::Perplexity { .. }).then(|| score.loss().exp()),
-            metrics: score.named_metrics(&names),
+            metrics,
             classes,
             confusion,
         })

@@ -61,6 +61,8 @@ fn rows_of_a_table_are_classified() {
     assert!((total(&found[0]) - 1.0).abs() < 1e-6);
     let shown = place.succeed(&["predict", "run", "new.csv", "--top", "1"]).stdout;
     assert!(shown.starts_with("new.csv:2: high (") && shown.contains("\nnew.csv:3: low ("), "{shown}");
+    let eval = place.succeed(&["eval", "run", "--json"]).json().remove(0);
+    assert!(number(&eval["metrics"]["auc"]) > 0.99 && eval["metrics"].get("top5_accuracy").is_none(), "{eval}");
     place.write("new.csv", "size,nose\n3,1\n");
     assert!(place.fail(&["predict", "run", "new.csv"]).contains("new.csv: the column `noise` is missing"));
     place.write("new.csv", "");
@@ -113,6 +115,8 @@ fn each_label_has_a_probability() {
         "{found:?}"
     );
     assert_eq!(predict(&place, &["new.csv", "--top", "1"])[0]["guesses"].as_array().unwrap().len(), 1);
+    let shown = place.succeed(&["eval", "run"]).stdout;
+    assert!(shown.contains(" auc "), "of the label that is not always the same: {shown}");
 }
 
 #[test]

@@ -27,7 +27,10 @@ fn without_arguments_it_learns_the_digits() {
     assert_eq!(eval["n"], 1797);
     let confusion = eval["confusion"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
     assert_eq!(confusion.map(|cell| cell.as_u64().unwrap()).sum::<u64>(), 1797);
+    let in_top = eval["metrics"]["top5_accuracy"].as_f64().unwrap();
+    assert!(in_top > accuracy && in_top <= 1.0 && eval["metrics"].get("auc").is_none(), "{in_top}");
     let table = place.succeed(&["eval", text(run)]).stdout;
+    assert!(table.contains(&format!("top5_accuracy {in_top:.4}")), "{table}");
     assert!(table.contains(&format!("accuracy {:.2} %", 100.0 * accuracy)), "{table}");
 
     predicts_a_drawing(&place, run);
