@@ -39,6 +39,36 @@ impl Measure {
         }
     }
 
+    /// What it is called, also where it is the loss itself.
+    pub fn noun(self) -> &'static str {
+        self.name().unwrap_or("loss")
+    }
+
+    /// Whether a value is as good as another, or better. What is no number is not.
+    pub fn reaches(self, value: f64, target: f64) -> bool {
+        match self {
+            Self::Accuracy => value >= target,
+            Self::Loss | Self::Perplexity { .. } => value <= target,
+        }
+    }
+
+    /// The better of two values. One that is no number is never the better.
+    pub fn better(self, a: f64, b: f64) -> f64 {
+        match self {
+            Self::Accuracy => a.max(b),
+            Self::Loss | Self::Perplexity { .. } => a.min(b),
+        }
+    }
+
+    /// A value with its name: `accuracy 98.40 %`, `perplexity 5.213`.
+    pub fn value_text(self, value: f64) -> String {
+        match self {
+            Self::Accuracy => format!("accuracy {:.2} %", 100.0 * value),
+            Self::Loss => format!("loss {value:.4}"),
+            Self::Perplexity { .. } => format!("perplexity {value:.3}"),
+        }
+    }
+
     /// What it comes to.
     pub fn value(self, loss: f64, accuracy: f64) -> f64 {
         match self {
@@ -118,6 +148,17 @@ mod tests {
         assert_eq!(Measure::Loss.quality_text(Measure::Loss.quality_of(0.5)), "a loss of 0.5000");
         assert_eq!(Measure::Accuracy.quality_text(Measure::Accuracy.quality_of(0.984)), "98.4 %");
         assert_eq!((Measure::Accuracy.a_little_worse(0.5, 0.25), text.a_little_worse(0.5, 0.5)), (0.25, 0.25));
+        assert_eq!(
+            (Measure::Accuracy.better(0.5, 0.75), text.better(5.0, 4.0), text.better(f64::NAN, 4.0)),
+            (0.75, 4.0, 4.0)
+        );
+        assert!(Measure::Accuracy.reaches(0.5, 0.5) && !Measure::Accuracy.reaches(f64::NAN, 0.5));
+        assert!(text.reaches(4.0, 5.0) && !text.reaches(5.5, 5.0) && !Measure::Loss.reaches(f64::NAN, 5.0));
+        assert_eq!(Measure::Accuracy.value_text(0.984), "accuracy 98.40 %");
+        assert_eq!(
+            (text.value_text(4.0), Measure::Loss.value_text(0.5)),
+            ("perplexity 4.000".into(), "loss 0.5000".into())
+        );
         assert_eq!((text.unit(), Measure::Accuracy.unit()), (("tokens", 64), ("samples", 1)));
     }
 }

@@ -157,7 +157,9 @@ mod tests {
     use nettorrent_swarm::PeerId;
 
     use super::{Spread, groups};
-    use crate::results::{Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Results, RunResult, StudyHead};
+    use crate::results::{
+        Facts, Host, Machine, Measurement, Outcome, PeerMeasurement, Results, RunResult, StudyHead, Targets,
+    };
 
     fn peer(join_index: u32, wait_s: f64, encode_s: f64) -> PeerMeasurement {
         let Times { elapsed_s, compute_s, send_s, .. } = Times::of(PeerId::new(join_index, 0));
@@ -197,7 +199,7 @@ mod tests {
     fn results(runs: Vec<RunResult>) -> Results {
         let (name, about, host) = ("a".to_owned(), String::new(), Host::Processes);
         Results {
-            study: StudyHead { name, about, host, is_quick: true, target_accuracy: None, trials: 1 },
+            study: StudyHead { name, about, host, is_quick: true, targets: Targets::default(), trials: 1 },
             command: String::new(),
             commit: String::new(),
             machines: vec![Machine::default()],

@@ -265,8 +265,9 @@ fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
         (results.machines, results.is_side_by_side) = (machines, is_side_by_side);
     }
     let at_s = if notebook.at_s.is_empty() { usual_times(&results) } else { notebook.at_s.clone() };
-    let target = results.study.target_accuracy;
-    results.runs.iter_mut().filter_map(RunResult::measurement_mut).for_each(|found| found.judge(target, &at_s));
+    let targets = results.study.targets;
+    let found = results.runs.iter_mut().filter_map(RunResult::measurement_mut);
+    found.for_each(|found| found.judge(targets.of(found.measure), &at_s));
     Ok(results)
 }
 
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!((results.runs.len(), results.commit.as_str()), (1, "abc"));
         let found = results.runs[0].measurement().unwrap();
         assert_eq!(found.convergence_s, Some(3.0));
-        let times: Vec<f64> = found.accuracy_at.iter().map(|at| at.seconds).collect();
+        let times: Vec<f64> = found.value_at.iter().map(|at| at.seconds).collect();
         assert_eq!(times, [0.2, 0.5, 1.0, 2.0, 5.0]);
         assert_eq!(StudyFolder::results(&path).unwrap(), results);
         // Where a run was made is known by the run, whoever opens the study later.

@@ -16,6 +16,7 @@ mod machine;
 mod making;
 mod measure;
 mod plan;
+mod points;
 mod process;
 mod ready;
 mod results;
@@ -23,6 +24,7 @@ mod run_prediction;
 mod runner;
 mod runner_error;
 mod study;
+mod targets;
 mod time_left;
 mod welch;
 
@@ -35,8 +37,8 @@ pub use plan::{Plan, RunSpec, text};
 pub use ready::{READY, Ready, find};
 pub use results::{
     Axis, EpochPoint, Facts, Host, JoinMeasurement, LossMeasurement, Machine, Measurement, Outcome, PeerMeasurement,
-    Prediction, Published, ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, TimedAccuracy,
-    WaitedFor,
+    Prediction, Published, ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, Targets,
+    TestPoint, TimedValue, WaitedFor,
 };
 pub use runner::{Progress, Runner, RunnerEnd};
 pub use runner_error::RunnerError;

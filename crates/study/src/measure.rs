@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::results::{
     EpochPoint, JoinMeasurement, LossMeasurement, Measurement, PeerMeasurement, ReplicaDistance, ResourcePoint,
-    ResourceUse, TestPoint, TimedAccuracy, WaitedFor,
+    ResourceUse, TestPoint, TimedValue, WaitedFor,
 };
 
 /// Why a run cannot be measured.
@@ -51,8 +51,10 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
     }
     let (epochs, evaluations) = tests(&history);
     let last = epochs.last().ok_or_else(|| unfinished("no epoch was evaluated".into()))?;
-    let (total_s, final_accuracy) = (last.seconds, last.test_accuracy);
-    let best_accuracy = history.tests().iter().map(|(_, test)| test.test_accuracy).fold(0.0, f64::max);
+    let (total_s, measure) = (last.seconds, start.measure);
+    let final_value = TestPoint::from(last).value(measure);
+    let values = history.tests().into_iter().map(|(_, test)| measure.value(test.test_loss, test.test_accuracy));
+    let best_value = values.fold(f64::NAN, |best, value| measure.better(best, value));
     let n_samples: f64 = history.epochs.iter().map(|(_, epoch)| epoch.samples_per_s * epoch.seconds).sum();
     let mut peers: Vec<PeerMeasurement> = history.peers.iter().map(|(&id, peer)| measure_peer(id, peer)).collect();
     if let (None, [alone]) = (&start.strategy, peers.as_mut_slice()) {
@@ -65,8 +67,9 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
         n_train: start.n_train,
         n_damaged: history.n_damaged,
         n_dropped: history.dropped.last().map_or(0, |(_, dropped)| dropped.n_dropped),
-        best_accuracy,
-        final_accuracy,
+        measure,
+        best_value,
+        final_value,
         total_s,
         wall_s: *wall_s,
         samples_per_s: n_samples / total_s.max(1e-9),
@@ -85,15 +88,15 @@ pub fn measure(folder: &Path) -> Result<Measurement, MeasureError> {
 
 impl Measurement {
     /// Compares it with a target, and looks how far it was at these times.
-    pub fn judge(&mut self, target_accuracy: Option<f64>, at_s: &[f64]) {
-        let tests = self.tests();
-        let reached = |target: f64| tests.iter().find(|test| test.test_accuracy >= target);
-        self.convergence_s = target_accuracy.and_then(reached).map(|test| test.seconds);
+    pub fn judge(&mut self, target: Option<f64>, at_s: &[f64]) {
+        let (tests, measure) = (self.tests(), self.measure);
+        let reached = |target: f64| tests.iter().find(|test| measure.reaches(test.value(measure), target));
+        self.convergence_s = target.and_then(reached).map(|test| test.seconds);
         let best_by = |seconds: f64| {
             let tested = tests.iter().take_while(|test| test.seconds <= seconds);
-            tested.map(|test| test.test_accuracy).reduce(f64::max)
+            tested.map(|test| test.value(measure)).reduce(|best, value| measure.better(best, value))
         };
-        self.accuracy_at = at_s.iter().map(|&seconds| TimedAccuracy { seconds, accuracy: best_by(seconds) }).collect();
+        self.value_at = at_s.iter().map(|&seconds| TimedValue { seconds, value: best_by(seconds) }).collect();
     }
 
     /// Takes in how the trained model does.
@@ -209,6 +212,7 @@ fn resources(history: &PeerHistory) -> ResourceUse {
 mod tests {
     use std::path::Path;
 
+    use nettorrent_engine::measure::Measure;
     use nettorrent_swarm::PeerId;
 
     use super::{MeasureError, measure};
@@ -241,17 +245,26 @@ mod tests {
         let mut measured = measured(&[BEGINNING, FINISHED]).unwrap();
         let seconds: Vec<f64> = measured.epochs.iter().map(|epoch| epoch.seconds).collect();
         assert_eq!(seconds, [2.5, 5.0]);
-        assert_eq!((measured.best_accuracy, measured.final_accuracy), (0.9, 0.8));
+        assert_eq!((measured.best_value, measured.final_value), (0.9, 0.8));
         assert_eq!((measured.total_s, measured.wall_s, measured.samples_per_s), (5.0, 8.0, 40.0));
         assert_eq!((measured.n_params, measured.peak_rss_bytes), (10, Some(99)));
         assert_eq!((measured.payload_bytes, measured.payload_bytes_per_peer()), (110, 55.0));
         assert_eq!(measured.replica_distances[0].distance, 0.25);
         measured.judge(Some(0.85), &[1.0, 3.0, 9.0]);
         assert_eq!(measured.convergence_s, Some(2.5));
-        let accuracies: Vec<_> = measured.accuracy_at.iter().map(|at| at.accuracy).collect();
+        let accuracies: Vec<_> = measured.value_at.iter().map(|at| at.value).collect();
         assert_eq!(accuracies, [None, Some(0.9), Some(0.9)]);
         measured.judge(Some(0.95), &[]);
         assert_eq!(measured.convergence_s, None);
+    }
+
+    #[test]
+    fn a_run_is_judged_by_its_own_measure() {
+        let mut measured = measured(&[BEGINNING, FINISHED]).unwrap();
+        measured.measure = Measure::Loss;
+        measured.judge(Some(0.9), &[3.0, 9.0]);
+        assert_eq!(measured.convergence_s, Some(5.0), "the lower the better");
+        assert_eq!(measured.value_at.iter().map(|at| at.value).collect::<Vec<_>>(), [Some(1.0), Some(0.8)]);
     }
 
     #[test]
@@ -263,7 +276,7 @@ mod tests {
         assert_eq!(seconds, [1.75, 2.25, 4.75], "no test counts as training");
         assert_eq!((measured.epochs.len(), measured.evaluations.len(), measured.total_s), (2, 1, 4.75));
         measured.judge(Some(0.85), &[2.0]);
-        assert_eq!((measured.convergence_s, measured.accuracy_at[0].accuracy), (Some(1.75), Some(0.87)));
+        assert_eq!((measured.convergence_s, measured.value_at[0].value), (Some(1.75), Some(0.87)));
     }
 
     #[test]

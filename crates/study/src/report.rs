@@ -1,10 +1,11 @@
 //! A study's report: one page, a text and tables, made from what the study found.
 
-mod accuracy;
 mod churn;
+mod course;
 mod document;
 mod group;
 mod html;
+mod judged;
 mod markdown;
 mod method;
 mod overview;
@@ -106,7 +107,7 @@ fn document(results: &Results, folder: &Path) -> Document {
     let sections = [
         Some(summary::section(results, &groups)),
         Some(overview::section(results, &groups)),
-        Some(accuracy::section(results, &groups)),
+        Some(course::section(results, &groups)),
         speed::section(&groups),
         predicted::section(&groups),
         waits::section(&groups, featured, history.as_ref()),

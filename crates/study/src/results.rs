@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{LossCause, number_or_none};
 use serde::{Deserialize, Serialize};
+
+pub use crate::points::{EpochPoint, ReplicaDistance, TestPoint, TimedValue};
+pub use crate::targets::Targets;
 
 /// All that a study found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,8 +45,9 @@ pub struct StudyHead {
     pub host: Host,
     /// Whether it was the short form.
     pub is_quick: bool,
-    /// The accuracy whose time is taken, as a share.
-    pub target_accuracy: Option<f64>,
+    /// What is to be reached, whose time is taken.
+    #[serde(flatten)]
+    pub targets: Targets,
     /// How often each setting was to be run.
     pub trials: u32,
 }
@@ -145,14 +150,20 @@ pub struct Measurement {
     /// What tests within epochs showed.
     #[serde(default)]
     pub evaluations: Vec<TestPoint>,
-    /// The best accuracy on the test samples that any test showed.
-    pub best_accuracy: f64,
+    /// What it is judged by.
+    #[serde(default)]
+    pub measure: Measure,
+    /// The best that any test showed, by that measure: an accuracy, a perplexity or a loss.
+    #[serde(alias = "best_accuracy", deserialize_with = "number_or_none")]
+    pub best_value: f64,
     /// That after the last epoch.
-    pub final_accuracy: f64,
-    /// How long it took to the target accuracy, without the time of tests; none if it was not reached.
+    #[serde(alias = "final_accuracy", deserialize_with = "number_or_none")]
+    pub final_value: f64,
+    /// How long it took to the target, without the time of tests; none if it was not reached.
     pub convergence_s: Option<f64>,
-    /// The accuracy that was reached at fixed times.
-    pub accuracy_at: Vec<TimedAccuracy>,
+    /// What was reached at fixed times.
+    #[serde(alias = "accuracy_at")]
+    pub value_at: Vec<TimedValue>,
     /// How long training took, without the time of tests.
     pub total_s: f64,
     /// How long everything took.
@@ -211,47 +222,6 @@ pub struct LossMeasurement {
     pub recovery_s: Option<f64>,
 }
 
-/// How things stood after an epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EpochPoint {
-    /// Which, counted from 1.
-    pub epoch: u64,
-    /// The time since training began, without that of tests.
-    pub seconds: f64,
-    /// Share of the test samples that were classified correctly.
-    pub test_accuracy: f64,
-    /// Mean loss of the test samples.
-    #[serde(deserialize_with = "number_or_none")]
-    pub test_loss: f64,
-    /// Mean loss of the training samples, each when it was trained.
-    pub train_loss: f64,
-    /// Bytes of bodies that all peers had sent.
-    pub sent_bytes: u64,
-}
-
-/// What a test showed, at an epoch's end or within.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TestPoint {
-    /// How many epochs were done.
-    pub epoch: f64,
-    /// The time since training began, without that of tests.
-    pub seconds: f64,
-    /// Share of the test samples that were classified correctly.
-    pub test_accuracy: f64,
-    /// Mean loss of the test samples.
-    #[serde(deserialize_with = "number_or_none")]
-    pub test_loss: f64,
-    /// Bytes of bodies that all peers had sent.
-    pub sent_bytes: u64,
-}
-
-impl From<&EpochPoint> for TestPoint {
-    fn from(epoch: &EpochPoint) -> Self {
-        let EpochPoint { seconds, test_accuracy, test_loss, sent_bytes, .. } = *epoch;
-        Self { epoch: epoch.epoch as f64, seconds, test_accuracy, test_loss, sent_bytes }
-    }
-}
-
 impl Measurement {
     /// All tests in the order of training.
     pub fn tests(&self) -> Vec<TestPoint> {
@@ -260,24 +230,6 @@ impl Measurement {
         tests.sort_by(|a, b| a.epoch.total_cmp(&b.epoch));
         tests
     }
-}
-
-/// The accuracy that was reached by some time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TimedAccuracy {
-    /// The time of training, without tests.
-    pub seconds: f64,
-    /// The best that had been tested by then; none before the first test.
-    pub accuracy: Option<f64>,
-}
-
-/// How far replicas were apart.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReplicaDistance {
-    /// At the end of which epoch, counted from 1.
-    pub epoch: u64,
-    /// Of a replica from the mean of all, as a share of that mean's length.
-    pub distance: f64,
 }
 
 /// What one peer did.
@@ -381,6 +333,18 @@ pub struct Published {
     pub unit: String,
     /// Where it was published.
     pub source: String,
+}
+
+impl Results {
+    /// What its runs are judged by, going by the first that ended as it should.
+    pub fn measure(&self) -> Measure {
+        self.runs.iter().find_map(RunResult::measurement).map_or_else(Measure::default, |found| found.measure)
+    }
+
+    /// What is to be reached.
+    pub fn target(&self) -> Option<f64> {
+        self.study.targets.of(self.measure())
+    }
 }
 
 impl Measurement {

@@ -264,7 +264,7 @@ mod tests {
         let results = folder.collect().unwrap();
         assert_eq!(results.runs[1].outcome, Outcome::Failed("too large".into()));
         let found = results.runs[0].measurement().unwrap();
-        assert_eq!((found.final_accuracy, &found.confusion), (0.75, &vec![vec![7]]));
+        assert_eq!((found.final_value, &found.confusion), (0.75, &vec![vec![7]]));
         runner.run(&plan, &mut |_| {}).unwrap();
         let asked = std::fs::read_to_string(place.path().join("asked")).unwrap();
         assert_eq!(asked.lines().collect::<Vec<_>>(), ["train", "eval", "train", "train", "eval", "train"]);

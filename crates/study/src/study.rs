@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::axis::{AxisError, AxisSpec, read_matrix};
-use crate::results::{Host, Published, StudyHead};
+use crate::results::{Host, Published, StudyHead, Targets};
 
 /// A study, ready to be planned.
 #[derive(Clone, Debug)]
@@ -92,6 +92,8 @@ struct StudyFile {
     #[serde(default)]
     host: Host,
     target_accuracy: Option<f64>,
+    target_loss: Option<f64>,
+    target_perplexity: Option<f64>,
     #[serde(default = "one")]
     trials: u32,
     #[serde(default = "one")]
@@ -114,6 +116,8 @@ struct StudyFile {
 struct Quick {
     host: Option<Host>,
     target_accuracy: Option<f64>,
+    target_loss: Option<f64>,
+    target_perplexity: Option<f64>,
     trials: Option<u32>,
     timeout_s: Option<f64>,
     at_s: Option<Vec<f64>>,
@@ -169,9 +173,11 @@ impl Study {
         }
         file.check().map_err(wrong)?;
         let axes = read_matrix(&file.matrix).map_err(|source| StudyError::Matrix { study: name.to_owned(), source })?;
-        let StudyFile { name, about, host, target_accuracy, trials, .. } = file;
+        let StudyFile { name, about, host, trials, .. } = file;
+        let targets =
+            Targets { accuracy: file.target_accuracy, loss: file.target_loss, perplexity: file.target_perplexity };
         Ok(Self {
-            head: StudyHead { name, about, host, is_quick: form == Form::Quick, target_accuracy, trials },
+            head: StudyHead { name, about, host, is_quick: form == Form::Quick, targets, trials },
             seed: file.seed,
             timeout: file.timeout_s.map(Duration::from_secs_f64),
             at_s: file.at_s,
@@ -192,6 +198,8 @@ impl StudyFile {
     fn shorten(&mut self, job: &mut Table, quick: Quick) {
         self.host = quick.host.unwrap_or(self.host);
         self.target_accuracy = quick.target_accuracy.or(self.target_accuracy);
+        self.target_loss = quick.target_loss.or(self.target_loss);
+        self.target_perplexity = quick.target_perplexity.or(self.target_perplexity);
         self.trials = quick.trials.unwrap_or(self.trials);
         self.timeout_s = quick.timeout_s.or(self.timeout_s);
         self.at_s = quick.at_s.unwrap_or(std::mem::take(&mut self.at_s));
@@ -213,6 +221,12 @@ impl StudyFile {
         }
         if let Some(target) = self.target_accuracy.filter(|target| !(*target > 0.0 && *target <= 1.0)) {
             return Err(format!("target_accuracy = {target}: must be a share, above 0 and at most 1"));
+        }
+        if let Some(target) = self.target_perplexity.filter(|target| !(*target >= 1.0 && target.is_finite())) {
+            return Err(format!("target_perplexity = {target}: must be a number from 1 up"));
+        }
+        if let Some(target) = self.target_loss.filter(|target| !target.is_finite()) {
+            return Err(format!("target_loss = {target}: must be a number"));
         }
         let seconds = self.at_s.iter().map(|s| ("at_s", *s)).chain(self.timeout_s.map(|s| ("timeout_s", s)));
         let numbers = seconds.chain(self.sample_ms.map(|ms| ("sample_ms", ms)));
@@ -314,6 +328,8 @@ mod tests {
             ("name = \"a/b\"", "a folder is named by it"),
             ("name = \"a\"\ntrials = 0", "trials = 0"),
             ("name = \"a\"\ntarget_accuracy = 97.0", "must be a share"),
+            ("name = \"a\"\ntarget_perplexity = 0.5", "must be a number from 1 up"),
+            ("name = \"a\"\ntarget_loss = nan", "must be a number"),
             ("name = \"a\"\ntimeout_s = -1.0", "timeout_s = -1: must be a positive number"),
             ("name = \"a\"\n[matrix]\nstrateggy = [\"threshold\"]", "did you mean `strategy`?"),
         ] {

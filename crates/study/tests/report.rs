@@ -5,8 +5,9 @@ mod fixture;
 use std::fs;
 
 use fixture::{Course, fail, results};
+use nettorrent_engine::measure::Measure;
 use nettorrent_study::report::write;
-use nettorrent_study::{JoinMeasurement, LossMeasurement, Outcome, Results, RunResult};
+use nettorrent_study::{JoinMeasurement, LossMeasurement, Outcome, Results, RunResult, Targets};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::LossCause;
 
@@ -128,6 +129,39 @@ fn a_clear_winner_is_named_with_its_time_and_its_cost() {
     report.says("ring-all-reduce also sent the least: 12 MB per peer.");
     report.does_not_say("not significant");
     report.does_not_say("Failed runs");
+}
+
+/// The same runs as those of language models: the loss of the one that ended with the higher accuracy is lower.
+fn texts() -> Results {
+    let mut results = clear_winner();
+    results.study.targets = Targets { perplexity: Some(3.5), ..Targets::default() };
+    results.published.clear();
+    for run in &mut results.runs {
+        let Outcome::Done(measured) = &mut run.outcome else { panic!("it went well") };
+        measured.measure = Measure::Perplexity { n_tokens: 8 };
+        for epoch in &mut measured.epochs {
+            epoch.test_loss = 2.0 * (1.0 - epoch.test_accuracy) + 1.0;
+            epoch.test_accuracy = 0.0;
+        }
+        measured.best_value = measured.epochs[9].test_loss.exp();
+        (measured.final_value, measured.confusion) = (measured.best_value, Vec::new());
+        measured.judge(results.study.targets.perplexity, &[5.0, 20.0]);
+    }
+    results
+}
+
+#[test]
+fn language_models_are_judged_by_perplexity() {
+    let report = report(&texts());
+    report.says("ring-all-reduce was the first to reach a perplexity of 3.5: after");
+    report.says("ring-all-reduce ended with the lowest perplexity, 2.");
+    report.says("% above");
+    report.says("final perplexity");
+    report.says("Perplexity on the test set");
+    report.says("Best perplexity reached by fixed training times");
+    assert!(report.html.contains("Training time to a perplexity of 3.5") && report.html.contains("test perplexity"));
+    report.does_not_say("ccuracy");
+    assert!(report.lines("runs.csv").iter().all(|line| line.iter().any(|cell| cell == "perplexity")));
 }
 
 #[test]

@@ -201,8 +201,8 @@ impl Display {
         let Some(result) = progress.result else { return };
         let what = match &result.outcome {
             Outcome::Done(found) => format!(
-                "accuracy {:.2} %  {:.1} s  {} samples/s",
-                100.0 * found.final_accuracy,
+                "{}  {:.1} s  {} samples/s",
+                found.measure.value_text(found.final_value),
                 found.total_s,
                 HumanCount(found.samples_per_s as u64)
             ),

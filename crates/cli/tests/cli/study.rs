@@ -91,6 +91,32 @@ fn a_study_is_run_measured_and_never_run_twice() {
     place.succeed(&["study", "tiny.toml", "--out", "other", "--only", "peers=1"]);
 }
 
+#[test]
+fn texts_are_judged_by_perplexity() {
+    let place = Place::new();
+    place.write("abc.txt", "abc".repeat(300));
+    place.write(
+        "texts.toml",
+        "name = \"texts\"\ntarget_perplexity = 2.9\n[job]\nmodel = \"gpt:1x8x2\"\nepochs = 8\nthreads = 1\nbatch = 8\n\
+         data = { path = \"abc.txt\", length = 8 }\noptimizer = { kind = \"adam\" }\n[matrix]\n\"optimizer.lr\" = [0.000001, 0.01]\n",
+    );
+    let outcome = place.succeed(&["study", "texts.toml", "--json", "--out", "out"]);
+    let found = results(&outcome.stdout);
+    let [slow, fast] = found["runs"].as_array().expect("a list").as_slice() else { panic!("two runs: {found}") };
+    let of = |run: &Value, field: &str| run["outcome"]["done"][field].clone();
+    assert!(of(slow, "final_value").as_f64().unwrap() > of(fast, "final_value").as_f64().unwrap(), "{found}");
+    assert!(of(slow, "convergence_s").is_null() && of(fast, "convergence_s").is_number(), "{found}");
+    let report = fs::read_to_string(place.path("out/report.md")).expect("a report");
+    for words in
+        ["final perplexity", "reached a perplexity of 2.9", "ended with the lowest perplexity", "## Perplexity"]
+    {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    assert!(!report.contains("ccuracy"), "{report}");
+    let again = place.succeed(&["study", "texts.toml", "--out", "out"]);
+    assert!(again.stdout.contains("perplexity") && again.stdout.contains("s to 2.9"), "{}", again.stdout);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn runs_side_by_side_learn_the_same() {
@@ -100,7 +126,7 @@ fn runs_side_by_side_learn_the_same() {
         let found = results(&place.succeed(&[&["study", "tiny.toml", "--json", "--out"], arguments].concat()).stdout);
         let runs = found["runs"].as_array().expect("a list").clone();
         assert_eq!(runs.len(), 4);
-        runs.iter().map(|run| run["outcome"]["done"]["final_accuracy"].clone()).collect()
+        runs.iter().map(|run| run["outcome"]["done"]["final_value"].clone()).collect()
     };
     assert_eq!(accuracies(&["together", "--side-by-side"]), accuracies(&["in-turn"]));
     let report = fs::read_to_string(place.path("together/report.md")).expect("a report");

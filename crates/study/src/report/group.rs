@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::{Bar, Unit};
 
 use crate::compare::{Group, Spread, groups};
@@ -16,6 +17,8 @@ pub(crate) struct Groups<'a> {
     pub(crate) all: Vec<Group<'a>>,
     /// The names of the axes that have more than one value, in the order of the study's file.
     pub(crate) varied: Vec<&'a str>,
+    /// What they are judged by.
+    pub(crate) measure: Measure,
 }
 
 impl<'a> Groups<'a> {
@@ -29,7 +32,7 @@ impl<'a> Groups<'a> {
         varied.retain(|axis| n_values(told_apart.iter().copied(), axis) > 1);
         // What one asks for first is said first.
         varied.sort_by_key(|axis| *axis != "strategy");
-        Self { all, varied }
+        Self { all, varied, measure: results.measure() }
     }
 
     /// A group's name: what it has that others have not.

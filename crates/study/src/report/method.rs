@@ -71,7 +71,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
 }
 
 fn terms() -> String {
-    "Training time excludes evaluation. Time to an accuracy is that of the first evaluation that reached it. Payload is what the \
+    "Training time excludes evaluation. Time to a target is that of the first evaluation that reached it. Payload is what the \
      exchange strategy sends; network bytes also include framing and encryption. Deviations are sample standard deviations; a \
      difference is significant when Welch's t-test (two-sided) gives p < 0.05."
         .to_owned()

@@ -1,10 +1,12 @@
 //! All settings in one table, and how long each took to the target.
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::{Axis, BarChart, BarSeries, Unit};
 
 use crate::compare::Group;
 use crate::report::document::{Block, Figure, NOTHING, Section, Table};
 use crate::report::group::{Groups, cell};
+use crate::report::judged;
 use crate::results::{Measurement, Results};
 
 /// More settings than this are counted rather than named.
@@ -20,9 +22,10 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     Section { id: "settings", title: "All configurations", blocks }
 }
 
-/// `97.0 %`, or words where there is no target.
+/// `97.0 %`, `a perplexity of 5.2`, or words where there is no target.
 pub(crate) fn target(results: &Results) -> String {
-    results.study.target_accuracy.map_or_else(|| "the target".to_owned(), |share| Unit::Share.format(share))
+    let text = |target| judged::target_text(results.measure(), target);
+    results.target().map_or_else(|| "the target".to_owned(), text)
 }
 
 fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
@@ -31,7 +34,10 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
     let (reached, missed): (Vec<&Group<'_>>, Vec<&Group<'_>>) =
         groups.all.iter().partition(|group| time(group).is_some());
     let chart = BarChart {
-        title: format!("Training time to an accuracy of {target}"),
+        title: match groups.measure {
+            Measure::Accuracy => format!("Training time to an accuracy of {target}"),
+            Measure::Loss | Measure::Perplexity { .. } => format!("Training time to {target}"),
+        },
         axis: Axis::linear("training time (evaluation excluded)", Unit::Seconds),
         groups: reached.iter().map(|group| groups.name(group)).collect(),
         series: vec![BarSeries {
@@ -51,11 +57,12 @@ fn convergence(results: &Results, groups: &Groups<'_>) -> Figure {
 
 fn table(results: &Results, groups: &Groups<'_>) -> Table {
     let to_target = format!("time to {}", target(results));
+    let [best, last] = ["best", "final"].map(|which| format!("{which} {}", groups.measure.noun()));
     let head = [
         "configuration",
         "trials",
-        "best accuracy",
-        "final accuracy",
+        &best,
+        &last,
         &to_target,
         "training time",
         "samples/s",
@@ -73,12 +80,12 @@ fn row(groups: &Groups<'_>, group: &Group<'_>) -> Vec<String> {
     let n_done = group.measurements.len();
     let trials =
         if n_done == group.runs.len() { n_done.to_string() } else { format!("{n_done} of {}", group.runs.len()) };
-    let rate = Unit::Count;
+    let (rate, judged) = (Unit::Count, judged::unit(groups.measure));
     vec![
         groups.name(group),
         trials,
-        cell(group.spread(|measured| measured.best_accuracy), &Unit::Share),
-        cell(group.spread(|measured| measured.final_accuracy), &Unit::Share),
+        cell(group.spread(|measured| measured.best_value), &judged),
+        cell(group.spread(|measured| measured.final_value), &judged),
         convergence_cell(group),
         cell(group.spread(|measured| measured.total_s), &Unit::Seconds),
         cell(group.spread(|measured| measured.samples_per_s), &rate),

@@ -5,6 +5,7 @@ use nettorrent_figures::Unit;
 use crate::compare::{Group, Spread};
 use crate::report::document::{Block, NOTHING, Section, Table};
 use crate::report::group::{Groups, cell};
+use crate::report::judged;
 use crate::results::{Published, Results};
 
 /// The section; none where nothing was published.
@@ -27,7 +28,7 @@ fn row(groups: &Groups<'_>, published: &Published) -> Vec<String> {
     let setting: Vec<String> = published.setting.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
     let is_same = |group: &&Group<'_>| published.setting.iter().all(|(axis, value)| group.value(axis) == Some(value));
     let mut fitting: Vec<Spread> =
-        groups.all.iter().filter(is_same).filter_map(|group| ours(group, &published.name, &unit)).collect();
+        groups.all.iter().filter(is_same).filter_map(|group| ours(groups, group, &published.name, &unit)).collect();
     fitting.sort_by(|a, b| a.mean.total_cmp(&b.mean));
     // Where several settings fit, the published one may be any of them.
     let ours = match fitting.as_slice() {
@@ -56,10 +57,12 @@ fn unit(symbol: &str) -> (Unit, f64) {
 }
 
 /// What we measured of the same; none if that is not known.
-fn ours(group: &Group<'_>, name: &str, unit: &Unit) -> Option<Spread> {
+fn ours(groups: &Groups<'_>, group: &Group<'_>, name: &str, unit: &Unit) -> Option<Spread> {
     let name = name.to_lowercase();
     match unit {
-        Unit::Share if name.contains("accuracy") => group.spread(|measured| measured.final_accuracy),
+        unit if *unit == judged::unit(groups.measure) && name.contains(groups.measure.noun()) => {
+            group.spread(|measured| measured.final_value)
+        }
         Unit::Times if name.contains("speed") => group.speed_up.map(|speed_up| speed_up.slowest),
         Unit::Seconds if name.contains("convergence") => group.spread_if_all(|measured| measured.convergence_s),
         Unit::Seconds if name.contains("training time") => group.spread(|measured| measured.total_s),

@@ -67,7 +67,7 @@ pub(crate) fn confusion(results: &Results) -> Option<Section> {
     let tested = results.runs.iter().filter_map(|run| Some((run, run.measurement()?)));
     let tested = tested.filter(|(_, measured)| !measured.confusion.is_empty());
     let best: (&RunResult, &Measurement) =
-        tested.max_by(|a, b| a.1.final_accuracy.total_cmp(&b.1.final_accuracy).then(b.0.id.cmp(&a.0.id)))?;
+        tested.max_by(|a, b| a.1.final_value.total_cmp(&b.1.final_value).then(b.0.id.cmp(&a.0.id)))?;
     let (run, measured) = best;
     let n = measured.confusion.len();
     let name = |index: usize| measured.classes.get(index).cloned().unwrap_or_else(|| index.to_string());
@@ -83,7 +83,7 @@ pub(crate) fn confusion(results: &Results) -> Option<Section> {
     let text = format!(
         "Test samples of the run with the highest final accuracy, {} ({}). {}",
         run.id,
-        Unit::Share.format(measured.final_accuracy),
+        Unit::Share.format(measured.final_value),
         most_confused(measured, name)
     );
     let figure = Figure { name: "confusion".to_owned(), caption: String::new(), svg: map.svg() };

@@ -1,10 +1,12 @@
 //! What the numbers say, in sentences: who won, by how much, at what cost, and whether that could be chance.
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::Unit;
 
 use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Section};
 use crate::report::group::{Difference, Groups};
+use crate::report::judged;
 use crate::report::overview::target;
 use crate::report::predicted;
 use crate::results::{Host, Outcome, Results};
@@ -74,12 +76,16 @@ fn chance(groups: &Groups<'_>) -> &'static str {
 fn alone(results: &Results, groups: &Groups<'_>) -> Option<String> {
     let mut baselines = groups.all.iter().filter(|group| group.facts.strategy.is_none());
     let (Some(baseline), None) = (baselines.next(), baselines.next()) else { return None };
-    let accuracy = baseline.spread(|measured| measured.final_accuracy)?;
+    let value = baseline.spread(|measured| measured.final_value)?.text(&judged::unit(groups.measure));
     let reached = match baseline.spread_if_all(|measured| measured.convergence_s) {
         Some(time) => format!("reached {} after {} and ", target(results), time.text(&Unit::Seconds)),
         None => String::new(),
     };
-    Some(format!("The single-process baseline {reached}ended with an accuracy of {}.", accuracy.text(&Unit::Share)))
+    let ended = match groups.measure {
+        Measure::Accuracy => format!("an accuracy of {value}"),
+        Measure::Loss | Measure::Perplexity { .. } => format!("a {} of {value}", groups.measure.noun()),
+    };
+    Some(format!("The single-process baseline {reached}ended with {ended}."))
 }
 
 fn counted(n: usize, thing: &str) -> String {
@@ -123,23 +129,27 @@ fn tell(results: &Results, comparison: &Comparison<'_, '_>, is_long: bool) -> Ve
         |group| group.spread_if_all(|measured| measured.convergence_s),
         |a, b| a.mean.total_cmp(&b.mean),
     );
-    let final_accuracy = |group: &Group<'_>| group.spread(|measured| measured.final_accuracy);
-    let accuracies = ranked(comparison, final_accuracy, |a, b| b.mean.total_cmp(&a.mean));
+    let measure = results.measure();
+    let final_value = |group: &Group<'_>| group.spread(|measured| measured.final_value);
+    let values = ranked(comparison, final_value, |a, b| match measure {
+        Measure::Accuracy => b.mean.total_cmp(&a.mean),
+        Measure::Loss | Measure::Perplexity { .. } => a.mean.total_cmp(&b.mean),
+    });
     let mut told = Vec::new();
     let winner = match times.first() {
-        Some((winner, _)) if results.study.target_accuracy.is_some() => {
+        Some((winner, _)) if results.target().is_some() => {
             told.push(told_times(&target(results), &times, comparison.candidates.len()));
             Some(*winner)
         }
         _ => {
-            if results.study.target_accuracy.is_some() {
+            if results.target().is_some() {
                 told.push(format!("no configuration reached {} in all trials.", target(results)));
             }
-            accuracies.first().map(|(name, _)| *name)
+            values.first().map(|(name, _)| *name)
         }
     };
     if is_long || times.is_empty() {
-        told.extend(told_accuracies(&accuracies));
+        told.extend(told_values(&values, measure));
     }
     if is_long {
         told.extend(winner.and_then(|winner| told_bytes(comparison, winner)));
@@ -202,28 +212,29 @@ fn tied(ranked: &Ranked<'_>, unit: &Unit) -> String {
     if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) }
 }
 
-fn told_accuracies(ranked: &Ranked<'_>) -> Option<String> {
-    let share = Unit::Share;
+fn told_values(ranked: &Ranked<'_>, measure: Measure) -> Option<String> {
+    let (unit, noun, (first, last)) = (judged::unit(measure), measure.noun(), judged::extremes(measure));
     let [(winner, best), (second, next), ..] = ranked.as_slice() else { return None };
-    let points = (best.mean - next.mean) * 100.0;
-    if points == 0.0 && ranked.iter().all(|(_, other)| other.mean == best.mean) {
-        return Some(format!("all ended with the same accuracy, {}.", best.text(&share)));
+    if ranked.iter().all(|(_, other)| other.mean == best.mean) {
+        return Some(format!("all ended with the same {noun}, {}.", best.text(&unit)));
     }
-    let lowest = match ranked.as_slice() {
-        [_, _, .., (last, worst)] if worst.mean < next.mean && best.compare(worst) != Difference::Insignificant => {
-            format!(" {last} ended lowest, with {}.", worst.text(&share))
+    let behind = judged::behind(measure, best.mean, next.mean);
+    let hindmost = match ranked.as_slice() {
+        [_, _, .., (name, worst)] if worst.mean != next.mean && best.compare(worst) != Difference::Insignificant => {
+            format!(" {name} ended {last}, with {}.", worst.text(&unit))
         }
         _ => String::new(),
     };
     Some(match best.compare(next) {
         difference @ (Difference::Significant(_) | Difference::Unknown) => format!(
-            "{winner} ended with the highest accuracy, {}; {second} came next, {points:.2} points below{}.{lowest}",
-            best.text(&share),
+            "{winner} ended with the {first} {noun}, {}; {second} came next, {behind}{}.{hindmost}",
+            best.text(&unit),
             difference.p_text()
         ),
         Difference::Insignificant => format!(
-            "{} ended with the highest accuracies, and their differences are not significant.{lowest}",
-            tied(ranked, &share)
+            "{} ended with the {first} {}, and their differences are not significant.{hindmost}",
+            tied(ranked, &unit),
+            judged::plural(measure)
         ),
     })
 }

@@ -13,8 +13,8 @@ pub(crate) fn runs(results: &Results) -> Result<Vec<u8>, csv::Error> {
         ("n_params", |measured| Some(measured.n_params as f64)),
         ("n_train", |measured| Some(measured.n_train as f64)),
         ("n_dropped", |measured| Some(measured.n_dropped as f64)),
-        ("best_accuracy", |measured| Some(measured.best_accuracy)),
-        ("final_accuracy", |measured| Some(measured.final_accuracy)),
+        ("best_value", |measured| Some(measured.best_value)),
+        ("final_value", |measured| Some(measured.final_value)),
         ("convergence_s", |measured| measured.convergence_s),
         ("total_s", |measured| Some(measured.total_s)),
         ("wall_s", |measured| Some(measured.wall_s)),
@@ -31,14 +31,15 @@ pub(crate) fn runs(results: &Results) -> Result<Vec<u8>, csv::Error> {
     ];
     let mut table = Writer::from_writer(Vec::new());
     let names = numbers.iter().map(|(name, _)| (*name).to_owned());
-    table.write_record(head(results, &["n_peers", "outcome", "message"]).into_iter().chain(names))?;
+    table.write_record(head(results, &["n_peers", "outcome", "message", "measure"]).into_iter().chain(names))?;
     for run in &results.runs {
         let (outcome, message) = match &run.outcome {
             Outcome::Done(_) => ("done", ""),
             Outcome::Failed(message) => ("failed", message.as_str()),
         };
         let cells = numbers.iter().map(|(_, number)| run.measurement().and_then(number).map_or(String::new(), text));
-        let facts = [run.facts.n_peers.to_string(), outcome.to_owned(), message.to_owned()];
+        let measure = run.measurement().map_or("", |measured| measured.measure.noun());
+        let facts = [run.facts.n_peers.to_string(), outcome.to_owned(), message.to_owned(), measure.to_owned()];
         table.write_record(start(results, run).into_iter().chain(facts).chain(cells))?;
     }
     finished(table)

@@ -1,5 +1,6 @@
 //! What a study found, as a table in plain text.
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::{Side, Unit, aligned};
 
 use crate::compare::{Group, Spread, groups};
@@ -9,14 +10,18 @@ use crate::results::{Measurement, Outcome, Results};
 /// The table: a line for each setting, and below it what failed.
 pub fn text_table(results: &Results) -> String {
     let groups = groups(results);
-    let target = results.study.target_accuracy;
+    let measure = results.measure();
+    let target = results.target().map(|target| match measure {
+        Measure::Accuracy => format!("s to {} %", 100.0 * target),
+        Measure::Loss | Measure::Perplexity { .. } => format!("s to {target}"),
+    });
     let mut head: Vec<String> = results.axes.iter().map(|axis| axis.name.clone()).collect();
-    head.extend(["accuracy".to_owned(), target.map_or("-".into(), |target| format!("s to {} %", 100.0 * target))]);
+    head.extend([measure.noun().to_owned(), target.unwrap_or_else(missing)]);
     head.extend(["s", "samples/s", "predicted", "speed-up", "sent by a peer", "on its sockets"].map(str::to_owned));
     let mut lines = vec![head];
     for group in &groups {
         let axes = results.axes.iter().map(|axis| group.setting.get(&axis.name).cloned().unwrap_or_default());
-        lines.push(axes.chain(cells(group)).collect());
+        lines.push(axes.chain(cells(group, measure)).collect());
     }
     let sides = [vec![Side::Left; results.axes.len()], vec![Side::Right]].concat();
     let mut table = aligned(&lines, &sides);
@@ -28,10 +33,15 @@ pub fn text_table(results: &Results) -> String {
     table
 }
 
-fn cells(group: &Group<'_>) -> [String; 8] {
+fn cells(group: &Group<'_>, measure: Measure) -> [String; 8] {
+    let (scale, digits) = match measure {
+        Measure::Accuracy => (100.0, 2),
+        Measure::Loss => (1.0, 4),
+        Measure::Perplexity { .. } => (1.0, 3),
+    };
     let bytes = |spread: Option<Spread>| spread.map_or(missing(), |spread| Unit::Bytes.format(spread.mean));
     [
-        shown(group.spread(|found| 100.0 * found.final_accuracy), 2),
+        shown(group.spread(|found| scale * found.final_value), digits),
         shown(group.spread_if_all(|found| found.convergence_s), 1),
         shown(group.spread(|found| found.total_s), 1),
         shown(group.spread(|found| found.samples_per_s), 0),

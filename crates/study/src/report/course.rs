@@ -1,14 +1,16 @@
-//! How accuracy grew: against time, against bytes and against epochs.
+//! How what runs are judged by went: against time, against bytes and against epochs.
 
+use nettorrent_engine::measure::Measure;
 use nettorrent_figures::{Axis, LineChart, Point, Reference, Series, Unit};
 
 use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Figure, NOTHING, Section, Table};
 use crate::report::group::{Groups, cell};
+use crate::report::judged;
 use crate::report::panel::{MOST_PANELS, Panel, panels};
 use crate::results::{Measurement, Results, TestPoint};
 
-/// What accuracy is shown against.
+/// What it is shown against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Against {
     Time,
@@ -73,7 +75,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
         )));
     }
     blocks.extend(at_fixed_times(groups).map(Block::Table));
-    Section { id: "accuracy", title: "Accuracy", blocks }
+    Section { id: groups.measure.noun(), title: judged::title(groups.measure), blocks }
 }
 
 fn introduction(groups: &Groups<'_>) -> String {
@@ -83,12 +85,15 @@ fn introduction(groups: &Groups<'_>) -> String {
     } else {
         "There was one trial per configuration, so the spread between trials is unknown."
     };
-    format!("Accuracy on the test set, evaluated after each epoch and wherever the job evaluates within one. {trials}")
+    let title = judged::title(groups.measure);
+    format!("{title} on the test set, evaluated after each epoch and wherever the job evaluates within one. {trials}")
 }
 
 fn figure(results: &Results, panel: &Panel<'_, '_>, (against, index): (Against, usize)) -> Option<Figure> {
-    let curves: Vec<Series> =
-        panel.groups.iter().map(|(name, group)| Series { name: name.clone(), points: curve(group, against) }).collect();
+    let measure = results.measure();
+    let series =
+        |(name, group): &(String, &Group<'_>)| Series { name: name.clone(), points: curve(group, against, measure) };
+    let curves: Vec<Series> = panel.groups.iter().map(series).collect();
     // Who trains alone sends nothing, so there it has no curve.
     let curves: Vec<Series> =
         if against == Against::Bytes { curves.into_iter().map(without_zeros).collect() } else { curves };
@@ -97,19 +102,28 @@ fn figure(results: &Results, panel: &Panel<'_, '_>, (against, index): (Against, 
     }
     let last: Vec<f64> = curves.iter().filter_map(|curve| curve.points.last().map(|point| point.x)).collect();
     let title = match panel.title.as_str() {
-        "" => format!("Accuracy against {}", against.name()),
-        common => format!("Accuracy against {}: {common}", against.name()),
+        "" => format!("{} against {}", judged::title(measure), against.name()),
+        common => format!("{} against {}: {common}", judged::title(measure), against.name()),
     };
-    let target = results.study.target_accuracy;
+    let target = results.target();
     let chart = LineChart {
         title,
         x: against.axis(&last),
-        y: Axis::linear("test accuracy", Unit::Share),
+        y: value_axis(measure, &curves),
         series: curves,
         references: target.map(|value| Reference { name: "target".to_owned(), value }).into_iter().collect(),
     };
-    let name = format!("accuracy-{}-{}", against.name(), index + 1);
+    let name = format!("{}-{}-{}", measure.noun(), against.name(), index + 1);
     Some(Figure { name, caption: String::new(), svg: chart.svg() })
+}
+
+/// A perplexity falls by large factors at the beginning, and equal steps would hide all that comes later.
+fn value_axis(measure: Measure, curves: &[Series]) -> Axis {
+    let (label, unit) = (format!("test {}", measure.noun()), judged::unit(measure));
+    let values = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.y);
+    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+    let is_wide = measure != Measure::Accuracy && low > 0.0 && high > 20.0 * low;
+    if is_wide { Axis::log(label, unit) } else { Axis::linear(label, unit) }
 }
 
 fn without_zeros(series: Series) -> Series {
@@ -118,7 +132,7 @@ fn without_zeros(series: Series) -> Series {
 
 /// The mean over trials, as far as all of them went: a mean over fewer would jump where one ends. Where tests went by time, trials have
 /// few places in common besides the ends of epochs.
-fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
+fn curve(group: &Group<'_>, against: Against, measure: Measure) -> Vec<Point> {
     let trials: Vec<Vec<TestPoint>> = group.measurements.iter().map(|measured| measured.tests()).collect();
     let Some((first, others)) = trials.split_first() else { return Vec::new() };
     let point = |test: &TestPoint| {
@@ -126,7 +140,7 @@ fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
         let all: Vec<TestPoint> =
             std::iter::once(Some(*test)).chain(others.iter().map(at)).collect::<Option<Vec<TestPoint>>>()?;
         let x = Spread::of(all.iter().map(|test| against.of(test)))?;
-        let y = Spread::of(all.iter().map(|test| test.test_accuracy))?;
+        let y = Spread::of(all.iter().map(|test| test.value(measure)))?;
         Some(Point { x: x.mean, y: y.mean, deviation: y.deviation.unwrap_or(0.0) })
     };
     first.iter().filter_map(point).collect()
@@ -134,7 +148,7 @@ fn curve(group: &Group<'_>, against: Against) -> Vec<Point> {
 
 /// What had been reached at fixed times.
 fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
-    let times = |measured: &Measurement| measured.accuracy_at.iter().map(|at| at.seconds).collect::<Vec<f64>>();
+    let times = |measured: &Measurement| measured.value_at.iter().map(|at| at.seconds).collect::<Vec<f64>>();
     let mut all: Vec<f64> =
         groups.all.iter().flat_map(|group| group.measurements.iter().copied()).flat_map(times).collect();
     all.sort_by(f64::total_cmp);
@@ -145,10 +159,10 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
     let mut head = vec!["configuration".to_owned()];
     head.extend(all.iter().map(|seconds| format!("after {}", Unit::Seconds.format(*seconds))));
     let at = |group: &Group<'_>, seconds: f64| {
-        group.spread_if_all(|measured| measured.accuracy_at.iter().find(|at| at.seconds == seconds)?.accuracy)
+        group.spread_if_all(|measured| measured.value_at.iter().find(|at| at.seconds == seconds)?.value)
     };
     let row = |group: &Group<'_>| {
-        let cells = all.iter().map(|seconds| cell(at(group, *seconds), &Unit::Share));
+        let cells = all.iter().map(|seconds| cell(at(group, *seconds), &judged::unit(groups.measure)));
         [groups.name(group)].into_iter().chain(cells).collect::<Vec<String>>()
     };
     let rows: Vec<Vec<String>> = groups.all.iter().map(row).collect();
@@ -156,7 +170,10 @@ fn at_fixed_times(groups: &Groups<'_>) -> Option<Table> {
         return None;
     }
     Some(Table {
-        caption: "Best accuracy reached by fixed training times, where all trials lasted that long".to_owned(),
+        caption: format!(
+            "Best {} reached by fixed training times, where all trials lasted that long",
+            groups.measure.noun()
+        ),
         head,
         rows,
     })
