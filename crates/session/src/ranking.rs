@@ -132,8 +132,8 @@ mod tests {
             let mut rng = Rng::new(seed);
             // Few different scores, so that many are equal; zero with both signs.
             let mut scores =
-                |n: usize| -> Vec<f32> { (0..n).map(|_| (rng.below(9) as f32 - 4.0) * 0.5 * -1.0).collect() };
-            let (yes, no) = (scores(1 + seed as usize % 17), scores(1 + seed as usize % 23));
+                |n: u64, sign: f32| -> Vec<f32> { (0..n).map(|_| sign * (rng.below(9) as f32 - 4.0)).collect() };
+            let (yes, no) = (scores(1 + seed % 17, 1.0), scores(1 + seed % 23, -1.0));
             let pairs = yes.iter().flat_map(|y| no.iter().map(move |n| (y, n)));
             let won: f64 = pairs
                 .map(|(y, n)| {

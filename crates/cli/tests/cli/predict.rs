@@ -20,7 +20,7 @@ fn number(value: &Value) -> f64 {
 
 /// The probabilities of all guesses.
 fn total(prediction: &Value) -> f64 {
-    prediction["guesses"].as_array().unwrap().iter().map(|guess| number(&guess["probability"])).sum()
+    prediction["guesses"].as_array().expect("a list").iter().map(|guess| number(&guess["probability"])).sum()
 }
 
 #[test]

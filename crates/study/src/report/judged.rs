@@ -41,7 +41,10 @@ pub(crate) fn extremes(measure: Measure) -> (&'static str, &'static str) {
 pub(crate) fn behind(measure: Measure, best: f64, value: f64) -> String {
     match measure {
         Measure::Accuracy => format!("{:.2} points below", (best - value) * 100.0),
-        Measure::Loss | Measure::Perplexity { .. } => format!("{:.1} % above", (value / best - 1.0) * 100.0),
+        Measure::Loss | Measure::Perplexity { .. } if best > 0.0 => {
+            format!("{:.1} % above", (value / best - 1.0) * 100.0)
+        }
+        Measure::Loss | Measure::Perplexity { .. } => format!("{} above", unit(measure).format(value - best)),
     }
 }
 
@@ -50,5 +53,26 @@ pub(crate) fn target_text(measure: Measure, target: f64) -> String {
     match measure {
         Measure::Accuracy => Unit::Share.format(target),
         Measure::Loss | Measure::Perplexity { .. } => format!("a {} of {target}", measure.noun()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{behind, target_text};
+    use nettorrent_engine::measure::Measure;
+
+    #[test]
+    fn each_measure_has_words_of_its_own() {
+        let text = Measure::Perplexity { n_tokens: 8 };
+        assert_eq!(behind(Measure::Accuracy, 0.95, 0.94), "1.00 points below");
+        assert_eq!(
+            (behind(text, 4.0, 5.0), behind(Measure::Loss, 0.0, 0.5)),
+            ("25.0 % above".into(), "0.5 above".into())
+        );
+        assert_eq!(target_text(Measure::Accuracy, 0.95), "95.0 %");
+        assert_eq!(
+            (target_text(text, 5.2), target_text(Measure::Loss, 0.1)),
+            ("a perplexity of 5.2".into(), "a loss of 0.1".into())
+        );
     }
 }
