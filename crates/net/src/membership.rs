@@ -207,8 +207,7 @@ impl Membership {
         }
         self.refresh(now, &heard, out);
         if mem::take(&mut self.is_unsettled) {
-            self.count_candidates(now);
-            self.plan_proposal(now);
+            self.reconsider(now);
         }
         result
     }

@@ -18,11 +18,15 @@ impl Membership {
         clique(live, |member| self.agreement.is_member(member), &self.links)
     }
 
-    /// Finds out whether those who could make up the next view are enough. Who is left out waits in any case.
-    pub(super) fn count_candidates(&mut self, now: Duration) {
-        let candidates: BTreeSet<PeerId> = self.candidates().iter().map(|member| member.id).collect();
-        let view = self.view.as_ref().filter(|_| candidates.contains(&self.me().id));
-        self.electorate.count(now, view, &candidates);
+    /// Finds out whether those who could make up the next view are enough, and whether we propose it. Who is left out waits in any
+    /// case.
+    pub(super) fn reconsider(&mut self, now: Duration) {
+        let candidates = self.candidates();
+        let may_propose = self.may_propose(&candidates);
+        let ids: BTreeSet<PeerId> = candidates.iter().map(|member| member.id).collect();
+        let view = self.view.as_ref().filter(|_| ids.contains(&self.me().id));
+        self.electorate.count(now, view, &ids);
+        self.plan_proposal(now, may_propose);
     }
 
     /// Who of the candidates proposes their view: the first of those who share ours; if there is none, the first who holds any;

@@ -23,9 +23,11 @@ pub(super) fn clique<'a>(
         return live;
     }
     let mut chosen: BTreeSet<PeerId> = members.iter().map(|member| member.id).collect();
-    let mut broken: BTreeSet<(PeerId, PeerId)> = links.broken().map(|(a, b)| (a.min(b), a.max(b))).collect();
+    let are_chosen = |chosen: &BTreeSet<PeerId>, (a, b)| chosen.contains(&a) && chosen.contains(&b);
+    let broken = links.broken().filter(|pair| are_chosen(&chosen, *pair));
+    let mut broken: BTreeSet<(PeerId, PeerId)> = broken.map(|(a, b)| (a.min(b), a.max(b))).collect();
     loop {
-        broken.retain(|(a, b)| chosen.contains(a) && chosen.contains(b));
+        broken.retain(|pair| are_chosen(&chosen, *pair));
         let mut n_broken: BTreeMap<PeerId, usize> = BTreeMap::new();
         broken.iter().flat_map(|(a, b)| [*a, *b]).for_each(|peer| *n_broken.entry(peer).or_default() += 1);
         let Some((worst, _)) = n_broken.into_iter().max_by_key(|(peer, n)| (*n, *peer)) else { break };

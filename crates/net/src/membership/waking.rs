@@ -49,21 +49,21 @@ impl Membership {
 
     /// Decides when to propose a view, if that is up to us: a little after the first change, so that what changes at the same
     /// time makes one view.
-    pub(super) fn plan_proposal(&mut self, now: Duration) {
+    pub(super) fn plan_proposal(&mut self, now: Duration, may_propose: bool) {
         let soon = now + self.timing.calm;
         let planned = match self.electorate.waits_until().filter(|at| *at > now) {
             Some(at) => at,
             None => self.routine.propose.unwrap_or(soon).min(soon),
         };
-        self.routine.propose = self.may_propose().then_some(planned);
+        self.routine.propose = may_propose.then_some(planned);
     }
 
-    fn may_propose(&self) -> bool {
+    /// Whether it is up to us to propose a view of these.
+    pub(super) fn may_propose(&self, candidates: &[&Member]) -> bool {
         let live = self.detector.live();
         // Who waits for introduction would only make a view of itself alone, to be merged with the others' at once.
         let is_introduced = self.introducers.is_empty() || live.len() > 1 || self.view.is_some();
-        let candidates = self.candidates();
-        is_introduced && self.proposer(&candidates) == Some(self.me().id) && self.agreement.is_out_of_date(&candidates)
+        is_introduced && self.proposer(candidates) == Some(self.me().id) && self.agreement.is_out_of_date(candidates)
     }
 
     /// Reminds the detector, but not that a suspect is to be given up of whom something has arrived of late: on a full link its
@@ -79,12 +79,13 @@ impl Membership {
     }
 
     fn propose(&mut self, now: Duration, out: &mut Outbox) {
-        if !self.may_propose() {
+        self.agreement.forget_all_but(self.detector.live());
+        let candidates = self.candidates();
+        if !self.may_propose(&candidates) {
             return;
         }
         let mut mail = Vec::new();
-        self.agreement.forget_all_but(self.detector.live());
-        let candidates: Vec<Member> = self.candidates().into_iter().cloned().collect();
+        let candidates: Vec<Member> = candidates.into_iter().cloned().collect();
         let base = self.view.as_ref().filter(|_| self.electorate.is_short()).map(|view| view.base);
         match self.agreement.propose(now, (candidates, base), &mut mail) {
             Ok(()) => self.routine.resend = Some(now + self.timing.resend),
