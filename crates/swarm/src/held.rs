@@ -37,6 +37,11 @@ impl HeldFrames {
         Ok(())
     }
 
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// Hands out all that is kept, to be looked at again.
     pub fn release(&mut self) -> VecDeque<(PeerId, Frame)> {
         self.n_bytes.clear();

@@ -16,6 +16,7 @@ mod donor;
 mod epoch_evaluation;
 mod evaluations;
 mod fetch;
+mod gate;
 mod learner;
 mod pace;
 mod partial_score;
@@ -34,6 +35,7 @@ use agreement::{Agreement, Verdict};
 use core::Core;
 use donor::Donor;
 use fetch::{Fetch, Partial};
+use gate::Gate;
 use learner::Learner;
 use pace::{DIVERGED, Pace};
 use recovery::{Reaction, Recovery};
@@ -61,6 +63,8 @@ pub struct Replica {
     partial: Partial,
     /// What came before its time: in a view or a round that this peer has yet to reach.
     held: HeldFrames,
+    /// Where this peer was when all of that came; none if it was not all the same.
+    held_at: Option<Gate>,
     /// A view that came while the parameters are lent.
     next_view: Option<View>,
     /// Whether its host wants to stop.
@@ -170,6 +174,7 @@ impl Replica {
             donor: None,
             partial: Partial::default(),
             held: HeldFrames::default(),
+            held_at: None,
             next_view: None,
             is_stopping: false,
         }
@@ -242,12 +247,25 @@ impl Replica {
 
     /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
+        let gate = self.gate();
+        if self.held.is_empty() {
+            self.held_at = Some(gate);
+        } else if self.held_at != Some(gate) {
+            self.held_at = None;
+        }
         let vector = 4 * self.core().n_exchanged();
         self.held.keep(from, frame, HeldRoom { each: HELD_BYTES.each + 4 * vector, ..HELD_BYTES })
     }
 
-    /// Looks again at what came before its time.
+    fn gate(&self) -> Gate {
+        Gate::of(self.core(), &self.agreement, &self.training.rounds.pace)
+    }
+
+    /// Looks again at what came before its time, unless it would have to be held again.
     fn release_held(&mut self, out: &mut Outbox) {
+        if self.held.is_empty() || self.held_at == Some(self.gate()) {
+            return;
+        }
         for (from, frame) in self.held.release() {
             if let Err(malformed) = self.on_frame(from, frame, out) {
                 out.refused.push((from, malformed));

@@ -24,9 +24,7 @@ impl Membership {
         }
         let was_mute = self.agreement.hear(from);
         self.is_unsettled |= was_mute;
-        if was_mute
-            && let Some(member) = self.detector.live().get(&from)
-        {
+        if was_mute && let Some(member) = self.detector.live().get(&from) {
             out.notes.push(Note::Returned(member.clone()));
         }
         match packet {

@@ -1,5 +1,6 @@
 //! What a peer holds besides its strategy: parameters, place, view; the strategy acts on it through its context.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub(crate) struct Core {
     pub outliers: Outliers,
     /// Where the present segment began.
     pub segment_start: SegmentStart,
+    /// How many of its rounds all members have done, once that was asked for.
+    pub(super) least_done: OnceCell<usize>,
     /// By how many rounds this peer's updates reach the others late.
     pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
@@ -129,6 +132,7 @@ impl Core {
             epoch_size: 0.0,
             earlier_score: epoch_score,
             outliers: Outliers::new(left_out, n_train),
+            least_done: OnceCell::new(),
             segment_start: SegmentStart::default(),
             delay: 0.0,
             speeds: Vec::new(),

@@ -40,6 +40,7 @@ impl Core {
             Counted::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
             Counted::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
         };
+        self.least_done.take();
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
         let (mut n_samples, mut n_batches) = (0, 0);
         for seat in seats {
@@ -90,6 +91,7 @@ impl Core {
     pub(super) fn open(&mut self, ledger: Ledger) {
         let plan = self.training.sampler.plan(&ledger);
         self.place.ledger = ledger;
+        self.least_done.take();
         self.n_unapplied = plan.n_members() * plan.n_rounds();
         self.plan = Some(plan);
         self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
@@ -100,6 +102,7 @@ impl Core {
         let ledger = std::mem::take(&mut self.place.ledger);
         self.plan = (!ledger.segments.is_empty()).then(|| self.training.sampler.plan(&ledger));
         self.place.ledger = ledger;
+        self.least_done.take();
     }
 
     /// The members have changed: the present segment ends where it is.
@@ -128,6 +131,7 @@ impl Core {
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
         let round = segment.done[seat] as usize;
         if round < plan.n_rounds() {
+            self.least_done.take();
             segment.done[seat] += 1;
             self.n_unapplied -= 1;
             self.place.standing.n_samples += plan.samples_of(seat, round) as u64;
@@ -163,10 +167,13 @@ impl Core {
         round.saturating_add((plan.n_rounds() - self.least_done().min(plan.n_rounds())) as u32)
     }
 
-    /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all.
+    /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all. It is asked for with
+    /// every message, and changes once a round.
     fn least_done(&self) -> usize {
-        let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
+        *self.least_done.get_or_init(|| {
+            let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
+            present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
+        })
     }
 
     /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.

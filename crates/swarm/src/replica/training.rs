@@ -93,6 +93,7 @@ impl Training {
             return Err(Malformed::new("a view came that this peer is not part of"));
         };
         (core.view, core.rank, core.request) = (view, rank, None);
+        core.least_done.take();
         (core.is_computing, core.scoring) = (false, None);
         self.rounds.pace.on_view();
         self.epoch_evaluation.on_view();
