@@ -49,6 +49,7 @@ pub(super) fn read_with<T: DeserializeOwned>(name: &str, text: &str, settings: &
         return Ok(plain);
     }
     let mut table: Table = read_toml(name, text)?;
+    forget_other_optimizer(&mut table, settings);
     let mut latest = plain;
     for setting in settings {
         set_field(&mut table, setting)?;
@@ -56,6 +57,19 @@ pub(super) fn read_with<T: DeserializeOwned>(name: &str, text: &str, settings: &
         latest = Value::Table(table.clone()).try_into().map_err(error)?;
     }
     Ok(latest)
+}
+
+/// Where another kind of optimizer is set from outside, what the text says about its own kind goes, unless it is set again.
+fn forget_other_optimizer(table: &mut Table, settings: &[String]) {
+    let sets = |field: &str| settings.iter().any(|setting| setting.split('=').next().map(str::trim) == Some(field));
+    if !sets("optimizer.kind") {
+        return;
+    }
+    if let Some(optimizer) = table.get_mut("optimizer").and_then(Value::as_table_mut) {
+        for field in OF_A_KIND.into_iter().filter(|field| !sets(&format!("optimizer.{field}"))) {
+            optimizer.remove(field);
+        }
+    }
 }
 
 /// Sets a field, as `optimizer.lr=0.1` says it. Whether there is such a field is not looked after here.
@@ -102,6 +116,9 @@ fn text_error(name: &str, text: &str, error: &toml::de::Error) -> ReadError {
     let snippet = text.lines().nth(line - 1).unwrap_or_default().to_owned();
     ReadError::Text { name: name.to_owned(), line, column, problem: helped(error.message()), snippet }
 }
+
+/// What only some kinds of optimizers have.
+const OF_A_KIND: [&str; 6] = ["alpha", "beta1", "beta2", "epsilon", "momentum", "nesterov"];
 
 /// What fields were called before, and what they are called now.
 const RENAMED: [(&str, &str); 5] = [
@@ -197,6 +214,20 @@ mod tests {
         assert!(error("", &["batch=0"]).contains("batch = 0"));
         assert!(error("", &["optimizer.lr=nan"]).contains("optimizer.lr"));
         assert!(error("", &["optimizer.kind=adam", "optimizer.momentum=0.9"]).contains("beta1"));
+    }
+
+    #[test]
+    fn another_optimizer_does_not_inherit_what_belongs_to_the_first() {
+        let text = "[optimizer]\nkind = \"sgd\"\nlr = 0.3\nmomentum = 0.9\nnesterov = true";
+        let read = |settings: &[&str]| {
+            let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+            Job::parse("job.toml", text, &settings)
+        };
+        let adam = read(&["optimizer.kind=adamw"]).unwrap().optimizer;
+        assert_eq!((adam.lr, adam.momentum, adam.nesterov), (0.3, 0.0, false));
+        let own = read(&["optimizer.momentum=0.5", "optimizer.kind=rmsprop"]).unwrap().optimizer;
+        assert_eq!(own.momentum, 0.5, "what is set is kept");
+        assert!(read(&["optimizer.kind=adam", "optimizer.momentum=0.5"]).unwrap_err().to_string().contains("beta1"));
     }
 
     #[test]
