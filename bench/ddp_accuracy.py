@@ -12,14 +12,12 @@ import os
 import time
 
 import mnist_files
+import workers
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--rank", type=int, required=True)
-    p.add_argument("--peers", type=int, required=True)
-    p.add_argument("--master", required=True, metavar="ADDRESS:PORT")
-    p.add_argument("--device", required=True, help="the network device to speak over")
+    workers.add_options(p)
     p.add_argument("--data", required=True, metavar="FOLDER", help="what to train on")
     p.add_argument("--test", required=True, metavar="FOLDER", help="what to test with")
     p.add_argument("--model", default="mnist-cnn", metavar="NAME", help="mnist-cnn or mlp:WIDTH,WIDTH,...")
@@ -92,10 +90,7 @@ def main():
     import torch.distributed as dist
     from torch_models import mlp, mnist_cnn
 
-    torch.set_num_threads(1)
-    address, port = a.master.rsplit(":", 1)
-    os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, GLOO_SOCKET_IFNAME=a.device)
-    dist.init_process_group("gloo", rank=a.rank, world_size=a.peers)
+    workers.join_as_told(a)
     torch.manual_seed(a.seed)
     name, _, widths = a.model.partition(":")
     net = mlp([784, *map(int, widths.split(",")), 10]) if name == "mlp" else mnist_cnn()

@@ -5,16 +5,14 @@
 
 import argparse
 import json
-import os
 import time
+
+import workers
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--rank", type=int, required=True)
-    p.add_argument("--peers", type=int, required=True)
-    p.add_argument("--master", required=True, metavar="ADDRESS:PORT")
-    p.add_argument("--device", required=True, help="the network device to speak over")
+    workers.add_options(p)
     p.add_argument("--model", default="gpt:6x384x6")
     p.add_argument("--length", type=int, default=64)
     p.add_argument("--tokens", type=int, default=65, help="in the vocabulary")
@@ -25,10 +23,7 @@ def main():
     import torch.distributed as dist
     from torch_models import language_model
 
-    torch.set_num_threads(1)
-    address, port = a.master.rsplit(":", 1)
-    os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, GLOO_SOCKET_IFNAME=a.device)
-    dist.init_process_group("gloo", rank=a.rank, world_size=a.peers)
+    workers.join_as_told(a)
     torch.manual_seed(1)
     net = torch.nn.parallel.DistributedDataParallel(language_model(a.model, a.length, a.tokens))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)

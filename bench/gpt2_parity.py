@@ -5,7 +5,7 @@
 
 `nettorrent train` takes one step of plain gradient descent without dropout from weights that `transformers` wrote, so that the change of the
 weights is the gradient; `nettorrent predict` then tells the logits of the next token after a text, with the weights after that step. Needs
-torch, transformers, tokenizers and safetensors. Differences are relative to the largest value of a tensor.
+torch, transformers and safetensors. Differences are relative to the largest value of a tensor.
 """
 
 import argparse
@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import torch
+from gpt2_swarm import write_tokenizer
 from safetensors.torch import load_file
-from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 SIZES = {"gpt2": (12, 768, 12), "gpt2-medium": (24, 1024, 16), "gpt2-large": (36, 1280, 20)}
@@ -36,9 +36,7 @@ def call(*command):
 
 def write_text(folder, n_words):
     """A tokenizer of as many words as GPT-2 has tokens, a text of them, and its tokens."""
-    tokenizer = Tokenizer(models.WordLevel({f"w{k}": k for k in range(n_words)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    write_tokenizer(folder / "tokenizer.json")
     tokens = random.Random(1).choices(range(n_words), k=N_TOKENS)
     (folder / "text.txt").write_text(" ".join(f"w{token}" for token in tokens))
     return tokens

@@ -24,12 +24,17 @@ SETTINGS = {
 }
 
 
-def write_files(binary, model, folder):
+def write_tokenizer(file):
+    """As many words as GPT-2 has tokens: w0, w1 and so on."""
     words = {f"w{k}": k for k in range(N_WORDS)}
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "post_processor": None,
                  "decoder": None, "pre_tokenizer": {"type": "WhitespaceSplit"},
                  "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    file.write_text(json.dumps(tokenizer))
+
+
+def write_files(binary, model, folder):
+    write_tokenizer(folder / "tokenizer.json")
     # Sixteen samples to train on, and what is held back.
     text = random.Random(1).choices(range(2000), k=LENGTH * 18 + 1)
     (folder / "text.txt").write_text(" ".join(f"w{word}" for word in text))
