@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use data_encoding::BASE32_NOPAD;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// What a request has to bring.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ impl Access {
             return Self::Loopback;
         }
         let mut secret = [0; 20];
-        aws_lc_rs::rand::fill(&mut secret).expect("the operating system has randomness");
+        SystemRandom::new().fill(&mut secret).expect("the operating system has randomness");
         Self::Token(BASE32_NOPAD.encode(&secret).to_lowercase())
     }
 

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
+use ring::digest::{Context, SHA256};
 
 const N_BYTES_A_PIECE: usize = 1 << 18;
 

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::ring;
 use ureq::http::{HeaderName, Response, header};
 use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body, Timeout};
@@ -41,7 +41,7 @@ impl Client {
         let tls = TlsConfig::builder()
             .provider(TlsProvider::Rustls)
             .root_certs(RootCerts::WebPki)
-            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+            .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
             .build();
         let mut config = Agent::config_builder()
             .tls_config(tls)

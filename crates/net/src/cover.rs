@@ -1,11 +1,11 @@
 //! A cover for secrets on links that are not encrypted: what members tell newcomers and each other about keys is not for whoever
 //! listens. Both sides make a key for each other (X25519) in their hellos, which they sign.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
-use aws_lc_rs::hkdf;
-use aws_lc_rs::rand::SystemRandom;
 use bytes::Bytes;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::agreement::{EphemeralPrivateKey, UnparsedPublicKey, X25519, agree_ephemeral};
+use ring::hkdf;
+use ring::rand::SystemRandom;
 
 use crate::keys::sha256;
 use crate::role::Role;
@@ -37,12 +37,12 @@ impl Exchange {
     /// The cover of both; `said` is what both have said and signed, alike on both sides. None if the other's part is senseless.
     pub(crate) fn agree(self, theirs: &[u8; 32], said: &[u8], role: Role) -> Option<Cover> {
         let theirs = UnparsedPublicKey::new(&X25519, theirs);
-        let key = agree_ephemeral(self.private, theirs, (), |shared| {
+        let key = agree_ephemeral(self.private, &theirs, |shared| {
             let extracted = hkdf::Salt::new(hkdf::HKDF_SHA256, &sha256(said)).extract(shared);
-            let expanded = extracted.expand(&[b"nettorrent cover"], &AES_256_GCM).map_err(|_| ())?;
-            Ok(LessSafeKey::new(UnboundKey::from(expanded)))
+            let expanded = extracted.expand(&[b"nettorrent cover"], &AES_256_GCM).ok()?;
+            Some(LessSafeKey::new(UnboundKey::from(expanded)))
         });
-        key.ok().map(|key| Cover { key, role })
+        key.ok().flatten().map(|key| Cover { key, role })
     }
 }
 

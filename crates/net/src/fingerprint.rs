@@ -1,9 +1,9 @@
 //! What makes two jobs or two data sets the same: hashes that peers compare before they train together.
 
-use aws_lc_rs::digest::{Context, SHA256};
 use nettorrent_engine::data::{DataError, Dataset, Targets};
 use nettorrent_engine::model::NamedTensor;
 use nettorrent_engine::task::Task;
+use ring::digest::{Context, SHA256};
 
 use crate::service::JobPackage;
 

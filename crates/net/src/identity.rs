@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use aws_lc_rs::hmac;
 use nettorrent_swarm::view::PeerId;
+use ring::hmac;
 
 use crate::certificate::Pass;
 use crate::clock::Clock;

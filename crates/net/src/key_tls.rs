@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::aws_lc_rs::cipher_suite::{
+use rustls::crypto::ring::cipher_suite::{
     TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
 use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs as provider, verify_tls13_signature_with_raw_key,
+    CryptoProvider, WebPkiSupportedAlgorithms, ring as provider, verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -40,8 +40,7 @@ pub(crate) struct TlsKeys {
 impl TlsKeys {
     pub(crate) fn new(key: &PrivateKey) -> Result<Self, Error> {
         let provider = Arc::new(CryptoProvider { cipher_suites: preferred_suites(), ..provider::default_provider() });
-        let der = key.to_der().ok_or_else(|| Error::General("the key cannot be written".into()))?;
-        let private = provider.key_provider.load_private_key(der)?;
+        let private = provider.key_provider.load_private_key(key.to_der())?;
         let own = Arc::new(CertifiedKey::new(vec![CertificateDer::from(key.public().to_info())], private));
         let verifier = Arc::new(AnyKey(provider.signature_verification_algorithms));
         Ok(Self {

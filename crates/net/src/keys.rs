@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use aws_lc_rs::digest;
-use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use data_encoding::HEXLOWER;
 use nettorrent_swarm::view::PeerId;
+use ring::digest;
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -15,6 +15,10 @@ pub(crate) type Seed = Zeroizing<[u8; 32]>;
 
 /// What stands before an Ed25519 key where it is written as a `SubjectPublicKeyInfo` (RFC 8410).
 const INFO: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// What stands before an Ed25519 seed where it is written as a `PrivateKeyInfo` (RFC 8410).
+const PRIVATE_INFO: [u8; 16] =
+    [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// A public key. A member is whoever holds the private key that belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -92,7 +96,7 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// A private key. Its seed is overwritten when it is dropped, and so is what the cryptographic library keeps of it.
+/// A private key. Its seed is overwritten when it is dropped.
 pub(crate) struct PrivateKey {
     seed: Seed,
     pair: Ed25519KeyPair,
@@ -119,9 +123,8 @@ impl PrivateKey {
     }
 
     /// As TLS reads it.
-    pub(crate) fn to_der(&self) -> Option<PrivateKeyDer<'static>> {
-        let document = self.pair.to_pkcs8().ok()?;
-        Some(PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(document.as_ref().to_vec())))
+    pub(crate) fn to_der(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from([&PRIVATE_INFO[..], &*self.seed].concat()))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use bytes::Bytes;
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 
 use crate::ticket::random_bytes;
@@ -92,7 +92,7 @@ impl Seal {
         let mut body = vec![0; n_bytes];
         opened.read_exact(&mut body).map_err(unreadable)?;
         cipher(&self.key)
-            .open_in_place_separate_tag(no_nonce(), Aad::empty(), &self.tag, &mut body)
+            .open_in_place_separate_tag(no_nonce(), Aad::empty(), self.tag.into(), &mut body, 0..)
             .map_err(|_| Refused::Changed { file: file() })?;
         Ok(Bytes::from(body))
     }

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use aws_lc_rs::{constant_time, digest, hkdf, rand};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{digest, hkdf};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::address::Address;
@@ -72,7 +74,7 @@ impl Secret {
 impl PartialEq for Secret {
     fn eq(&self, other: &Self) -> bool {
         // In constant time, so that nobody learns from our answers' timing how much of a guess was right.
-        constant_time::verify_slices_are_equal(&*self.0, &*other.0).is_ok()
+        self.0.ct_eq(&*other.0).into()
     }
 }
 
@@ -99,7 +101,7 @@ impl fmt::Debug for Secret {
 /// Fresh randomness that is fit for keys.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    rand::fill(&mut bytes).expect("the system gives randomness");
+    SystemRandom::new().fill(&mut bytes).expect("the system gives randomness");
     bytes
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::error::CheckpointError;

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nettorrent_fetch::{
     AddressError, Cache, DatasetEntry, FetchError, FetchOptions, ProxyChoice, RemoteFile, Unpack, fetch,
 };
+use ring::digest::{SHA256, digest};
 use tempfile::TempDir;
 
 /// A cache in a folder of its own, which goes when it does.

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::asynchronous::Ending;

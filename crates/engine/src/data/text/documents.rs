@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{Context, SHA256};
+use ring::digest::{Context, SHA256};
 
 use super::super::{DataError, files};
 
