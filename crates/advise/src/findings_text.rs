@@ -16,7 +16,7 @@ use crate::verdict::{Learning, Verdict};
 /// What forecasts rest on.
 pub const ASSUMPTIONS: &str = "\
 What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full
-rate at once. Peers that exchange in rounds train their turn, then the busiest link carries its bytes and a delay passes for
+rate at once. Peers that exchange in rounds train locally, then the busiest link carries its bytes and a delay passes for
 each step; gradients travel while the rest of them is computed. A batch takes what was measured here, for a whole one and for a
 peer's share of one. Work on messages takes what it takes here: peers' own work is timed while they are simulated, encryption and
 system calls by an exchange over loopback. Where there are no more cores than threads, computing stands still meanwhile; peers of one

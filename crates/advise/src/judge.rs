@@ -146,7 +146,7 @@ impl<'a> Judge<'a> {
     pub(crate) fn judge(&mut self, spec: &Spec, options: Table) -> Result<Judged, JudgeError> {
         let question = &self.question;
         let strategy = (spec.build)(&options)?;
-        let payload = Some(strategy.turn().payload);
+        let payload = Some(strategy.round_plan().payload);
         if question.depth != Depth::Speed && !may_pay_off(&*strategy, &question.situation) {
             let forecast = predict(&*strategy, &question.situation, None);
             return Ok(judged(spec.name, forecast, Verdict::too_slow(), None, payload));

@@ -7,10 +7,10 @@
 //! - messages take their peers' time, which is measured ([`MessageTime`]): each peer goes through its own vector once a round, however
 //!   little it says of it, and what it sends and receives takes time by the frame and by the byte; taking steps belongs to the time of a
 //!   batch;
-//! - whoever exchanges in rounds trains its turn, then exchanges. The busiest link carries its bytes, and as many delays as the
+//! - whoever exchanges in rounds trains locally, then exchanges. The busiest link carries its bytes, and as many delays as the
 //!   exchange has steps follow one another. Long vectors are cut into messages, so that one step's last messages go while the
 //!   next step's first ones do: how much of that there is follows from how evenly links are used (`Flow`);
-//! - the parts of a gradient come evenly in the second half of a batch's time, and go at once. Weights go when the turn is over;
+//! - the parts of a gradient come evenly in the second half of a batch's time, and go at once. Weights go when the local phase is over;
 //! - whoever trains asynchronously waits where its link cannot carry what it says in the time of a batch, and where it may not be further ahead
 //!   of the others than it has heard of them;
 //! - judging a sample, where a strategy does that in its rounds, takes a third of training it;
@@ -184,20 +184,21 @@ impl Forecast {
 /// What is predicted of a strategy. What a round really costs goes before what the strategy says, if somebody has `observed` it.
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
     let Situation { n_peers, n_params, n_train, .. } = *situation;
-    let turn = strategy.turn();
-    let buckets = &turn.optimizer_state.exchanged(situation.buckets, n_params, situation.optimizer);
-    let steps = situation.steps(RoundRule { length: turn.length, scale: situation.scale, redeal: 0, overhead: 0 });
+    let round_plan = strategy.round_plan();
+    let buckets = &round_plan.optimizer_state.exchanged(situation.buckets, n_params, situation.optimizer);
+    let steps =
+        situation.steps(RoundRule { length: round_plan.length, scale: situation.scale, redeal: 0, overhead: 0 });
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
     let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
     let cost = observed.unwrap_or_else(|| strategy.cost(&round));
     let step_s = situation.slowdown * situation.step.batch_s(steps.own_samples);
     let judging_s = situation.slowdown * strategy.n_held_out(n_train) as f64 * situation.step.sample_s / 3.0;
-    // The last turn of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
+    // The last round of an epoch may be shorter, so that the computing is counted for the epoch and the exchange for each round.
     let compute_s = steps.per_epoch as f64 / rounds_per_epoch as f64 * step_s + judging_s;
     let messages_s = if n_peers > 1 { situation.slowdown * situation.messages_s(&cost) } else { 0.0 };
     let link = Link::new(situation.link, &cost, Flow::of(&cost, n_peers), buckets);
     let round_s = messages_s
-        + match turn.payload {
+        + match round_plan.payload {
             Payload::Updates => link.free_round_s(compute_s, strategy.delay()),
             payload @ Payload::Gradients => compute_s + (link.exchange_s(payload) - link.hidden_s(step_s)).max(0.0),
             payload @ Payload::Weights => compute_s + link.exchange_s(payload),

@@ -89,7 +89,7 @@ fn compare(spec: &'static Spec, n_peers: usize, link: LinkSpec) -> Pair {
         messages: None,
         slowdown: 1.0,
     };
-    let is_asynchronous = strategy.turn().payload == Payload::Updates;
+    let is_asynchronous = strategy.round_plan().payload == Payload::Updates;
     let told = predict(&*strategy, &situation, None);
     assert_eq!(told.is_bound, strategy.cost_is_upper_bound(), "{}", spec.name);
     let predicted = predict(&*strategy, &situation, told.is_bound.then(|| observed(&outcome)));

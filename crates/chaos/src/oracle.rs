@@ -77,7 +77,7 @@ fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
         // Who stands by holds nothing, and knows only that the others are done.
         Some(Ending::Finished) if told.holds_nothing() => None,
         Some(Ending::Finished) => {
-            let (epoch, n_samples) = (place.ledger.epoch, place.standing.n_samples);
+            let (epoch, n_samples) = (place.ledger.epoch, place.version.n_samples);
             let is_whole = epoch == EPOCHS && n_samples == n_expected;
             (!is_whole).then(|| format!("{host} finished after {epoch} epochs and {n_samples} samples"))
         }

@@ -268,7 +268,7 @@ async fn train(
                 Report::Note(note) => format!("{note:?}"),
                 Report::Refused(problem) => problem,
                 Report::Ending => "the end".to_owned(),
-                Report::Tick if stalled.is_news((place.ledger.epoch, place.standing.round)) => {
+                Report::Tick if stalled.is_news((place.ledger.epoch, place.version.round)) => {
                     format!("stands still: {:?}", peer.status())
                 }
                 // The disk is as fast as can be.
@@ -278,7 +278,7 @@ async fn train(
                 }
                 _ => return,
             };
-            let (at, epoch, round) = (began.elapsed().as_secs_f64(), place.ledger.epoch, place.standing.round);
+            let (at, epoch, round) = (began.elapsed().as_secs_f64(), place.ledger.epoch, place.version.round);
             told.borrow_mut().log.push(format!("{at:8.3} s, epoch {epoch}, round {round}: {text}"));
         })
         .await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::clock::Clock;
+use nettorrent_net::policy::TicketLimits;
 
 /// Limits of a new ticket.
 #[derive(Args)]

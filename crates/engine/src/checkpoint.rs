@@ -1,7 +1,7 @@
 //! Checkpoints: the model in PyTorch's names and layouts, and beside it what is needed to go on as if nothing had happened.
 //!
 //! A checkpoint is a folder with two files in the safetensors format: `model.safetensors`, which any program of that world
-//! can read, and `state.safetensors` with the optimizer's memories and the place in the run. Beside them `checksums.json` has a
+//! can read, and `state.safetensors` with the optimizer's state vectors and the place in the run. Beside them `checksums.json` has a
 //! SHA-256 of every tensor, which is checked when it is read. It is written beside its final place under another name, synced, and renamed: it is there whole or not at all, even if the process is killed in the
 //! middle, by a person or by a limit of the system (one on the size of files ends programs that do not ignore SIGXFSZ).
 
@@ -35,9 +35,9 @@ pub fn save(
     optimizer: &Optimizer,
     progress: &Progress,
 ) -> Result<(), CheckpointError> {
-    let memories = &progress.swarm_memories;
-    let mut writer = PieceWriter::create(folder, layout, optimizer.spec(), progress, memories.len())?;
-    writer.put_share(&Share::whole(layout), values, optimizer, memories)?;
+    let vectors = &progress.swarm_vectors;
+    let mut writer = PieceWriter::create(folder, layout, optimizer.spec(), progress, vectors.len())?;
+    writer.put_share(&Share::whole(layout), values, optimizer, vectors)?;
     writer.finish()
 }
 
@@ -47,7 +47,7 @@ pub fn verify(folder: &Path) -> Result<(), CheckpointError> {
     checksums::verify(&folder.join(STATE_FILE))
 }
 
-/// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its memories back.
+/// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its state back.
 pub fn load(
     folder: &Path,
     layout: &Layout,
@@ -57,7 +57,7 @@ pub fn load(
 }
 
 /// Reads a part's numbers of a checkpoint of the whole network, and nothing else: its parameters, and the place in the run with
-/// its share of what the swarm remembers; its optimizer gets its memories back.
+/// its share of what the swarm remembers; its optimizer gets its state back.
 pub fn load_part(
     folder: &Path,
     layout: &Layout,

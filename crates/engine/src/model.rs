@@ -35,7 +35,7 @@ pub use decoder::{Decoder, DecoderError};
 pub use description::{LayerSpec, ModelSpec, ResidualSpec};
 pub use graph::{ModelError, NamedTensor};
 pub use layer::{
-    Backward, BatchStatistics, Context, Init, Keeps, Layer, Memory, Mode, Role, Scratch, Shape, Tensor, n_values,
+    Backward, BatchStatistics, Cache, Context, Init, Keeps, Layer, Mode, Role, Scratch, Shape, Tensor, n_values,
 };
 pub use layer_options::{
     ConvSpec, DenseSpec, DepthwiseSpec, EmbeddingSpec, NormSpec, PoolSpec, RecurrentSpec, RowNormSpec, StepsKept,

@@ -144,7 +144,7 @@ impl OptimizerSpec {
     }
 
     /// The vectors that the rule remembers from step to step, by the names PyTorch gives them.
-    pub(crate) fn memories(&self) -> &'static [&'static str] {
+    pub(crate) fn state_names(&self) -> &'static [&'static str] {
         if let Some(n_vectors) = self.custom {
             return &CUSTOM[..n_vectors.min(CUSTOM.len())];
         }
@@ -167,14 +167,14 @@ pub struct Optimizer {
     /// Steps taken.
     n_steps: u64,
     /// Shared until they change: a state that is kept costs nothing before the next step.
-    memories: Vec<Arc<Vec<f32>>>,
+    vectors: Vec<Arc<Vec<f32>>>,
 }
 
 impl Optimizer {
     /// The rule for this many trained numbers, remembering nothing yet.
     pub fn new(spec: OptimizerSpec, n_params: usize) -> Self {
-        let memories = spec.memories().iter().map(|_| Arc::new(vec![0.0; n_params])).collect();
-        Self { spec, n_params, n_steps: 0, memories }
+        let vectors = spec.state_names().iter().map(|_| Arc::new(vec![0.0; n_params])).collect();
+        Self { spec, n_params, n_steps: 0, vectors }
     }
 
     /// The rule and its settings.
@@ -184,16 +184,16 @@ impl Optimizer {
 
     /// What it remembers, by name, and how many steps it has taken.
     pub fn state(&self) -> (u64, impl Iterator<Item = (&'static str, &[f32])>) {
-        (self.n_steps, self.spec.memories().iter().copied().zip(self.memories.iter().map(|memory| memory.as_slice())))
+        (self.n_steps, self.spec.state_names().iter().copied().zip(self.vectors.iter().map(|vector| vector.as_slice())))
     }
 
     /// Puts back what another optimizer of the same kind remembered; `false` if it does not fit.
     #[must_use]
-    pub fn restore(&mut self, n_steps: u64, mut memory: impl FnMut(&str) -> Option<Vec<f32>>) -> bool {
-        let restored: Option<Vec<Vec<f32>>> = self.spec.memories().iter().map(|name| memory(name)).collect();
+    pub fn restore(&mut self, n_steps: u64, mut vector: impl FnMut(&str) -> Option<Vec<f32>>) -> bool {
+        let restored: Option<Vec<Vec<f32>>> = self.spec.state_names().iter().map(|name| vector(name)).collect();
         match restored {
-            Some(memories) if memories.iter().zip(&self.memories).all(|(new, old)| new.len() == old.len()) => {
-                self.memories = memories.into_iter().map(Arc::new).collect();
+            Some(vectors) if vectors.iter().zip(&self.vectors).all(|(new, old)| new.len() == old.len()) => {
+                self.vectors = vectors.into_iter().map(Arc::new).collect();
                 self.n_steps = n_steps;
                 true
             }
@@ -208,7 +208,7 @@ impl Optimizer {
 
     /// How many steps it has taken, and what it remembers, for a worker that takes steps with an optimizer of its own.
     pub fn state_mut(&mut self) -> (&mut u64, Vec<&mut [f32]>) {
-        (&mut self.n_steps, self.memories.iter_mut().map(|memory| Arc::make_mut(memory).as_mut_slice()).collect())
+        (&mut self.n_steps, self.vectors.iter_mut().map(|vector| Arc::make_mut(vector).as_mut_slice()).collect())
     }
 
     /// Changes the parameters by a gradient.
@@ -232,7 +232,7 @@ impl Optimizer {
         let scale = self.clip_scale(places, gradient);
         let rule = Rule::new(&self.spec, lr, scale, self.n_steps);
         for (place, piece) in places.iter().zip(gradient) {
-            let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
+            let (n_trained, first, second) = vectors_at(&mut self.vectors, self.n_params, place);
             let (gradient, delta) = piece.split_at(n_trained);
             let (values, statistics) = values[place.clone()].split_at_mut(n_trained);
             statistics.iter_mut().zip(delta).for_each(|(value, delta)| *value -= delta);
@@ -276,7 +276,7 @@ impl Optimizer {
         let (pull, shrink) = if self.spec.kind == OptimizerKind::Adamw { (0.0, lr * decay) } else { (decay, 0.0) };
         // From here on nothing decays: a step from what the decay alone would change.
         let spec = OptimizerSpec { weight_decay: 0.0, ..self.spec.clone() };
-        let (n_trained, first, second) = memories_at(&mut self.memories, self.n_params, place);
+        let (n_trained, first, second) = vectors_at(&mut self.vectors, self.n_params, place);
         let (gradient, delta) = gradient.split_at_mut(n_trained);
         let (change, moved) = change.split_at_mut(n_trained);
         moved.iter_mut().zip(delta).for_each(|(moved, delta)| *moved = -*delta);
@@ -302,11 +302,11 @@ impl Optimizer {
         statistics.iter_mut().zip(delta).for_each(|(value, delta)| *value -= delta);
         self.n_steps += 1;
         let len = self.n_params.div_ceil(n_parts).max(1);
-        // A memory that the rule has no use for is empty, and so are its parts.
-        let mut memories = self.memories.iter_mut().map(|memory| Arc::make_mut(memory).chunks_mut(len));
-        let (mut firsts, mut seconds) = (memories.next(), memories.next());
+        // A vector that the rule has no use for is empty, and so are its parts.
+        let mut vectors = self.vectors.iter_mut().map(|vector| Arc::make_mut(vector).chunks_mut(len));
+        let (mut firsts, mut seconds) = (vectors.next(), vectors.next());
         let next =
-            |memory: &mut Option<ChunksMut<'a, f32>>| memory.as_mut().and_then(Iterator::next).unwrap_or_default();
+            |vector: &mut Option<ChunksMut<'a, f32>>| vector.as_mut().and_then(Iterator::next).unwrap_or_default();
         let parts = trained.chunks_mut(len).zip(gradient.chunks(len)).map(|(values, gradient)| Part {
             values,
             gradient,
@@ -325,15 +325,15 @@ fn n_trained(n_params: usize, place: &Range<usize>) -> usize {
 }
 
 /// How many of the numbers at a place are trained, and what is remembered of those.
-fn memories_at<'a>(
-    memories: &'a mut [Arc<Vec<f32>>],
+fn vectors_at<'a>(
+    vectors: &'a mut [Arc<Vec<f32>>],
     n_params: usize,
     place: &Range<usize>,
 ) -> (usize, &'a mut [f32], &'a mut [f32]) {
     let n_trained = n_trained(n_params, place);
     let trained = place.start..place.start + n_trained;
-    // A memory that the rule has no use for is empty.
-    let mut of = memories.iter_mut().map(|memory| Arc::make_mut(memory).get_mut(trained.clone()).unwrap_or_default());
+    // A vector that the rule has no use for is empty.
+    let mut of = vectors.iter_mut().map(|vector| Arc::make_mut(vector).get_mut(trained.clone()).unwrap_or_default());
     let (first, second) = (of.next().unwrap_or_default(), of.next().unwrap_or_default());
     (n_trained, first, second)
 }

@@ -24,11 +24,11 @@ fn vector(k: usize, len: usize) -> Vec<f32> {
 }
 
 /// An optimizer that remembers these.
-fn remembering(memories: Vec<Vec<f32>>) -> Optimizer {
+fn remembering(vectors: Vec<Vec<f32>>) -> Optimizer {
     let spec = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
-    let mut optimizer = Optimizer::new(spec, memories[0].len());
-    let mut memories = memories.into_iter();
-    assert!(optimizer.restore(99, |_| memories.next()), "adam remembers two vectors");
+    let mut optimizer = Optimizer::new(spec, vectors[0].len());
+    let mut vectors = vectors.into_iter();
+    assert!(optimizer.restore(99, |_| vectors.next()), "adam remembers two vectors");
     optimizer
 }
 
@@ -45,10 +45,10 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         let network = Network::new(&spec).unwrap();
         let (n_params, n_values) = (network.n_params(), network.n_values());
         let values = vector(0, n_values);
-        let memories = [vector(1, n_params), vector(2, n_params)];
-        let progress = Progress { step: 99, swarm_memories: vec![vector(3, n_values).into()], ..Progress::default() };
+        let vectors = [vector(1, n_params), vector(2, n_params)];
+        let progress = Progress { step: 99, swarm_vectors: vec![vector(3, n_values).into()], ..Progress::default() };
         let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
-        let optimizer = remembering(memories.to_vec());
+        let optimizer = remembering(vectors.to_vec());
         save(&at_once, &network.layout(), &values, &optimizer, &progress).unwrap();
 
         let parts = parts(&spec, columns);
@@ -56,22 +56,22 @@ fn parts_write_the_checkpoint_of_the_whole_and_read_their_share() {
         let rule = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
         let mut writer = PieceWriter::create(&in_pieces, &network.layout(), &rule, &progress, 1).unwrap();
         let of_part = |part: &Part| {
-            let optimizer = remembering(memories.iter().map(|memory| part.take_params(memory)).collect());
-            (part.take(&values), optimizer, vec![Arc::new(part.take(&progress.swarm_memories[0]))])
+            let optimizer = remembering(vectors.iter().map(|vector| part.take_params(vector)).collect());
+            (part.take(&values), optimizer, vec![Arc::new(part.take(&progress.swarm_vectors[0]))])
         };
         for part in &parts {
-            let (values, optimizer, memories) = of_part(part);
-            writer.put(part, &values, &optimizer, &memories).unwrap();
+            let (values, optimizer, vectors) = of_part(part);
+            writer.put(part, &values, &optimizer, &vectors).unwrap();
         }
         writer.finish().unwrap();
         assert!(bytes(&in_pieces) == bytes(&at_once), "{model}");
 
         for part in &parts {
-            let (values, optimizer, swarm_memories) = of_part(part);
+            let (values, optimizer, swarm_vectors) = of_part(part);
             let mut restored = Optimizer::new(rule.clone(), part.n_params());
             let (found, place) = load_part(&in_pieces, &network.layout(), part, &mut restored).unwrap();
             assert!(found == values && restored == optimizer, "{model}");
-            assert!(place == Progress { swarm_memories, ..progress.clone() }, "{model}");
+            assert!(place == Progress { swarm_vectors, ..progress.clone() }, "{model}");
         }
     }
 }

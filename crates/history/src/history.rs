@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_seat_in_a_resumed_run_is_who_had_it() {
+    fn who_has_a_join_index_in_a_resumed_run_is_who_had_it() {
         let times = |id: PeerId| Event::Times(Times { elapsed_s: 1.0, ..Times::of(id) });
         let mut history = History::default();
         let (first, second) = (|join_index| PeerId::new(join_index, 7), |join_index| PeerId::new(join_index, 8));

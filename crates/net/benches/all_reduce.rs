@@ -32,8 +32,8 @@ use nettorrent_swarm::codec::Codec;
 use nettorrent_swarm::collective::{Collective, Extent, Ring};
 use nettorrent_swarm::sampling::rounds::RoundLength;
 use nettorrent_swarm::strategy::{
-    AnyStrategy, Cost, CostQuestion, Counted, Malformed, Message, Mixing, OptimizerState, Payload, RoundCtx,
-    RoundStrategy, Scale, Strategy, Turn,
+    AnyStrategy, Cost, CostQuestion, Counted, Malformed, Message, Mixing, OptimizerState, Payload, RoundCtx, RoundPlan,
+    RoundStrategy, Scale, Strategy,
 };
 use nettorrent_swarm::{PeerId, Setup, State};
 
@@ -111,8 +111,8 @@ impl Repeat {
 }
 
 impl Strategy for Repeat {
-    fn turn(&self) -> Turn {
-        Turn {
+    fn round_plan(&self) -> RoundPlan {
+        RoundPlan {
             payload: Payload::Gradients,
             length: RoundLength::Batches(1),
             scale: Scale::Share,

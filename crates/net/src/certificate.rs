@@ -1,10 +1,10 @@
-//! What makes a peer a member: its key and its seat, signed with the swarm's seal, until it expires.
+//! What makes a peer a member: its key and its join index, signed with the swarm's issuer key, until it expires.
 
 use nettorrent_swarm::view::PeerId;
 use serde::{Deserialize, Serialize};
 
-use crate::charter::CharterHead;
 use crate::keys::{PrivateKey, PublicKey, Signature};
+use crate::policy::PolicyHead;
 
 /// How long a certificate is good. It is renewed when half of that is over, so clocks may differ by hours.
 pub(crate) const LIFETIME: u64 = 24 * 60 * 60;
@@ -21,21 +21,21 @@ pub(crate) struct Certificate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Content {
     key: PublicKey,
-    seat: u32,
+    join_index: u32,
     since: u64,
     expires: u64,
 }
 
 impl Certificate {
-    /// A certificate for this key in this seat, from `now` on. `since` tells when it was let in.
-    pub(crate) fn issue(seal: &PrivateKey, (key, seat): (PublicKey, u32), since: u64, now: u64) -> Self {
-        let content = Content { key, seat, since, expires: now.saturating_add(LIFETIME) };
-        Self { signature: seal.sign(CERTIFICATE, &content), content }
+    /// A certificate for this key with this join index, from `now` on. `since` tells when it was let in.
+    pub(crate) fn issue(issuer: &PrivateKey, (key, join_index): (PublicKey, u32), since: u64, now: u64) -> Self {
+        let content = Content { key, join_index, since, expires: now.saturating_add(LIFETIME) };
+        Self { signature: issuer.sign(CERTIFICATE, &content), content }
     }
 
-    /// Whether this seal has signed it.
-    pub(crate) fn is_under(&self, seal: &PublicKey) -> bool {
-        seal.has_signed(CERTIFICATE, &self.content, &self.signature)
+    /// Whether this issuer key has signed it.
+    pub(crate) fn is_under(&self, issuer: &PublicKey) -> bool {
+        issuer.has_signed(CERTIFICATE, &self.content, &self.signature)
     }
 
     /// Whose it is.
@@ -43,14 +43,14 @@ impl Certificate {
         &self.content.key
     }
 
-    /// The seat that was given to it.
-    pub(crate) fn seat(&self) -> u32 {
-        self.content.seat
+    /// The join index that was given to it.
+    pub(crate) fn join_index(&self) -> u32 {
+        self.content.join_index
     }
 
     /// The name of whose it is.
     pub(crate) fn peer(&self) -> PeerId {
-        self.content.key.in_seat(self.content.seat)
+        self.content.key.named(self.content.join_index)
     }
 
     /// When its holder was let in, in seconds since 1970.
@@ -64,16 +64,16 @@ impl Certificate {
     }
 }
 
-/// What a member shows: its certificate, and the owner's word for the seal that signed it.
+/// What a member shows: its certificate, and the owner's word for the issuer key that signed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass {
-    pub(crate) head: CharterHead,
+    pub(crate) head: PolicyHead,
     pub(crate) certificate: Certificate,
 }
 
 impl Pass {
     /// Whether it fits together and goes back to this owner. Whether it still counts is another question.
     pub(crate) fn is_by(&self, owner: &PublicKey) -> bool {
-        self.head.is_by(owner) && self.certificate.is_under(self.head.seal())
+        self.head.is_by(owner) && self.certificate.is_under(self.head.issuer())
     }
 }

@@ -1,19 +1,19 @@
-//! The beginning of a swarm: its owner's key, its first charter, and the members who are there from the start.
+//! The beginning of a swarm: its owner's key, its first policy, and the members who are there from the start.
 
 use std::sync::Arc;
 
 use crate::address::Address;
-use crate::charter::{Amendment, OwnerKey, TicketLimits};
 use crate::clock::Clock;
 use crate::identity::{Identity, IdentityError};
 use crate::keys::PrivateKey;
-use crate::register::{NotAdmitted, Register};
+use crate::policy::{OwnerKey, PolicyUpdate, TicketLimits};
 use crate::ticket::{Secret, Ticket, random_bytes};
+use crate::trust_store::{NotAdmitted, TrustStore};
 
 /// All keys of a swarm, as whoever starts it has them.
 pub struct Founder {
     owner: OwnerKey,
-    amendment: Amendment,
+    policy_update: PolicyUpdate,
     clock: Clock,
     /// From which the keys of members come, if they are to be the same every time.
     keys: Option<Secret>,
@@ -47,8 +47,8 @@ impl Founder {
     fn with(secret: &Secret, limits: TicketLimits, clock: Clock) -> Self {
         let owner = OwnerKey::from_seed(&secret.derive("owner"));
         let derived = |purpose| Secret::from_bytes(secret.derive(purpose));
-        let amendment = owner.found(derived("seal"), derived("admission"), limits);
-        Self { owner, amendment, clock, keys: None }
+        let policy_update = owner.found(derived("issuer"), derived("admission"), limits);
+        Self { owner, policy_update, clock, keys: None }
     }
 
     /// The key that decides about the swarm.
@@ -56,11 +56,12 @@ impl Founder {
         &self.owner
     }
 
-    /// One who is there from the start, in this seat.
-    pub fn member(&self, seat: u32) -> Result<Identity, IdentityError> {
-        let (key, owner) = (self.key(seat), self.owner.public());
-        let register = Register::found(&self.amendment, &owner, (key.public(), seat), self.clock.clone());
-        Identity::member(key, register.ok_or(NotAdmitted::Unsound)?)
+    /// One who is there from the start, with this join index.
+    pub fn member(&self, join_index: u32) -> Result<Identity, IdentityError> {
+        let (key, owner) = (self.key(join_index), self.owner.public());
+        let trust_store =
+            TrustStore::found(&self.policy_update, &owner, (key.public(), join_index), self.clock.clone());
+        Identity::member(key, trust_store.ok_or(NotAdmitted::Unsound)?)
     }
 
     /// One who holds the ticket. Where keys are the same every time, the number tells visitors apart.
@@ -70,8 +71,8 @@ impl Founder {
 
     /// The ticket with which others ask to be let in, at these addresses.
     pub fn ticket(&self, addresses: Vec<Address>) -> Ticket {
-        let Amendment { charter, admission, .. } = &self.amendment;
-        Ticket { secret: admission.clone(), owner: self.owner.public(), number: charter.number(), addresses }
+        let PolicyUpdate { policy, admission, .. } = &self.policy_update;
+        Ticket { secret: admission.clone(), owner: self.owner.public(), number: policy.number(), addresses }
     }
 
     fn key(&self, number: u32) -> PrivateKey {

@@ -26,7 +26,6 @@ use crate::identity::{Identity, has_signed};
 use crate::keys::PublicKey;
 use crate::limits::Limits;
 use crate::refusal::{HandshakeError, Refusal};
-use crate::register::NO_JOIN_INDEX;
 use crate::role::Role;
 use crate::shaper::Shapers;
 use crate::shared_folder::SharedFolder;
@@ -34,6 +33,7 @@ use crate::sharing::Sharing;
 use crate::ticket::random_bytes;
 use crate::tls::secure;
 use crate::transport::{BoxRead, BoxWrite};
+use crate::trust_store::NO_JOIN_INDEX;
 use crate::wire::{Wire, shut_down_gracefully};
 
 use nettorrent_swarm::view::PeerId;
@@ -204,7 +204,7 @@ impl Talk<'_> {
     }
 
     fn shows_later_keys(&self, theirs: &Hello) -> bool {
-        let own = self.terms.identity.register().map(|register| register.pass());
+        let own = self.terms.identity.trust_store().map(|trust_store| trust_store.pass());
         own.zip(theirs.pass.as_ref()).is_some_and(|(own, theirs)| theirs.head.rank() > own.head.rank())
     }
 
@@ -214,7 +214,7 @@ impl Talk<'_> {
             swarm: identity.swarm(),
             key: identity.key(),
             peer: identity.peer,
-            pass: identity.register().map(|register| register.pass()),
+            pass: identity.trust_store().map(|trust_store| trust_store.pass()),
             purpose: self.terms.purpose,
             seen: self.address.clone(),
             nonce: random_bytes(),
@@ -236,7 +236,7 @@ impl Talk<'_> {
             Role::Listener => Role::Dialler,
         };
         let said = transcript(self.role, hellos);
-        let ticket = identity.register().is_none().then(|| identity.authenticate(&said));
+        let ticket = identity.trust_store().is_none().then(|| identity.authenticate(&said));
         say(writer, Answer::Proof { signature: identity.sign(&said), ticket }.to_frame()).await?;
         let Answer::Proof { signature, ticket } = answer(reader).await? else {
             return Err(HandshakeError::NotNetTorrent);
@@ -258,15 +258,15 @@ impl Talk<'_> {
         if theirs.key == identity.key() {
             return Err(Refusal::Oneself);
         }
-        let seat = theirs.pass.as_ref().map_or(NO_JOIN_INDEX, |pass| pass.certificate.seat());
+        let join_index = theirs.pass.as_ref().map_or(NO_JOIN_INDEX, |pass| pass.certificate.join_index());
         let is_own = theirs.pass.as_ref().is_none_or(|pass| *pass.certificate.key() == theirs.key);
-        if theirs.peer != theirs.key.in_seat(seat) || !is_own {
+        if theirs.peer != theirs.key.named(join_index) || !is_own {
             return Err(Refusal::WrongKey { claimed: theirs.peer });
         }
         match &theirs.pass {
             Some(pass) => identity.recognise(pass)?,
             // Two who are no members have nothing to tell each other.
-            None if identity.register().is_none() || matches!(theirs.purpose, Purpose::Peer { .. }) => {
+            None if identity.trust_store().is_none() || matches!(theirs.purpose, Purpose::Peer { .. }) => {
                 return Err(Refusal::NoMember);
             }
             None => {}
@@ -316,12 +316,12 @@ async fn refuse<T>(writer: &mut (impl AsyncWrite + Unpin), refusal: Refusal) -> 
 #[cfg(test)]
 mod tests {
     use super::{Encryption, Terms, shake};
-    use crate::charter::TicketLimits;
     use crate::connection::Connection;
     use crate::founder::Founder;
     use crate::frames::{FrameReader, write_frame};
     use crate::hello::{Answer, Hello, Purpose};
     use crate::identity::Identity;
+    use crate::policy::TicketLimits;
     use crate::refusal::{HandshakeError, Refusal};
     use crate::role::Role;
     use crate::ticket::Secret;
@@ -348,7 +348,7 @@ mod tests {
                 let mut reader = FrameReader::new(read);
                 let hello = Hello::from_frame(&reader.next().await.unwrap()).unwrap();
                 // It shows another's certificate and key, and sends back the proof that it gets.
-                let pass = stolen.register().map(|register| register.pass());
+                let pass = stolen.trust_store().map(|trust_store| trust_store.pass());
                 let hello = Hello { peer: stolen.peer, key: stolen.key(), pass, ..hello };
                 write_frame(&mut write, hello.to_frame()).await.unwrap();
                 let proof = reader.next().await.unwrap();
@@ -411,7 +411,7 @@ mod tests {
     async fn both_can_refuse_by_their_own_judgement() {
         let (one, other) = tokio::io::duplex(4096);
         let no = |_: &Hello| Err(Refusal::TooMany { most: 3 });
-        let [dialler, listener] = [0, 1].map(|seat| plain(founder().member(seat).unwrap(), PEER));
+        let [dialler, listener] = [0, 1].map(|join_index| plain(founder().member(join_index).unwrap(), PEER));
         let (one, other) = tokio::join!(
             shake(Wire::from(one), Role::Dialler, &dialler, |_| Ok(())),
             shake(Wire::from(other), Role::Listener, &listener, no),

@@ -31,7 +31,7 @@ pub struct Hello {
     pub swarm: SwarmId,
     /// Its key, which is who it is.
     pub key: PublicKey,
-    /// Its name: a seat and a part of its key. Joiners and observers have [`NO_JOIN_INDEX`](crate::register::NO_JOIN_INDEX) for a seat.
+    /// Its name: a join index and a part of its key. Joiners and observers have [`NO_JOIN_INDEX`](crate::trust_store::NO_JOIN_INDEX) as theirs.
     pub peer: PeerId,
     /// What shows that it is a member; who has none has to know the ticket.
     pub(crate) pass: Option<Pass>,
@@ -163,7 +163,7 @@ mod tests {
             swarm: SwarmId([1; 16]),
             key: identity.key(),
             peer: identity.peer,
-            pass: identity.register().map(|register| register.pass()),
+            pass: identity.trust_store().map(|trust_store| trust_store.pass()),
             purpose: Purpose::Peer { generation: u32::MAX, job: [255; 32] },
             seen: "[2001:db8::1]:65535".parse().unwrap(),
             nonce: [255; 32],

@@ -11,24 +11,24 @@ use crate::clock::Clock;
 use crate::key_tls::TlsKeys;
 use crate::keys::{PrivateKey, PublicKey, Signature};
 use crate::refusal::Refusal;
-use crate::register::{Admission, NO_JOIN_INDEX, NotAdmitted, Register};
 use crate::ticket::{Secret, SwarmId, Ticket, random_bytes};
+use crate::trust_store::{Admission, NO_JOIN_INDEX, NotAdmitted, TrustStore};
 
 const PROOF: &str = "handshake";
 
 /// A peer's name and keys, for as long as its process lives. Clones are the same peer.
 #[derive(Clone)]
 pub struct Identity {
-    /// Its name: a seat, and a part of its key.
+    /// Its name: a join index, and a part of its key.
     pub peer: PeerId,
     key: Arc<PrivateKey>,
-    standing: Standing,
+    trust: Trust,
     pub(crate) tls: TlsKeys,
 }
 
 #[derive(Clone)]
-enum Standing {
-    Member(Arc<Mutex<Register>>),
+enum Trust {
+    Member(Arc<Mutex<TrustStore>>),
     Visitor(Arc<Visit>),
 }
 
@@ -36,7 +36,7 @@ enum Standing {
 struct Visit {
     secret: Secret,
     owner: PublicKey,
-    /// Charters with a lower number do not count any more.
+    /// Policies with a lower number do not count any more.
     number: u32,
     clock: Clock,
 }
@@ -60,25 +60,25 @@ impl Identity {
 
     pub(crate) fn visitor_with(key: PrivateKey, ticket: &Ticket, clock: Clock) -> Result<Self, IdentityError> {
         let Ticket { secret, owner, number, .. } = ticket.clone();
-        let standing = Standing::Visitor(Arc::new(Visit { secret, owner, number, clock }));
-        let peer = key.public().in_seat(NO_JOIN_INDEX);
-        Ok(Self { peer, tls: TlsKeys::new(&key)?, key: Arc::new(key), standing })
+        let trust = Trust::Visitor(Arc::new(Visit { secret, owner, number, clock }));
+        let peer = key.public().named(NO_JOIN_INDEX);
+        Ok(Self { peer, tls: TlsKeys::new(&key)?, key: Arc::new(key), trust })
     }
 
-    pub(crate) fn member(key: PrivateKey, register: Register) -> Result<Self, IdentityError> {
-        let peer = register.own().peer();
-        let standing = Standing::Member(Arc::new(Mutex::new(register)));
-        Ok(Self { peer, tls: TlsKeys::new(&key)?, key: Arc::new(key), standing })
+    pub(crate) fn member(key: PrivateKey, trust_store: TrustStore) -> Result<Self, IdentityError> {
+        let peer = trust_store.own().peer();
+        let trust = Trust::Member(Arc::new(Mutex::new(trust_store)));
+        Ok(Self { peer, tls: TlsKeys::new(&key)?, key: Arc::new(key), trust })
     }
 
     /// The same key, as the member that it is from now on.
     pub fn admitted(&self, admission: &Admission) -> Result<Self, NotAdmitted> {
-        let Standing::Visitor(visit) = &self.standing else { return Ok(self.clone()) };
-        let is_present = admission.amendment.charter.number() >= visit.number;
-        let register = Register::admitted(admission, &visit.owner, &self.key(), visit.clock.clone());
-        let register = register.filter(|_| is_present).ok_or(NotAdmitted::Unsound)?;
-        let peer = register.own().peer();
-        Ok(Self { peer, standing: Standing::Member(Arc::new(Mutex::new(register))), ..self.clone() })
+        let Trust::Visitor(visit) = &self.trust else { return Ok(self.clone()) };
+        let is_present = admission.policy_update.policy.number() >= visit.number;
+        let trust_store = TrustStore::admitted(admission, &visit.owner, &self.key(), visit.clock.clone());
+        let trust_store = trust_store.filter(|_| is_present).ok_or(NotAdmitted::Unsound)?;
+        let peer = trust_store.own().peer();
+        Ok(Self { peer, trust: Trust::Member(Arc::new(Mutex::new(trust_store))), ..self.clone() })
     }
 
     /// The swarm that it belongs to.
@@ -92,36 +92,36 @@ impl Identity {
     }
 
     fn owner(&self) -> PublicKey {
-        match &self.standing {
-            Standing::Member(register) => *lock(register).charter().owner(),
-            Standing::Visitor(visit) => visit.owner,
+        match &self.trust {
+            Trust::Member(trust_store) => *lock(trust_store).policy().owner(),
+            Trust::Visitor(visit) => visit.owner,
         }
     }
 
     /// What a member knows; nothing if this is none.
-    pub(crate) fn register(&self) -> Option<MutexGuard<'_, Register>> {
-        match &self.standing {
-            Standing::Member(register) => Some(lock(register)),
-            Standing::Visitor(_) => None,
+    pub(crate) fn trust_store(&self) -> Option<MutexGuard<'_, TrustStore>> {
+        match &self.trust {
+            Trust::Member(trust_store) => Some(lock(trust_store)),
+            Trust::Visitor(_) => None,
         }
     }
 
     /// Whether somebody who shows this is a member of the swarm.
     pub(crate) fn recognise(&self, pass: &Pass) -> Result<(), Refusal> {
-        match &self.standing {
-            Standing::Member(register) => lock(register).recognise(pass),
-            Standing::Visitor(visit) if !pass.is_by(&visit.owner) || pass.head.number() < visit.number => {
+        match &self.trust {
+            Trust::Member(trust_store) => lock(trust_store).recognise(pass),
+            Trust::Visitor(visit) if !pass.is_by(&visit.owner) || pass.head.number() < visit.number => {
                 Err(Refusal::NoMember)
             }
-            Standing::Visitor(visit) if pass.certificate.expires() < visit.clock.now() => Err(Refusal::Expired),
-            Standing::Visitor(_) => Ok(()),
+            Trust::Visitor(visit) if pass.certificate.expires() < visit.clock.now() => Err(Refusal::Expired),
+            Trust::Visitor(_) => Ok(()),
         }
     }
 
     /// Takes note of a member with whom there is a connection.
     pub(crate) fn meet(&self, pass: &Pass) {
-        if let Some(mut register) = self.register() {
-            register.meet(pass);
+        if let Some(mut trust_store) = self.trust_store() {
+            trust_store.meet(pass);
         }
     }
 
@@ -144,9 +144,9 @@ impl Identity {
 
     fn ticket_key(&self) -> hmac::Key {
         let derive = |secret: &Secret| secret.derive::<32>("handshake");
-        let key = match &self.standing {
-            Standing::Member(register) => derive(lock(register).admission()),
-            Standing::Visitor(visit) => derive(&visit.secret),
+        let key = match &self.trust {
+            Trust::Member(trust_store) => derive(lock(trust_store).admission()),
+            Trust::Visitor(visit) => derive(&visit.secret),
         };
         hmac::Key::new(hmac::HMAC_SHA256, &key)
     }
@@ -157,8 +157,8 @@ pub(crate) fn has_signed(key: &PublicKey, transcript: &[u8], signature: &Signatu
     key.has_signed(PROOF, &transcript, signature)
 }
 
-fn lock(register: &Mutex<Register>) -> MutexGuard<'_, Register> {
-    register.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(trust_store: &Mutex<TrustStore>) -> MutexGuard<'_, TrustStore> {
+    trust_store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Identity {

@@ -31,11 +31,11 @@ impl PublicKey {
         HEXLOWER.encode(&self.digest()[..16])
     }
 
-    /// The name of a peer with this key in this seat. The name has room for a part of the key only, so it is good for order and
+    /// The name of a peer with this key with this join index. The name has room for a part of the key only, so it is good for order and
     /// for people; whoever has to know who is there compares keys.
-    pub(crate) fn in_seat(&self, seat: u32) -> PeerId {
+    pub(crate) fn named(&self, join_index: u32) -> PeerId {
         let low = self.digest().last_chunk::<8>().map_or(0, |low| u64::from_be_bytes(*low));
-        PeerId::new(seat, low)
+        PeerId::new(join_index, low)
     }
 
     pub(crate) fn digest(&self) -> [u8; 32] {

@@ -6,7 +6,7 @@
 //!                      Purpose ─┘               (handshake)                  (frames)
 //! ```
 //!
-//! Whoever holds a certificate of the swarm is a member ([`charter`]); whoever holds its ticket may ask for one. An [`Endpoint`](endpoint::Endpoint) listens and dials; both ways lead to a
+//! Whoever holds a certificate of the swarm is a member ([`policy`]); whoever holds its ticket may ask for one. An [`Endpoint`](endpoint::Endpoint) listens and dials; both ways lead to a
 //! [`Connection`](connection::Connection), which has passed the [`handshake`]. Its owner notes down whose it is and starts
 //! it: from then on frames go out by the [`Link`](link::Link), which never waits, and come in by an
 //! [`Inbox`](inbox::Inbox) that all links share.
@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use bytes::Bytes;
-//! use nettorrent_net::charter::TicketLimits;
+//! use nettorrent_net::policy::TicketLimits;
 //! use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 //! use nettorrent_net::founder::Founder;
 //! use nettorrent_net::hello::Purpose;
@@ -54,7 +54,6 @@
 pub mod address;
 pub mod addresses;
 pub mod ask;
-pub mod charter;
 pub mod clock;
 pub mod close_reason;
 pub mod connection;
@@ -74,16 +73,16 @@ pub mod limits;
 pub mod link;
 pub mod machine;
 pub mod measure_link;
+pub mod members;
 pub mod membership;
 pub mod message_cost;
 pub mod node;
 pub mod observer;
 pub mod outflow;
+pub mod policy;
 pub mod refusal;
-pub mod register;
 pub mod report;
 pub mod role;
-pub mod roll;
 pub mod sealed_file;
 pub mod service;
 pub mod shaper;
@@ -94,6 +93,7 @@ pub mod tcp;
 pub mod ticket;
 pub mod traffic;
 pub mod transport;
+pub mod trust_store;
 pub mod turned_away;
 pub mod wire;
 
@@ -114,8 +114,8 @@ mod sharing;
 mod telemetry;
 mod timers;
 mod tls;
+mod trust_message;
 mod visitors;
-mod word;
 mod work_watch;
 
 pub use runtime::{Load, block_on};

@@ -53,7 +53,7 @@ impl Link {
         self.handle.state.send(frame);
     }
 
-    /// Sends a question, an answer or a word between members. Some of these hold secrets, so on a link that is not encrypted they are
+    /// Sends a question, an answer or a message between members. Some of these hold secrets, so on a link that is not encrypted they are
     /// covered.
     pub fn say(&self, message: &impl Serialize) {
         let mut frame = to_frame(message);

@@ -180,8 +180,8 @@ impl LinkState {
         .await
     }
 
-    /// More waits than was thought: a word goes out for a frame that waits until it has been read.
-    pub(crate) fn count_word(&self, n_bytes: usize) {
+    /// More waits than was thought: a notice goes out for a frame that waits until it has been read.
+    pub(crate) fn count_notice(&self, n_bytes: usize) {
         self.n_queued.fetch_add(n_bytes, Ordering::Relaxed);
     }
 

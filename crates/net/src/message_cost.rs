@@ -13,7 +13,6 @@ use nettorrent_swarm::wire::{Frame, Kind};
 use tokio::time::Instant;
 
 use crate::address::Address;
-use crate::charter::TicketLimits;
 use crate::endpoint::{Arrival, BindError, DialError, Endpoint, Settings};
 use crate::founder::Founder;
 use crate::handshake::Encryption;
@@ -21,6 +20,7 @@ use crate::hello::Purpose;
 use crate::identity::{Identity, IdentityError};
 use crate::inbox::{Event, Inbox, inbox};
 use crate::link::Link;
+use crate::policy::TicketLimits;
 use crate::{Load, block_on};
 
 /// What a message takes from one peer's memory to another's, the network's own time left out.

@@ -3,7 +3,7 @@
 //! All of it runs on one thread but the computing. Whatever happens is one event of [`Node::run`]'s loop; nothing in the loop
 //! waits.
 
-mod doors;
+mod access;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -459,7 +459,7 @@ impl Node {
             Question::Status => Some(Answer::Status(self.status())),
             Question::Probe { n_bytes } => Some(Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize))),
             Question::Members => self.list(),
-            Question::Amend(amendment) => Some(self.amend(&amendment, report)),
+            Question::Amend(policy_update) => Some(self.amend(&policy_update, report)),
         };
         answer.iter().for_each(|answer| self.visitors.answer(link, answer));
     }

@@ -47,7 +47,7 @@ pub enum Refusal {
     /// A certificate's time is over.
     #[error("a peer's certificate has expired: join the swarm anew, and check the clocks of both machines")]
     Expired,
-    /// A certificate is of an earlier charter, and the present one does not keep its holder.
+    /// A certificate is of an earlier policy, and the present one does not keep its holder.
     #[error("the swarm has replaced its keys, and this peer's certificate is of the earlier ones: join the swarm anew")]
     Outdated,
     /// The swarm's owner has removed this peer.

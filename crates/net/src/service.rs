@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::address::Address;
-use crate::charter::{Amendment, Charter};
 use crate::keys::PublicKey;
-use crate::register::{Admission, NotAdmitted};
+use crate::policy::{Policy, PolicyUpdate};
+use crate::trust_store::{Admission, NotAdmitted};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Question {
     /// Who belongs to the swarm?
     Members,
     /// What the swarm's owner has decided: put it in force.
-    Amend(Box<Amendment>),
+    Amend(Box<PolicyUpdate>),
 }
 
 /// The most that one probe is answered with: it fits into a frame.
@@ -57,7 +57,7 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberList {
     /// What is in force.
-    pub(crate) charter: Charter,
+    pub(crate) policy: Policy,
     /// The keys of all who belong to it, those among them who cannot be reached at the moment.
     pub(crate) keys: Vec<PublicKey>,
     /// Who is there.
@@ -84,7 +84,7 @@ pub struct ListedMember {
 pub struct Invitation {
     /// What is trained.
     pub package: JobPackage,
-    /// What makes the receiver a member: a certificate with its seat.
+    /// What makes the receiver a member: a certificate with its join index.
     pub admission: Admission,
     /// Who is there, and where.
     pub members: Vec<(PeerId, Address)>,

@@ -25,7 +25,7 @@ use crate::sealed_file::{Name, Refused, Seal};
 use crate::shared_folder::{SharedFolder, Stored};
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Word {
+enum Notice {
     Seen,
     Stored { head: [u8; HEAD_LEN], seal: Seal },
     Taken,
@@ -54,7 +54,7 @@ impl Sharing {
         let sees = self.folder.sees(self.peer, self.their_token).await;
         self.we_see.store(sees, Ordering::Relaxed);
         if sees {
-            link.say(Word::Seen.to_frame());
+            link.say(Notice::Seen.to_frame());
         }
     }
 
@@ -68,12 +68,12 @@ impl Sharing {
         loop {
             let (frame, closing) = link.pop();
             let Some(frame) = frame else { return closing };
-            let Some(word) = self.put(&frame).await else {
+            let Some(notice) = self.put(&frame).await else {
                 outgoing.push(frame);
                 continue;
             };
-            link.count_word(word.n_bytes());
-            outgoing.push(word);
+            link.count_notice(notice.n_bytes());
+            outgoing.push(notice);
             // The other side can read this file while we write the next one.
             return closing;
         }
@@ -85,9 +85,9 @@ impl Sharing {
             return None;
         }
         let stored = self.folder.put(&frame.body).await?;
-        let word = Word::Stored { head: frame.head.to_bytes(), seal: stored.seal() }.to_frame();
+        let notice = Notice::Stored { head: frame.head.to_bytes(), seal: stored.seal() }.to_frame();
         self.not_taken.lock().unwrap_or_else(PoisonError::into_inner).push_back((stored, frame.n_bytes()));
-        Some(word)
+        Some(notice)
     }
 
     /// Nothing of what is left will be read.
@@ -101,13 +101,13 @@ impl Sharing {
             return Ok(Some(frame));
         }
         match postcard::from_bytes(&frame.body).map_err(|_| Refused::Malformed)? {
-            Word::Seen => {
+            Notice::Seen => {
                 if !self.they_see.swap(true, Ordering::Relaxed) {
                     self.folder.shared_with(self.peer);
                 }
                 Ok(None)
             }
-            Word::Stored { head, seal } => {
+            Notice::Stored { head, seal } => {
                 if !self.we_see.load(Ordering::Relaxed) {
                     return Err(Refused::NotShared);
                 }
@@ -118,10 +118,10 @@ impl Sharing {
                 } else {
                     Some(self.folder.get(self.peer, seal, head.n_bytes as usize).await?)
                 };
-                link.say(Word::Taken.to_frame());
+                link.say(Notice::Taken.to_frame());
                 Ok(body.map(|body| Frame { head, body }))
             }
-            Word::Taken => {
+            Notice::Taken => {
                 let oldest = self.not_taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let (_, n_bytes) = oldest.ok_or(Refused::Malformed)?;
                 link.count_taken(n_bytes);
@@ -131,9 +131,9 @@ impl Sharing {
     }
 }
 
-impl Word {
+impl Notice {
     fn to_frame(&self) -> Frame {
-        let body = postcard::to_allocvec(self).expect("a word has nothing that cannot be written");
+        let body = postcard::to_allocvec(self).expect("a notice has nothing that cannot be written");
         Frame::new(Kind::Hello, Bytes::from(body))
     }
 }

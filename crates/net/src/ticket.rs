@@ -142,7 +142,7 @@ pub struct Ticket {
     pub secret: Secret,
     /// The key of the swarm's owner, by which its members are recognised.
     pub owner: PublicKey,
-    /// The number of the charter of which it is: members of earlier ones do not count any more.
+    /// The number of the policy of which it is: members of earlier ones do not count any more.
     pub number: u32,
     /// Where to knock, best first; `MAX_ADDRESSES` of them at most.
     pub addresses: Vec<Address>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use nettorrent_swarm::{Malformed, Place, Standing};
+use nettorrent_swarm::{Malformed, Place, StateVersion};
 
 /// What a peer says of itself when there is a new view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -12,9 +12,9 @@ pub(crate) struct Claim {
     /// The blocks that it had, by address.
     pub had: Vec<u32>,
     /// The snapshots that it keeps, by block.
-    pub snapshots: Vec<(u32, Standing)>,
+    pub snapshots: Vec<(u32, StateVersion)>,
     /// What it began with.
-    pub origin: Standing,
+    pub origin: StateVersion,
     /// If all its blocks have done everything: how far that is.
     pub done: Option<Place>,
     /// Whether it has heard that all blocks have, and that the last checkpoint was written.
@@ -32,7 +32,7 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     /// From where all go on: a snapshot, or what the run began with.
-    pub snapshot: Standing,
+    pub snapshot: StateVersion,
     /// Whether it is what the run began with.
     pub is_origin: bool,
     /// By address, who holds the block, by rank.
@@ -81,18 +81,18 @@ impl Verdict {
 
 /// How far all is, if all is done and nobody has to go on. If the last snapshot is whole, it is gone on from once more: it may not have
 /// been saved.
-fn done(claims: &[Claim], whole: Option<Standing>) -> Option<Place> {
-    let furthest = claims.iter().filter_map(|claim| claim.done.as_ref()).max_by_key(|place| place.standing)?;
+fn done(claims: &[Claim], whole: Option<StateVersion>) -> Option<Place> {
+    let furthest = claims.iter().filter_map(|claim| claim.done.as_ref()).max_by_key(|place| place.version)?;
     let is_over = claims.iter().any(|claim| claim.is_over);
     let is_done = claims.iter().all(|claim| claim.done.is_some() || claim.is_standing_by());
-    (is_over || is_done && whole != Some(furthest.standing)).then(|| furthest.clone())
+    (is_over || is_done && whole != Some(furthest.version)).then(|| furthest.clone())
 }
 
 /// The snapshot with the most samples trained of which every block is somewhere.
-fn latest_whole(claims: &[Claim], blocks: &[usize]) -> Option<Standing> {
-    let held: BTreeSet<(Standing, u32)> =
+fn latest_whole(claims: &[Claim], blocks: &[usize]) -> Option<StateVersion> {
+    let held: BTreeSet<(StateVersion, u32)> =
         claims.iter().flat_map(|claim| &claim.snapshots).map(|&(block, snapshot)| (snapshot, block)).collect();
-    let snapshots: BTreeSet<Standing> = held.iter().map(|(snapshot, _)| *snapshot).collect();
+    let snapshots: BTreeSet<StateVersion> = held.iter().map(|(snapshot, _)| *snapshot).collect();
     snapshots.into_iter().rev().find(|&snapshot| blocks.iter().all(|&block| held.contains(&(snapshot, block as u32))))
 }
 
@@ -130,14 +130,14 @@ fn assign(claims: &[Claim], n_slots: usize, n_pipelines: usize, has: &dyn Fn(usi
 #[cfg(test)]
 mod tests {
     use super::{Claim, Verdict};
-    use nettorrent_swarm::{Place, Standing};
+    use nettorrent_swarm::{Place, StateVersion};
 
-    fn standing(round: u32) -> Standing {
-        Standing { n_samples: u64::from(10 * round), round, history: 0 }
+    fn version(round: u32) -> StateVersion {
+        StateVersion { n_samples: u64::from(10 * round), round, history: 0 }
     }
 
     fn claim(had: &[u32], snapshots: &[(u32, u32)]) -> Claim {
-        let snapshots = snapshots.iter().map(|&(slot, round)| (slot, standing(round))).collect();
+        let snapshots = snapshots.iter().map(|&(slot, round)| (slot, version(round))).collect();
         Claim { had: had.to_vec(), snapshots, ..Claim::default() }
     }
 
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_run_begins_with_what_most_was_trained_in() {
-        let claims = [Claim { origin: standing(3), ..Claim::default() }, Claim::default()];
+        let claims = [Claim { origin: version(3), ..Claim::default() }, Claim::default()];
         let verdict = Verdict::new(&claims, &[0, 1]);
-        assert_eq!((verdict.snapshot, verdict.is_origin), (standing(3), true));
+        assert_eq!((verdict.snapshot, verdict.is_origin), (version(3), true));
         assert_eq!((verdict.holders, verdict.donors), (vec![0, 1], vec![None, Some(0)]));
     }
 
@@ -191,7 +191,7 @@ mod tests {
     fn a_lost_batch_shard_is_as_another_is() {
         let claims = [claim(&[0], &[(0, 5)]), claim(&[2], &[(1, 5)])];
         let verdict = Verdict::new(&claims, &[0, 1, 1]);
-        assert_eq!((verdict.snapshot, verdict.holders, verdict.donors), (standing(5), vec![0, 1, 1], vec![None; 3]));
+        assert_eq!((verdict.snapshot, verdict.holders, verdict.donors), (version(5), vec![0, 1, 1], vec![None; 3]));
     }
 
     #[test]
@@ -208,32 +208,32 @@ mod tests {
     #[test]
     fn who_stands_by_has_done_nothing() {
         let done = |had: &[u32], snapshots: &[(u32, u32)]| {
-            let place = Place { standing: standing(8), ..Place::default() };
+            let place = Place { version: version(8), ..Place::default() };
             Claim { done: Some(place), ..claim(had, snapshots) }
         };
-        let place_of = |claims: &[Claim]| Verdict::new(claims, &[0, 1]).done.map(|place| place.standing);
+        let place_of = |claims: &[Claim]| Verdict::new(claims, &[0, 1]).done.map(|place| place.version);
         let stand_by = Claim::default();
         assert_eq!(place_of(&[stand_by.clone(), stand_by.clone()]), None, "nobody is there who did anything");
-        assert_eq!(place_of(&[done(&[0], &[(0, 8)]), stand_by.clone()]), Some(standing(8)), "the other block is gone");
+        assert_eq!(place_of(&[done(&[0], &[(0, 8)]), stand_by.clone()]), Some(version(8)), "the other block is gone");
         assert_eq!(place_of(&[done(&[0], &[(0, 8)]), claim(&[1], &[(1, 4)])]), None, "one is not done");
         let both = [done(&[0], &[(0, 8)]), done(&[1], &[(1, 8)]), stand_by];
         assert_eq!(place_of(&both), None, "all of it is there, and may not have been saved");
         let over = both.map(|claim| Claim { is_over: true, ..claim });
-        assert_eq!(place_of(&over), Some(standing(8)));
+        assert_eq!(place_of(&over), Some(version(8)));
     }
 
     #[test]
     fn what_is_on_the_disk_is_gone_on_from_if_no_later_snapshot_is_whole() {
-        let saved = |round| Claim { origin: standing(round), ..claim(&[0], &[(0, 8), (1, 8)]) };
+        let saved = |round| Claim { origin: version(round), ..claim(&[0], &[(0, 8), (1, 8)]) };
         for (round, is_origin) in [(7, false), (8, false), (9, true)] {
             let verdict = Verdict::new(&[saved(round)], &[0, 1]);
-            assert_eq!((verdict.is_origin, verdict.snapshot), (is_origin, standing(round.max(8))));
+            assert_eq!((verdict.is_origin, verdict.snapshot), (is_origin, version(round.max(8))));
         }
     }
 
     #[test]
     fn verdicts_that_cannot_be_are_refused() {
-        let (snapshot, holders, donors) = (standing(0), vec![0, 1], vec![None, Some(1)]);
+        let (snapshot, holders, donors) = (version(0), vec![0, 1], vec![None, Some(1)]);
         let verdict = Verdict { snapshot, is_origin: true, holders, donors, done: None };
         assert_eq!(verdict.check(2, 2), Ok(()));
         assert!(verdict.check(4, 2).is_err() && verdict.check(1, 2).is_err());

@@ -155,14 +155,14 @@ impl Block {
 
     /// Has the gradient of a batch computed by the pipeline. Those that follow are begun before they are asked for.
     fn want(&mut self, now: Duration, place: BatchPlace, whose: Whose) {
-        let BatchPlace { plan, seat, batch, step } = place;
+        let BatchPlace { plan, slot, batch, step } = place;
         let serial = self.n_given;
         self.wanted = Some(Wanted { serial, step, since: now, whose });
-        let n_left = (plan.n_batches(seat) - batch).min(self.position.setup.in_flight as usize) as u32;
+        let n_left = (plan.n_batches(slot) - batch).min(self.position.setup.in_flight as usize) as u32;
         for ahead in (self.n_begun[Purpose::Train as usize] - serial)..n_left {
             let batch = batch + ahead as usize;
-            let seed = self.replica.training().batch_seed(seat, step + u64::from(ahead));
-            let samples = Samples::Batch { plan: plan.clone(), seat, batch };
+            let seed = self.replica.training().batch_seed(slot, step + u64::from(ahead));
+            let samples = Samples::Batch { plan: plan.clone(), slot, batch };
             self.begin_pass(Key { purpose: Purpose::Train, serial: serial + ahead }, samples, Mode::Train { seed });
         }
     }

@@ -137,7 +137,7 @@ impl Blocks {
         }
         let problem = self.with(address, directory, out, |block, posted| {
             let result = block.on_done(directory.now, key, (*part, took), posted);
-            result.err().map(|problem| (problem, block.replica.place().standing.round))
+            result.err().map(|problem| (problem, block.replica.place().version.round))
         });
         if let Some((problem, round)) = problem {
             out.failure = Some(format!(

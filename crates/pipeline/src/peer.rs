@@ -96,7 +96,7 @@ impl Peer for PipelinePeer {
         Status {
             phase: self.phase,
             epoch: place.ledger.epoch,
-            round: place.standing.round,
+            round: place.version.round,
             waits_for: others.filter_map(|rank| view.members.get(rank).copied()).collect(),
             began: self.phase_began,
         }
@@ -187,7 +187,7 @@ impl PipelinePeer {
         let claim = Claim {
             had: self.blocks.addresses().into_iter().map(|address| address as u32).collect(),
             snapshots: self.snapshots.list(),
-            origin: self.origin.standing,
+            origin: self.origin.version,
             done: self.snapshots.done().cloned(),
             is_over: self.is_finished(),
         };
@@ -267,7 +267,7 @@ impl PipelinePeer {
     fn send_state(&self, address: usize, state: &State, out: &mut Outbox) {
         let label = Label { subject: Subject::State, purpose: Purpose::Train, from: address, to: address, piece: 0 };
         let holder = self.directory.holders[address];
-        let pieces = to_messages(label, state.place.standing.round, 0, state);
+        let pieces = to_messages(label, state.place.version.round, 0, state);
         pieces.for_each(|piece| self.directory.tell(holder, piece, out));
     }
 
@@ -291,7 +291,7 @@ impl PipelinePeer {
             return;
         }
         let (view, members) = (self.directory.view.number, self.directory.view.members.to_vec());
-        let (donor, round) = (members[0], self.place().standing.round);
+        let (donor, round) = (members[0], self.place().version.round);
         out.records.push(self.directory.record(Event::View { view, members, donor, was_behind: false, round }));
         self.blocks.start(&self.directory, out);
         let (place, epochs) = (self.place(), self.directory.setup.epochs());
@@ -322,7 +322,7 @@ impl PipelinePeer {
     /// Tells people once that all is done.
     fn tell_end(&mut self, out: &mut Outbox) {
         if self.is_finished() && !std::mem::replace(&mut self.has_told_end, true) {
-            let rounds = self.place().standing.round;
+            let rounds = self.place().version.round;
             out.records.push(self.directory.record(Event::Finished { rounds }));
         }
     }

@@ -13,7 +13,7 @@ use nettorrent_engine::rng::Rng;
 use nettorrent_engine::task::{Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 
-use nettorrent_swarm::{Place, ReplicaSetup, Standing, State};
+use nettorrent_swarm::{Place, ReplicaSetup, State, StateVersion};
 
 use crate::origin::Origin;
 use crate::plan::{Coordinates, PipelinePlan, PlanError};
@@ -158,8 +158,8 @@ impl PipelineSetup {
 
     /// Blocks that go on from a whole state.
     pub fn origin(self: &Arc<Self>, whole: State) -> Origin {
-        let (setup, standing) = (self.clone(), whole.place.standing);
-        Origin { standing, block: Arc::new(move |slot, _| Ok(setup.share_of(slot, &whole))), newer: None }
+        let (setup, version) = (self.clone(), whole.place.version);
+        Origin { version, block: Arc::new(move |slot, _| Ok(setup.share_of(slot, &whole))), newer: None }
     }
 
     /// Blocks as the job's seed gives them: nobody ever holds the whole.
@@ -171,7 +171,7 @@ impl PipelineSetup {
             state.place = Place::default();
             Ok(state)
         };
-        Origin { standing: Standing::default(), block: Arc::new(block), newer: None }
+        Origin { version: StateVersion::default(), block: Arc::new(block), newer: None }
     }
 
     fn share_of(&self, slot: usize, whole: &State) -> State {

@@ -2,46 +2,46 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nettorrent_swarm::{Malformed, Standing, State};
+use nettorrent_swarm::{Malformed, State, StateVersion};
 use serde::{Deserialize, Serialize};
 
 /// The snapshots that a peer keeps: of its own blocks, and copies of others'.
 #[derive(Default)]
 pub(crate) struct SnapshotStore {
-    /// By block and standing, which tells apart what was trained by peers that were cut off from each other. In which pipeline a
+    /// By block and version, which tells apart what was trained by peers that were cut off from each other. In which pipeline a
     /// block was does not matter: any of its replicas can go on from it.
-    states: BTreeMap<(usize, Standing), State>,
+    states: BTreeMap<(usize, StateVersion), State>,
 }
 
 impl SnapshotStore {
     pub(crate) fn put(&mut self, block: usize, state: State) {
-        self.states.insert((block, state.place.standing), state);
+        self.states.insert((block, state.place.version), state);
     }
 
-    pub(crate) fn get(&self, block: usize, snapshot: Standing) -> Option<&State> {
+    pub(crate) fn get(&self, block: usize, snapshot: StateVersion) -> Option<&State> {
         self.states.get(&(block, snapshot))
     }
 
     /// A block after a round of the present view.
     pub(crate) fn after(&self, block: usize, round: u32) -> Option<&State> {
-        let snapshots = self.states.range((block, Standing::default())..);
+        let snapshots = self.states.range((block, StateVersion::default())..);
         let mut of_block = snapshots.take_while(|((other, _), _)| *other == block);
-        of_block.find(|((_, standing), _)| standing.round == round).map(|(_, state)| state)
+        of_block.find(|((_, version), _)| version.round == round).map(|(_, state)| state)
     }
 
     /// All that is here.
-    pub(crate) fn list(&self) -> Vec<(u32, Standing)> {
-        self.states.keys().map(|&(block, standing)| (block as u32, standing)).collect()
+    pub(crate) fn list(&self) -> Vec<(u32, StateVersion)> {
+        self.states.keys().map(|&(block, version)| (block as u32, version)).collect()
     }
 
     /// Forgets the snapshots before a round, but for those that are yet to be saved.
     pub(crate) fn forget_before(&mut self, round: u32, to_save: &[u32]) {
-        self.states.retain(|(_, standing), _| standing.round >= round || to_save.contains(&standing.round));
+        self.states.retain(|(_, version), _| version.round >= round || to_save.contains(&version.round));
     }
 
     /// Forgets all snapshots but one: those before it are not needed, and what came after it belongs to another past.
-    pub(crate) fn keep_only(&mut self, snapshot: Option<Standing>) {
-        self.states.retain(|(_, standing), _| Some(*standing) == snapshot);
+    pub(crate) fn keep_only(&mut self, snapshot: Option<StateVersion>) {
+        self.states.retain(|(_, version), _| Some(*version) == snapshot);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nettorrent_swarm::wire::{decoded, encoded};
-use nettorrent_swarm::{Malformed, Outbox, Peer, Place, Standing, State};
+use nettorrent_swarm::{Malformed, Outbox, Peer, Place, State, StateVersion};
 
 use crate::block::Block;
 use crate::blocks::Blocks;
@@ -58,7 +58,7 @@ impl Snapshots {
     }
 
     /// All that is kept, by block.
-    pub(crate) fn list(&self) -> Vec<(u32, Standing)> {
+    pub(crate) fn list(&self) -> Vec<(u32, StateVersion)> {
         self.store.list()
     }
 
@@ -68,7 +68,7 @@ impl Snapshots {
     }
 
     /// A block from which all go on.
-    pub(crate) fn get(&self, block: usize, at: Standing) -> Option<&State> {
+    pub(crate) fn get(&self, block: usize, at: StateVersion) -> Option<&State> {
         self.store.get(block, at)
     }
 
@@ -80,7 +80,7 @@ impl Snapshots {
 
     /// All go on from this snapshot, or from what the run began with. Those before it are not needed, and what came after it
     /// belongs to another past.
-    pub(crate) fn go_back_to(&mut self, snapshot: Option<Standing>) {
+    pub(crate) fn go_back_to(&mut self, snapshot: Option<StateVersion>) {
         self.told_done = None;
         self.last.clear();
         self.store.keep_only(snapshot);
@@ -93,14 +93,14 @@ impl Snapshots {
 
     /// A block begins with what it had in a snapshot.
     pub(crate) fn begin(&mut self, address: usize, state: &State) {
-        self.last.insert(address, (state.place.standing.round, state.place.ledger.epoch));
+        self.last.insert(address, (state.place.version.round, state.place.ledger.epoch));
     }
 
     /// Takes snapshots of those blocks whose round is one for that.
     pub(crate) fn take_if_due(&mut self, blocks: &Blocks, directory: &Directory, out: &mut Outbox) {
         for address in blocks.addresses() {
             let replica = &blocks.get(address).replica;
-            let (round, epoch) = (replica.place().standing.round, replica.place().ledger.epoch);
+            let (round, epoch) = (replica.place().version.round, replica.place().ledger.epoch);
             let (last_round, last_epoch) = self.last[&address];
             let every = directory.setup.snapshot_every;
             // Who trains asynchronously has a state in common with others only at an epoch's end.

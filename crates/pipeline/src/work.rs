@@ -16,7 +16,7 @@ use nettorrent_swarm::sampling::plan::Plan;
 #[derive(Clone, Debug)]
 pub(crate) enum Samples {
     /// A batch of the sampler.
-    Batch { plan: Arc<Plan>, seat: usize, batch: usize },
+    Batch { plan: Arc<Plan>, slot: usize, batch: usize },
     /// These of the training samples.
     Train(Arc<[usize]>, Range<usize>),
     /// These of the test samples.
@@ -26,7 +26,7 @@ pub(crate) enum Samples {
 impl Samples {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Batch { plan, seat, batch } => plan.batch(*seat, *batch).len(),
+            Self::Batch { plan, slot, batch } => plan.batch(*slot, *batch).len(),
             Self::Train(_, range) | Self::Test(range) => range.len(),
         }
     }
@@ -34,7 +34,7 @@ impl Samples {
     /// What the network should say about some of them.
     pub(crate) fn targets(&self, learning: &Learning, rows: Range<usize>) -> Result<Targets, TrainError> {
         match self {
-            Self::Batch { plan, seat, batch } => learning.train_targets(&plan.batch(*seat, *batch)[rows]),
+            Self::Batch { plan, slot, batch } => learning.train_targets(&plan.batch(*slot, *batch)[rows]),
             Self::Train(indices, range) => learning.train_targets(&indices[range.clone()][rows]),
             Self::Test(range) => learning.test_targets(range.start + rows.start..range.start + rows.end),
         }
@@ -53,7 +53,7 @@ impl Samples {
             Mode::Test => None,
         };
         let batch = match self {
-            Self::Batch { plan, seat, batch } => learning.read_train(plan.batch(*seat, *batch), seed, room)?,
+            Self::Batch { plan, slot, batch } => learning.read_train(plan.batch(*slot, *batch), seed, room)?,
             Self::Train(indices, range) => learning.read_train(&indices[range.clone()], seed, room)?,
             Self::Test(range) => learning.read_test(range.clone(), room)?,
         };

@@ -210,13 +210,13 @@ impl Disk<'_> {
     }
 }
 
-fn progress(seed: u64, state: &State, swarm_memories: Vec<Arc<Vec<f32>>>) -> Result<Progress, SessionError> {
+fn progress(seed: u64, state: &State, swarm_vectors: Vec<Arc<Vec<f32>>>) -> Result<Progress, SessionError> {
     let State { place, epoch_score, left_out, .. } = state;
     let mut progress = Progress { seed, step: place.step, epoch: place.ledger.epoch, ..Progress::default() };
     progress.set_epoch_score(*epoch_score);
     let place = Place { ledger: place.ledger.clone().without_names(), ..place.clone() };
     let (left_out, swarm) = (left_out.iter().copied().collect(), Some(serde_json::to_value(place)?));
-    Ok(Progress { left_out, swarm, swarm_memories, ..progress })
+    Ok(Progress { left_out, swarm, swarm_vectors, ..progress })
 }
 
 fn save(run: &RunFolder, layout: &Layout, seed: u64, state: &State) -> Result<Kept, SessionError> {

@@ -56,14 +56,14 @@ impl Needs {
     /// What a training that is open, and has not begun, will take.
     pub fn of(training: &Training) -> Result<Self, SessionError> {
         let Training { job, task, setup, pipelines, .. } = training;
-        let n_memories = Optimizer::new(job.optimizer.clone(), 0).state().1.count() as u64;
+        let n_state_vectors = Optimizer::new(job.optimizer.clone(), 0).state().1.count() as u64;
         let n_kept = setup.strategy().n_state_vectors() as u64;
-        let state = 1 + n_memories + n_kept;
+        let state = 1 + n_state_vectors + n_kept;
         let n_whole = task.n_values() as u64;
         let n_held = pipelines.as_ref().map_or(n_whole, |setup| {
             (0..setup.n_slots()).map(|slot| setup.part(slot).n_values() as u64).max().unwrap_or(0)
         });
-        let vectors = n_held.saturating_mul(N_VECTORS + n_memories + n_kept + N_STATES_KEPT * state);
+        let vectors = n_held.saturating_mul(N_VECTORS + n_state_vectors + n_kept + N_STATES_KEPT * state);
         let per_sample = match training.spec() {
             Some(spec) => {
                 let steps = build_network(&job.model, spec)?.summary();

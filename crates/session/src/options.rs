@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nettorrent_net::address::Address;
-use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::fingerprint;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::policy::TicketLimits;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::transport::Transport;

@@ -204,9 +204,9 @@ impl<'a> Reporter<'a> {
         add(&mut self.sums, event, waits);
     }
 
-    /// Samples of the turn that goes on. The batches of a pipeline are all its peers', not each one's.
+    /// Samples of the round that goes on. The batches of a pipeline are all its peers', not each one's.
     fn n_ahead(&self, peer: &dyn Peer) -> u64 {
-        let is_open = self.ahead.round == peer.place().standing.round && self.training.job.pipeline.is_none();
+        let is_open = self.ahead.round == peer.place().version.round && self.training.job.pipeline.is_none();
         if is_open { self.ahead.n_samples } else { 0 }
     }
 
@@ -220,7 +220,7 @@ impl<'a> Reporter<'a> {
             epoch: status.epoch,
             n_tested: self.n_tested,
             step: peer.place().step,
-            n_samples_all: peer.place().standing.n_samples,
+            n_samples_all: peer.place().version.n_samples,
             n_ahead: self.n_ahead(peer),
             times: Times { elapsed_s: elapsed.as_secs_f64(), ..sums.times },
             phase: status.phase,

@@ -9,8 +9,8 @@ use nettorrent_engine::job::{Job, build_network, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, Network};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_files::{write_file, write_private_file};
-use nettorrent_net::charter::OwnerKey;
 use nettorrent_net::keys::PublicKey;
+use nettorrent_net::policy::OwnerKey;
 use serde::Serialize;
 use zeroize::Zeroizing;
 

@@ -39,13 +39,13 @@ pub struct Session {
     events: EventLog,
     options: Options,
     topology: Topology,
-    seats: Vec<Seat>,
+    peers: Vec<BoundPeer>,
     /// Members elsewhere.
     members: Vec<(PeerId, Address)>,
 }
 
 /// A peer's place on the network.
-struct Seat {
+struct BoundPeer {
     endpoint: Endpoint,
     arrivals: mpsc::Receiver<Arrival>,
     /// Where others reach it.
@@ -54,7 +54,7 @@ struct Seat {
     commands: mpsc::Receiver<Command>,
 }
 
-impl Seat {
+impl BoundPeer {
     fn new((endpoint, arrivals): (Endpoint, mpsc::Receiver<Arrival>), address: Address) -> Self {
         let (leave, commands) = mpsc::channel(1);
         Self { endpoint, arrivals, address, leave, commands }
@@ -87,8 +87,8 @@ impl Session {
         let ticket = founder.ticket(options.addresses(&bound.0));
         run.write_owner_key(founder.owner())?;
         let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
-        let seats = vec![Seat::new(bound, address)];
-        Ok((Self::new(training, start, run, options, Topology::OneOfMany, seats)?, ticket))
+        let peers = vec![BoundPeer::new(bound, address)];
+        Ok((Self::new(training, start, run, options, Topology::OneOfMany, peers)?, ticket))
     }
 
     /// Takes part in a swarm to which this peer was invited.
@@ -103,8 +103,8 @@ impl Session {
         let endpoint = &bound.0;
         let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
-        let seats = vec![Seat::new(bound, address)];
-        Ok(Self { members, ..Self::new(training, start, run, options, Topology::OneOfMany, seats)? })
+        let peers = vec![BoundPeer::new(bound, address)];
+        Ok(Self { members, ..Self::new(training, start, run, options, Topology::OneOfMany, peers)? })
     }
 
     /// Trains with so many peers in this process. They reach each other through memory, and nobody else reaches them.
@@ -119,19 +119,19 @@ impl Session {
         let (transport, listen) = (Arc::new(InProcess::default()), Address::InProcess(0));
         let encryption = Encryption::Off;
         let options = Options { wait_for: n_peers, transport, listen, encryption, discover: false, ..options };
-        let mut seats = Vec::new();
-        for seat in 0..n_peers {
-            let mut identity = Founder::within_process().member(seat as u32)?;
+        let mut peers = Vec::new();
+        for index in 0..n_peers {
+            let mut identity = Founder::within_process().member(index as u32)?;
             if n_peers == 1 {
                 // Nobody is there who would know it by its key.
                 identity.peer = PeerId(0);
             }
             let bound = options.bind(identity, &training).await?;
             let address = bound.0.local_address().clone();
-            seats.push(Seat::new(bound, address));
+            peers.push(BoundPeer::new(bound, address));
         }
         let topology = if training.is_alone() { Topology::Alone } else { Topology::Local(n_peers) };
-        Self::new(training, start, run, options, topology, seats)
+        Self::new(training, start, run, options, topology, peers)
     }
 
     fn new(
@@ -140,10 +140,10 @@ impl Session {
         run: RunFolder,
         options: Options,
         topology: Topology,
-        seats: Vec<Seat>,
+        peers: Vec<BoundPeer>,
     ) -> Result<Self, SessionError> {
         let events = run.open_events(options.tensorboard)?;
-        Ok(Self { training, start, run, events, options, topology, seats, members: Vec::new() })
+        Ok(Self { training, start, run, events, options, topology, peers, members: Vec::new() })
     }
 
     /// What it trains.
@@ -163,7 +163,7 @@ impl Session {
 
     /// Where others reach its first peer.
     pub fn address(&self) -> &Address {
-        &self.seats[0].address
+        &self.peers[0].address
     }
 
     /// Who trains.
@@ -173,7 +173,7 @@ impl Session {
 
     /// What ends it early.
     pub fn leave(&self) -> Leave {
-        Leave(self.seats.iter().map(|seat| seat.leave.clone()).collect())
+        Leave(self.peers.iter().map(|peer| peer.leave.clone()).collect())
     }
 
     /// Has every event shown to somebody as it happens. One can follow: the last who asked.
@@ -191,8 +191,8 @@ impl Session {
 
     /// Trains until all epochs are done, or somebody says [`leave`](Leave::leave).
     pub async fn run(self) -> Result<Outcome, SessionError> {
-        let Self { training, start, run, events, options, topology, seats, members } = self;
-        let endpoint = &seats[0].endpoint;
+        let Self { training, start, run, events, options, topology, peers, members } = self;
+        let endpoint = &peers[0].endpoint;
         let announced = endpoint.local_address().tcp().filter(|_| options.discover);
         let _announcement =
             announced.map(|address| discovery::announce(endpoint.identity().swarm(), address.port())).transpose()?;
@@ -200,11 +200,11 @@ impl Session {
         let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link);
         let conclusion = Conclusion::new(run.clone(), topology, start.place());
         let log = Rc::new(RefCell::new(Log { log, conclusion }));
-        let here: Vec<_> = seats.iter().map(|seat| (seat.endpoint.identity().peer, seat.address.clone())).collect();
+        let here: Vec<_> = peers.iter().map(|peer| (peer.endpoint.identity().peer, peer.address.clone())).collect();
         let keep = if topology == Topology::OneOfMany { Keep::Always } else { Keep::IfFirst };
         let start = if keep == Keep::IfFirst { start.with_saved(&run, &training) } else { start };
-        let (tasks, mut peers) = (LocalSet::new(), JoinSet::new());
-        for (k, Seat { endpoint, arrivals, address, commands, leave: _ }) in seats.into_iter().enumerate() {
+        let (tasks, mut processes) = (LocalSet::new(), JoinSet::new());
+        for (k, BoundPeer { endpoint, arrivals, address, commands, leave: _ }) in peers.into_iter().enumerate() {
             let me = here[k].0;
             let introducers = here.iter().filter(|(peer, _)| *peer != me).chain(&members).cloned().collect();
             let process = PeerProcess {
@@ -223,10 +223,10 @@ impl Session {
             let peer = async move {
                 process.run((endpoint, arrivals), commands, &mut |event| log.borrow_mut().on_event(&event)).await
             };
-            peers.spawn_local_on(peer, &tasks);
+            processes.spawn_local_on(peer, &tasks);
         }
         drop(start);
-        let ended = tasks.run_until(peers.join_all()).await;
+        let ended = tasks.run_until(processes.join_all()).await;
         let Log { log, conclusion } = &mut *log.borrow_mut();
         ended.into_iter().filter_map(Result::err).for_each(|problem| conclusion.on_problem(problem));
         conclusion.conclude(log)

@@ -56,7 +56,7 @@ impl StartState {
         // The first block tells how far it is; who needs another reads that one.
         let place = read_block(run, checkpoint, training.task.as_ref(), &training.job, network.part(0))?.place;
         let block = blocks_of(run.clone(), checkpoint.to_owned(), training.task.clone(), training.job.clone());
-        Ok(Self::Layers { origin: Origin { standing: place.standing, block, newer: None }, place })
+        Ok(Self::Layers { origin: Origin { version: place.version, block, newer: None }, place })
     }
 
     /// The same for peers that share the run's folder: if nobody has a block in memory any more, they go on from what was saved last.
@@ -66,8 +66,8 @@ impl StartState {
             let (task, job) = (training.task.clone(), training.job.clone());
             origin.newer = Some(Arc::new(move |since| {
                 let saved = run.checkpoints().ok()?.pop()?;
-                let standing = read_block(&run, &saved, task.as_ref(), &job, network.part(0)).ok()?.place.standing;
-                (standing > since).then(|| (standing, blocks_of(run.clone(), saved, task.clone(), job.clone())))
+                let version = read_block(&run, &saved, task.as_ref(), &job, network.part(0)).ok()?.place.version;
+                (version > since).then(|| (version, blocks_of(run.clone(), saved, task.clone(), job.clone())))
             }));
         }
         self
@@ -152,7 +152,7 @@ fn load(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<State
 fn state(values: Vec<f32>, optimizer: Optimizer, progress: Progress, n_samples: usize) -> Result<State, SessionError> {
     let (epoch_score, left_out) = (progress.epoch_score(), Arc::new(progress.left_out.iter().copied().collect()));
     let place = place_of(&progress, n_samples)?;
-    let strategy_state = progress.swarm_memories;
+    let strategy_state = progress.swarm_vectors;
     Ok(State { values: Arc::new(values), optimizer, place, strategy_state, epoch_score, left_out })
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use nettorrent_engine::model::Score;
 use nettorrent_swarm::strategy::{
-    AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, Ctx, Malformed, Message, Payload, RoundCtx,
-    RoundStrategy, Scale, Strategy, Trained, Turn,
+    AnyStrategy, AsyncCtx, AsyncStrategy, Cost, CostQuestion, Ctx, Malformed, Message, Payload, RoundCtx, RoundPlan,
+    RoundStrategy, Scale, Strategy, Trained,
 };
 
 /// What is handed in.
@@ -40,12 +40,12 @@ struct Corrupted<S: ?Sized> {
 
 impl<S: Strategy + ?Sized> Corrupted<S> {
     fn corrupt(&mut self, ctx: &Ctx<'_>, bucket: usize, numbers: Vec<f32>) -> Vec<f32> {
-        let turn = self.honest.turn();
+        let round_plan = self.honest.round_plan();
         let mut origin = Vec::new();
-        if turn.payload == Payload::Weights {
+        if round_plan.payload == Payload::Weights {
             origin = ctx.held_at_start(bucket).into_owned();
         }
-        if turn.scale == Scale::Share {
+        if round_plan.scale == Scale::Share {
             let n_all: usize = (0..ctx.n_peers()).map(|rank| ctx.n_samples(rank)).sum();
             let share = ctx.n_samples(ctx.rank()) as f32 / n_all.max(1) as f32;
             origin.iter_mut().for_each(|number| *number *= share);
@@ -55,8 +55,8 @@ impl<S: Strategy + ?Sized> Corrupted<S> {
 }
 
 impl<S: Strategy + ?Sized> Strategy for Corrupted<S> {
-    fn turn(&self) -> Turn {
-        self.honest.turn()
+    fn round_plan(&self) -> RoundPlan {
+        self.honest.round_plan()
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -130,8 +130,8 @@ impl RoundStrategy for Corrupted<dyn RoundStrategy> {
         self.honest.on_view(ctx);
     }
 
-    fn keeps_turn(&self) -> bool {
-        self.honest.keeps_turn()
+    fn keeps_local_phase(&self) -> bool {
+        self.honest.keeps_local_phase()
     }
 
     fn sync(&mut self, ctx: &mut RoundCtx<'_>) {

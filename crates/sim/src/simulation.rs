@@ -363,7 +363,7 @@ impl Simulation {
             self.failures.push(Failure { peer: id(peer), at: Duration::from_nanos(self.now), problem });
             return self.remove(peer, Fate::Failed);
         }
-        let round = host.peer.place().standing.round;
+        let round = host.peer.place().version.round;
         while let Some((_, what)) = self.hosts[peer].round_faults.pop_if(|(when, _)| *when <= round) {
             self.befall(peer, what);
         }

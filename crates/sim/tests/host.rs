@@ -173,5 +173,5 @@ fn a_run_can_go_on_from_a_state() {
     state.place = outcome.peers[0].place.clone();
     let more = Simulation::from_state(longer, state, 3, Scenario::lan()).unwrap().run().unwrap();
     assert!(more.peers.iter().all(|peer| peer.is_finished && peer.place.ledger.epoch == 4));
-    assert_eq!(more.peers[0].place.standing.n_samples, 4 * task.labels().len() as u64);
+    assert_eq!(more.peers[0].place.version.n_samples, 4 * task.labels().len() as u64);
 }

@@ -46,8 +46,12 @@ pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measu
         messages: None,
         slowdown: 1.0,
     };
-    let steps =
-        situation.steps(RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal: 0, overhead: 0 });
+    let steps = situation.steps(RoundRule {
+        length: strategy.round_plan().length,
+        scale: job.swarm.scale,
+        redeal: 0,
+        overhead: 0,
+    });
     let n_rounds = found.epochs.len() as u64 * steps.per_epoch.div_ceil(steps.per_round);
     let cost = strategy.cost_is_upper_bound().then(|| sent(&found.peers, n_rounds, &situation));
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })

@@ -10,7 +10,7 @@ pub struct BatchPlace {
     /// Who trains what.
     pub plan: Arc<Plan>,
     /// Whose batch, by its place among those who share out the samples.
-    pub seat: usize,
+    pub slot: usize,
     /// Which of its batches.
     pub batch: usize,
     /// The peer's how many-th batch it is.
@@ -20,6 +20,6 @@ pub struct BatchPlace {
 impl BatchPlace {
     /// Its training samples.
     pub fn samples(&self) -> &[usize] {
-        self.plan.batch(self.seat, self.batch)
+        self.plan.batch(self.slot, self.batch)
     }
 }

@@ -74,9 +74,9 @@ pub struct TimerToken {
 pub enum Phase {
     /// It waits for the first view, or its members agree on whose parameters go on.
     Agreeing,
-    /// It computes its turn.
+    /// It trains locally.
     Training,
-    /// Its turn is over, and it exchanges with others.
+    /// Its local phase is over, and it exchanges with others.
     Exchanging,
     /// Replicas are brought together at the end of an epoch.
     Syncing,

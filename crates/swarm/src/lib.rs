@@ -41,7 +41,7 @@ pub use held::{HeldFrames, HeldRoom};
 pub use malformed::Malformed;
 pub use peer::Peer;
 pub use phase_work::{PhaseWork, Stepped};
-pub use place::{Place, Standing, State};
+pub use place::{Place, State, StateVersion};
 pub use replica::Replica;
 pub use replica_setup::ReplicaSetup;
 pub use setup::{Partition, Setup};

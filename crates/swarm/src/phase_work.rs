@@ -114,7 +114,7 @@ impl Batches {
     }
 
     fn seed(&self) -> u64 {
-        self.training.batch_seed(self.place.seat, self.place.step)
+        self.training.batch_seed(self.place.slot, self.place.step)
     }
 
     fn lr(&self) -> f32 {
@@ -362,7 +362,7 @@ mod tests {
     fn phase(setup: &Setup) -> (PhaseWork, PhaseHandle) {
         let training = setup.replica.training.clone();
         let ledger = Ledger::of_segment(0, training.sampler.segment(0, vec![1], Vec::new()));
-        let place = BatchPlace { plan: training.sampler.plan(&ledger), seat: 0, batch: 0, step: 0 };
+        let place = BatchPlace { plan: training.sampler.plan(&ledger), slot: 0, batch: 0, step: 0 };
         let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
         let state = LocalState { values: Arc::new(training.task.init(1)), optimizer };
         let (phase, handle) = PhaseWork::new(training, place, N_BATCHES, state, Outliers::new(Arc::default(), 40));

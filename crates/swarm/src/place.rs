@@ -15,7 +15,8 @@ use crate::train_plan::TrainPlan;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     /// How much of the parameters' past was trained by whom.
-    pub standing: Standing,
+    #[serde(alias = "standing")]
+    pub version: StateVersion,
     /// Batches that a peer has trained one after the other.
     pub step: u64,
     /// Which samples of the present epoch are trained, and by whom.
@@ -34,9 +35,9 @@ pub struct Place {
 impl Place {
     /// The place after so many batches of an epoch, for who goes on from what one machine has trained alone.
     pub fn after_batches(epoch: u64, batch: u32, step: u64, n_samples: u64) -> Self {
-        let standing = Standing { n_samples, round: 0, history: mix(step) };
+        let version = StateVersion { n_samples, round: 0, history: mix(step) };
         let ledger = Ledger { epoch, start: batch, segments: Vec::new() };
-        Self { standing, step, ledger, ..Self::default() }
+        Self { version, step, ledger, ..Self::default() }
     }
 
     /// The run's last epoch, where the job has so many: a strategy may have ended it before.
@@ -46,7 +47,7 @@ impl Place {
 
     /// Forgets that training has gone back: it goes on with the job's whole learning rate.
     pub fn forget_rollbacks(&mut self) {
-        self.standing.round = self.n_rounds();
+        self.version.round = self.n_rounds();
         (self.n_rollbacks, self.first_round) = (0, 0);
     }
 }
@@ -57,7 +58,7 @@ pub(crate) const ROUNDS_APART: u32 = 1 << 20;
 impl Place {
     /// How many rounds were made, those among them that were taken back.
     pub fn n_rounds(&self) -> u32 {
-        self.standing.round.saturating_sub(self.n_rollbacks.saturating_mul(ROUNDS_APART))
+        self.version.round.saturating_sub(self.n_rollbacks.saturating_mul(ROUNDS_APART))
     }
 
     /// The share of the job's learning rate that is left: it is halved when training has diverged.
@@ -66,9 +67,9 @@ impl Place {
     }
 }
 
-/// By what peers compare how far they are.
+/// The version of a state: by what peers compare how far they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Standing {
+pub struct StateVersion {
     /// Samples that went into the parameters. This comes first: a peer that was cut off and went on alone has made more
     /// rounds than the rest, and yet learnt less.
     pub n_samples: u64,
@@ -79,7 +80,7 @@ pub struct Standing {
     pub history: u64,
 }
 
-impl Standing {
+impl StateVersion {
     /// One round more, made in this view with so many samples.
     pub(crate) fn advance(&mut self, view: u32, n_samples: u64) {
         self.n_samples += n_samples;
@@ -129,8 +130,8 @@ impl State {
     pub fn from_values(training: &TrainPlan, values: Vec<f32>) -> Self {
         assert_eq!(values.len(), training.task.n_values(), "the parameters belong to another task");
         let history = values.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
-        let standing = Standing { history, ..Standing::default() };
+        let version = StateVersion { history, ..StateVersion::default() };
         let optimizer = Optimizer::new(training.optimizer.clone(), training.task.n_params());
-        Self::new(Arc::new(values), optimizer, Place { standing, ..Place::default() }, Vec::new())
+        Self::new(Arc::new(values), optimizer, Place { version, ..Place::default() }, Vec::new())
     }
 }

@@ -1,6 +1,6 @@
 //! A replica: one of several holders of the same parameters. Inputs in, outbox out.
 //!
-//! It owns the parameters and drives its strategy: turns of training, rounds of exchange, epochs, tests. When the view
+//! It owns the parameters and drives its strategy: a local phase, rounds of exchange, epochs, tests. When the view
 //! changes, the members first agree on whose parameters go on. All of that is written once, here, for all strategies.
 //!
 //! Each of these is a machine with a state of its own, which takes what it needs and returns what it wants done:
@@ -18,6 +18,7 @@ mod evaluations;
 mod fetch;
 mod gate;
 mod learner;
+mod local_phase;
 mod pace;
 mod partial_score;
 mod recovery;
@@ -26,7 +27,6 @@ mod span;
 mod steps;
 mod training;
 mod transfer;
-mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Peer for Replica {
         Status {
             phase: core.phase,
             epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
+            round: core.place.version.round,
             waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
             began: core.phase_began,
         }
@@ -330,7 +330,7 @@ impl Replica {
         let Some((donor, snapshot)) = taken else { return Ok(()) };
         let core = &learner.core;
         if core.weight.is_alone() {
-            let n_samples = core.place.standing.n_samples.saturating_sub(core.n_samples_agreed);
+            let n_samples = core.place.version.n_samples.saturating_sub(core.n_samples_agreed);
             out.records.push(core.record(Event::GivenUp { n_samples, donor: core.view.members[donor] }));
         }
         rounds.last_endings.replace(learner.take_over(snapshot)?);
@@ -343,9 +343,9 @@ impl Replica {
     fn go_on(&mut self, donor: usize, was_behind: bool, out: &mut Outbox) {
         self.agreement = Agreement::Reached;
         let core = &mut self.training.learner.core;
-        (core.weight, core.n_samples_agreed) = (core.view.weight(), core.place.standing.n_samples);
+        (core.weight, core.n_samples_agreed) = (core.view.weight(), core.place.version.n_samples);
         let members = core.view.members.to_vec();
-        let (view, round, donor) = (core.view.number, core.place.standing.round, members[donor]);
+        let (view, round, donor) = (core.view.number, core.place.version.round, members[donor]);
         out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
         let want = self.training.last_report();
         self.carry_out(want, out);
@@ -359,7 +359,7 @@ impl Replica {
     /// nobody knows whether it counts, and nobody could do anything with it.
     fn carry_out(&mut self, want: Want, out: &mut Outbox) {
         match want {
-            Want::EndTurn if self.agreement.is_reached() => self.training.end_turn(out),
+            Want::HandOver if self.agreement.is_reached() => self.training.end_turn(out),
             Want::Tell(report) if self.agreement.is_reached() => {
                 let want = self.training.tell(report, out);
                 self.carry_out(want, out);
@@ -369,7 +369,7 @@ impl Replica {
                 self.proceed(out);
             }
             Want::Recover(why) => self.on_divergence(&why, out),
-            Want::Nothing | Want::EndTurn | Want::Tell(_) | Want::Proceed => {}
+            Want::Nothing | Want::HandOver | Want::Tell(_) | Want::Proceed => {}
         }
     }
 
@@ -421,7 +421,7 @@ impl Replica {
         }
     }
 
-    /// Another turn, another segment, or the end of the epoch; and what others have said about it already.
+    /// Another round, another segment, or the end of the epoch; and what others have said about it already.
     fn proceed(&mut self, out: &mut Outbox) {
         self.training.proceed(out);
         self.release_held(out);
@@ -430,7 +430,7 @@ impl Replica {
 
     /// Goes on if what this peer has just heard allows it.
     fn go_on_asynchronously(&mut self, out: &mut Outbox) {
-        let position = |core: &Core| (core.place.standing, core.place.ledger.epoch);
+        let position = |core: &Core| (core.place.version, core.place.ledger.epoch);
         while self.training.waits_asynchronously() {
             let before = position(self.core());
             self.proceed(out);

@@ -75,7 +75,12 @@ fn rules(job: &Job, strategy: &dyn Strategy, n_train: usize) -> Rules {
         split: job.swarm.split,
         resplit: job.swarm.resplit,
         batches: job.batch_rule(),
-        rounds: RoundRule { length: strategy.turn().length, scale: job.swarm.scale, redeal, overhead: n_held_out / 3 },
+        rounds: RoundRule {
+            length: strategy.round_plan().length,
+            scale: job.swarm.scale,
+            redeal,
+            overhead: n_held_out / 3,
+        },
         warmup: job.swarm.warmup_rule(),
         n_held_out,
         seed: job.seed,

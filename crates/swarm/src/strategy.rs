@@ -23,9 +23,9 @@ mod outcome;
 mod packing;
 mod robust;
 mod round_ctx;
+mod round_plan;
 mod spec;
 mod streamer;
-mod turn;
 
 pub use aggregation::Rule;
 pub(crate) use aggregation::{AGGREGATION, Aggregation, BAD_PEERS, CLIPPING, Contribution, OUTVOTING, TRIM};
@@ -50,10 +50,10 @@ pub use options::{OptionDoc, OptionError};
 pub(crate) use options::{default_options, read_options};
 pub use outcome::{Counted, Past};
 pub use round_ctx::RoundCtx;
+pub use round_plan::{Message, Mixing, Payload, RoundPlan, Scale, Trained};
 pub use spec::Spec;
 pub use streamer::Step;
 pub(crate) use streamer::{MOST_STALENESS, STALENESS, Stream, Streamer};
 pub(crate) use streamer::{add, add_times, trained_places};
-pub use turn::{Message, Mixing, Payload, Scale, Trained, Turn};
 
 pub use crate::malformed::Malformed;

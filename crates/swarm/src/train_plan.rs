@@ -82,10 +82,10 @@ impl TrainPlan {
         ledger.check(&limits).map_err(|error| Malformed::new(error.to_string()))
     }
 
-    /// The seed for a batch: of the job and the step; and of the seat, or all peers would drop out the same neurons.
-    pub fn batch_seed(&self, seat: usize, step: u64) -> u64 {
+    /// The seed for a batch: of the job and the step; and of the slot, or all peers would drop out the same neurons.
+    pub fn batch_seed(&self, slot: usize, step: u64) -> u64 {
         let seed = mix(self.seed ^ mix(step));
-        if seat == 0 { seed } else { mix(seed ^ seat as u64) }
+        if slot == 0 { seed } else { mix(seed ^ slot as u64) }
     }
 
     /// What guessing comes to.

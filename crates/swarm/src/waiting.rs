@@ -28,7 +28,7 @@ impl Waiting {
         }
     }
 
-    /// The peer waits as it says from now on. Only what is waited for between a turn and the next, or an epoch's end, is told;
+    /// The peer waits as it says from now on. Only what is waited for between one round's local phase and the next, or an epoch's end, is told;
     /// when a new view is agreed on, what was waited for before is over.
     pub fn go_on(&mut self, status: Status) {
         self.awaited.clear();

@@ -38,7 +38,7 @@ fn updates_are_handed_over_by_asynchronous_strategies_and_by_no_others() {
     for spec in STRATEGIES {
         let strategy = (spec.build)(&(spec.defaults)()).expect("defaults are right");
         let is_asynchronous = matches!(strategy, AnyStrategy::Async(_));
-        assert_eq!(strategy.turn().payload == Payload::Updates, is_asynchronous, "{}", spec.name);
+        assert_eq!(strategy.round_plan().payload == Payload::Updates, is_asynchronous, "{}", spec.name);
     }
 }
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use nettorrent_net::charter::OwnerKey;
-use nettorrent_net::roll::Roll;
+use nettorrent_net::members::Members;
+use nettorrent_net::policy::OwnerKey;
 use nettorrent_net::service::ListedMember;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
@@ -45,10 +45,10 @@ pub(crate) fn members(arguments: &MembersArguments) -> anyhow::Result<ExitCode> 
     // Said before anybody is asked.
     let owner = changes.then(|| owner_key(arguments, &ticket)).transpose()?;
     block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let roll = Roll::ask(&ticket, encryption, arguments.swarm.discover).await?;
+        let members = Members::ask(&ticket, encryption, arguments.swarm.discover).await?;
         match &owner {
-            Some(owner) => amend(arguments, &roll, owner).await?,
-            None => list(&roll, arguments.json)?,
+            Some(owner) => amend(arguments, &members, owner).await?,
+            None => list(&members, arguments.json)?,
         }
         anyhow::Ok(ExitCode::SUCCESS)
     })?
@@ -64,11 +64,11 @@ fn owner_key(arguments: &MembersArguments, ticket: &Ticket) -> anyhow::Result<Ow
     }
 }
 
-async fn amend(arguments: &MembersArguments, roll: &Roll, owner: &OwnerKey) -> anyhow::Result<()> {
+async fn amend(arguments: &MembersArguments, members: &Members, owner: &OwnerKey) -> anyhow::Result<()> {
     let removed: Vec<&ListedMember> =
-        arguments.remove.iter().map(|which| roll.find(which)).collect::<Result<_, _>>()?;
+        arguments.remove.iter().map(|which| members.find(which)).collect::<Result<_, _>>()?;
     let keys: Vec<_> = removed.iter().map(|member| member.key).collect();
-    let ticket = roll.amend(owner, &keys, arguments.limits.limits()).await?;
+    let ticket = members.amend(owner, &keys, arguments.limits.limits()).await?;
     if arguments.json {
         let removed: Vec<_> = removed.iter().map(|member| member.entry()).collect();
         println!("{}", serde_json::json!({ "ticket": ticket.to_string(), "removed": removed }));
@@ -80,14 +80,14 @@ async fn amend(arguments: &MembersArguments, roll: &Roll, owner: &OwnerKey) -> a
     Ok(())
 }
 
-fn list(roll: &Roll, json: bool) -> anyhow::Result<()> {
+fn list(members: &Members, json: bool) -> anyhow::Result<()> {
     if json {
-        let members: Vec<_> = roll.members().iter().map(ListedMember::entry).collect();
+        let members: Vec<_> = members.members().iter().map(ListedMember::entry).collect();
         println!("{}", serde_json::to_string_pretty(&members)?);
         return Ok(());
     }
-    let width = roll.members().iter().map(|member| member.address.to_string().len()).max().unwrap_or(0);
-    roll.members().iter().for_each(|member| println!("{}", line(member, width)));
+    let width = members.members().iter().map(|member| member.address.to_string().len()).max().unwrap_or(0);
+    members.members().iter().for_each(|member| println!("{}", line(member, width)));
     Ok(())
 }
 

@@ -38,7 +38,7 @@ fn sockets_carry_what_the_formulas_say_and_a_hundredth_more_at_most() {
             options.insert("local_steps".into(), toml::Value::Integer(1));
         }
         let strategy = (spec.build)(&options).expect("an exchange after each step is allowed");
-        let payload = strategy.turn().payload;
+        let payload = strategy.round_plan().payload;
         if strategy.cost_is_upper_bound() || payload == Payload::Updates {
             // What it says depends on the numbers, or on the time: the formula is a bound, which the simulator holds.
             continue;
@@ -131,7 +131,7 @@ fn simulated_peers_tell_for_whom_they_wait() {
         }
         // Where thinking takes no time, a peer that waits knows for whom. But the best peer is found by scoring a few samples,
         // which every peer does itself; and who trains asynchronously counts its wait for the first view, which is nobody's.
-        let payload = (spec.build)(&(spec.defaults)()).expect("the defaults are right").turn().payload;
+        let payload = (spec.build)(&(spec.defaults)()).expect("the defaults are right").round_plan().payload;
         if spec.name != "best-peer" && payload != Payload::Updates {
             let waits_s = sum(&times, "wait_s");
             assert!(waits_s > 0.0 && waited > 0.9 * waits_s, "{}: {waited} of {waits_s}", spec.name);

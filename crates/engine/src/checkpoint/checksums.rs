@@ -138,7 +138,7 @@ mod tests {
         let layout = Layout::of_tensors([("fc.bias", [2].as_slice()), ("fc.weight", [2, 3].as_slice())]);
         let spec = OptimizerSpec { momentum: 0.5, ..OptimizerSpec::default() };
         let mut optimizer = Optimizer::new(spec, 8);
-        let progress = Progress { swarm_memories: vec![vec![2.0; 8].into()], ..Progress::default() };
+        let progress = Progress { swarm_vectors: vec![vec![2.0; 8].into()], ..Progress::default() };
         save(&path, &layout, &[1.0; 8], &optimizer, &progress).unwrap();
         verify(&path).unwrap();
         for name in [MODEL_FILE, STATE_FILE] {

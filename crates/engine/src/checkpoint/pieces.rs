@@ -47,14 +47,14 @@ struct State {
 }
 
 impl PieceWriter {
-    /// Begins a checkpoint as a folder, which must not exist yet. The swarm's memories come with the parts, each with this
+    /// Begins a checkpoint as a folder, which must not exist yet. The swarm's state vectors come with the parts, each with this
     /// many; those in `progress` are not looked at.
     pub fn create(
         folder: &Path,
         layout: &Layout,
         optimizer: &OptimizerSpec,
         progress: &Progress,
-        n_swarm_memories: usize,
+        n_swarm_vectors: usize,
     ) -> Result<Self, CheckpointError> {
         let (n_params, n_values) = (layout.n_params(), layout.n_values());
         let failed = CheckpointError::save(folder);
@@ -68,8 +68,8 @@ impl PieceWriter {
             tensors: layout.tensors().to_vec(),
             n_params,
             n_values,
-            vectors: Vectors::new(optimizer, n_swarm_memories, n_params, n_values),
-            progress: progress.without_memories(),
+            vectors: Vectors::new(optimizer, n_swarm_vectors, n_params, n_values),
+            progress: progress.without_vectors(),
             model: (file_layout, model),
             state: None,
             written: Written::default(),
@@ -83,9 +83,9 @@ impl PieceWriter {
         part: &Part,
         values: &[f32],
         optimizer: &Optimizer,
-        memories: &[Arc<Vec<f32>>],
+        vectors: &[Arc<Vec<f32>>],
     ) -> Result<(), CheckpointError> {
-        self.put_share(&Share::of(part), values, optimizer, memories)
+        self.put_share(&Share::of(part), values, optimizer, vectors)
     }
 
     pub(super) fn put_share(
@@ -93,12 +93,12 @@ impl PieceWriter {
         share: &Share,
         values: &[f32],
         optimizer: &Optimizer,
-        memories: &[Arc<Vec<f32>>],
+        vectors: &[Arc<Vec<f32>>],
     ) -> Result<(), CheckpointError> {
         if !share.fits(self.n_params, self.n_values) || values.len() != share.n_values {
             return Err(self.refusal("a part of it belongs to another model"));
         }
-        if let Some(problem) = self.vectors.refuse(share, optimizer, memories) {
+        if let Some(problem) = self.vectors.refuse(share, optimizer, vectors) {
             return Err(self.refusal(problem));
         }
         if !share.ranges().all(|range| self.written.is_free(&range)) {
@@ -109,7 +109,7 @@ impl PieceWriter {
             return Err(self.refusal("its parts have taken different numbers of steps"));
         }
         self.begin_state(n_steps)?;
-        self.write(share, values, optimizer, memories).map_err(CheckpointError::save(self.folder.target()))?;
+        self.write(share, values, optimizer, vectors).map_err(CheckpointError::save(self.folder.target()))?;
         share.ranges().for_each(|range| self.written.add(range));
         Ok(())
     }
@@ -145,12 +145,12 @@ impl PieceWriter {
         share: &Share,
         values: &[f32],
         optimizer: &Optimizer,
-        memories: &[Arc<Vec<f32>>],
+        vectors: &[Arc<Vec<f32>>],
     ) -> io::Result<()> {
         let (layout, file) = &mut self.model;
         weights::write(file, layout, &self.tensors, share, values)?;
         let State { layout, file, .. } = self.state.as_mut().expect("it was begun before");
-        self.vectors.write(file, layout, share, optimizer, memories)
+        self.vectors.write(file, layout, share, optimizer, vectors)
     }
 
     fn refusal(&self, problem: &str) -> CheckpointError {
@@ -218,16 +218,16 @@ mod tests {
 
     impl Held {
         fn share(&self) -> Share {
-            Share::new(self.spans.clone(), self.optimizer.state().1.next().map_or(0, |(_, memory)| memory.len()))
+            Share::new(self.spans.clone(), self.optimizer.state().1.next().map_or(0, |(_, vector)| vector.len()))
         }
 
         fn writer(&self, folder: &Path, layout: &Layout) -> Result<PieceWriter, CheckpointError> {
-            let n_memories = self.progress.swarm_memories.len();
-            PieceWriter::create(folder, layout, self.optimizer.spec(), &self.progress, n_memories)
+            let n_state_vectors = self.progress.swarm_vectors.len();
+            PieceWriter::create(folder, layout, self.optimizer.spec(), &self.progress, n_state_vectors)
         }
 
         fn put(&self, writer: &mut PieceWriter) -> Result<(), CheckpointError> {
-            writer.put_share(&self.share(), &self.values, &self.optimizer, &self.progress.swarm_memories)
+            writer.put_share(&self.share(), &self.values, &self.optimizer, &self.progress.swarm_vectors)
         }
 
         /// Reads the same from a checkpoint and compares.
@@ -244,33 +244,33 @@ mod tests {
                 let spans = spans.iter().filter(|span| span.whole < vector.len());
                 spans.flat_map(|span| &vector[span.whole..][..span.len]).copied().collect()
             };
-            let (n_steps, memories) = self.optimizer.state();
-            let memories = memories.map(|(_, memory)| take(memory)).collect();
-            let optimizer = remembering(self.optimizer.spec(), n_steps, memories);
-            let swarm_memories = self.progress.swarm_memories.iter().map(|memory| Arc::new(take(memory))).collect();
-            let progress = Progress { swarm_memories, ..self.progress.clone() };
+            let (n_steps, vectors) = self.optimizer.state();
+            let vectors = vectors.map(|(_, vector)| take(vector)).collect();
+            let optimizer = remembering(self.optimizer.spec(), n_steps, vectors);
+            let swarm_vectors = self.progress.swarm_vectors.iter().map(|vector| Arc::new(take(vector))).collect();
+            let progress = Progress { swarm_vectors, ..self.progress.clone() };
             Self { spans: spans.to_vec(), values: take(&self.values), optimizer, progress }
         }
     }
 
-    fn remembering(spec: &OptimizerSpec, n_steps: u64, memories: Vec<Vec<f32>>) -> Optimizer {
-        let mut optimizer = Optimizer::new(spec.clone(), memories[0].len());
-        let mut memories = memories.into_iter();
-        assert!(optimizer.restore(n_steps, |_| memories.next()), "as many as the rule remembers");
+    fn remembering(spec: &OptimizerSpec, n_steps: u64, vectors: Vec<Vec<f32>>) -> Optimizer {
+        let mut optimizer = Optimizer::new(spec.clone(), vectors[0].len());
+        let mut vectors = vectors.into_iter();
+        assert!(optimizer.restore(n_steps, |_| vectors.next()), "as many as the rule remembers");
         optimizer
     }
 
     /// A model, and a state of it in which no two numbers of a vector are alike.
-    fn whole(model: &str, kind: OptimizerKind, n_memories: usize) -> (Layout, Held) {
+    fn whole(model: &str, kind: OptimizerKind, n_state_vectors: usize) -> (Layout, Held) {
         let layout = Network::new(&zoo::describe(model, None, None).unwrap()).unwrap().layout();
         let n = layout.n_values();
         let vector = |k: usize, len: usize| -> Vec<f32> { (0..len).map(|i| (i * 8 + k) as f32).collect() };
         let spec = OptimizerSpec { kind, ..OptimizerSpec::default() };
-        let memories = (0..spec.memories().len()).map(|k| vector(k + 1, layout.n_params())).collect();
-        let optimizer = remembering(&spec, 1234, memories);
-        let swarm_memories = (0..n_memories).map(|k| Arc::new(vector(k + 4, n))).collect();
+        let vectors = (0..spec.state_names().len()).map(|k| vector(k + 1, layout.n_params())).collect();
+        let optimizer = remembering(&spec, 1234, vectors);
+        let swarm_vectors = (0..n_state_vectors).map(|k| Arc::new(vector(k + 4, n))).collect();
         let swarm = Some(serde_json::json!({ "z": 1, "a": [2] }));
-        let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_memories, ..Progress::default() };
+        let progress = Progress { seed: 3, step: 77, epoch: 1, swarm, swarm_vectors, ..Progress::default() };
         let spans = vec![Span { mine: 0, whole: 0, len: n }];
         (layout, Held { spans, values: vector(0, n), optimizer, progress })
     }
@@ -304,9 +304,9 @@ mod tests {
             ("mlp", OptimizerKind::Adam, 1, 5000),
             ("resnet20", OptimizerKind::Adagrad, 2, 500),
         ];
-        for (model, kind, n_memories, most_len) in cases {
+        for (model, kind, n_state_vectors, most_len) in cases {
             let root = tempfile::tempdir().unwrap();
-            let (layout, whole) = whole(model, kind, n_memories);
+            let (layout, whole) = whole(model, kind, n_state_vectors);
             let (at_once, in_pieces) = (root.path().join("at-once"), root.path().join("in-pieces"));
             save(&at_once, &layout, &whole.values, &whole.optimizer, &whole.progress).unwrap();
             let mut writer = whole.writer(&in_pieces, &layout).unwrap();
@@ -341,10 +341,10 @@ mod tests {
             (named.name.as_str(), named.tensor.shape.clone(), bytes)
         });
         assert!(fs::read(folder.join(MODEL_FILE)).unwrap() == serialize(model.collect(), ("format", "pt")));
-        let of_swarm = ("swarm.memory.0", whole.progress.swarm_memories[0].as_slice());
+        let of_swarm = ("swarm.memory.0", whole.progress.swarm_vectors[0].as_slice());
         let state =
-            whole.optimizer.state().1.chain([of_swarm]).map(|(name, memory)| {
-                (name, vec![memory.len()], memory.iter().flat_map(|x| x.to_le_bytes()).collect())
+            whole.optimizer.state().1.chain([of_swarm]).map(|(name, vector)| {
+                (name, vec![vector.len()], vector.iter().flat_map(|x| x.to_le_bytes()).collect())
             });
         let progress = serde_json::to_string(&whole.progress).unwrap();
         let note = format!(r#"{{"format":"nettorrent-state/1","optimizer_steps":1234,"progress":{progress}}}"#);
@@ -370,8 +370,8 @@ mod tests {
         *later.optimizer.state_mut().0 += 1;
         problem(later.put(&mut writer), "different numbers of steps");
         let mut forgetful = whole.take(&shares[1].spans);
-        forgetful.progress.swarm_memories.clear();
-        problem(forgetful.put(&mut writer), "memories");
+        forgetful.progress.swarm_vectors.clear();
+        problem(forgetful.put(&mut writer), "state vectors");
         let mut short = whole.take(&shares[1].spans);
         short.values.pop();
         problem(short.put(&mut writer), "another model");

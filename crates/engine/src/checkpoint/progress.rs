@@ -35,7 +35,7 @@ pub struct Progress {
     pub swarm: Option<serde_json::Value>,
     /// Vectors that the swarm remembers besides; they lie in the file as tensors.
     #[serde(skip)]
-    pub swarm_memories: Vec<Arc<Vec<f32>>>,
+    pub swarm_vectors: Vec<Arc<Vec<f32>>>,
 }
 
 fn is_zero(n: &u32) -> bool {
@@ -49,9 +49,9 @@ impl Progress {
     }
 
     /// The same place, without what the swarm remembers.
-    pub(super) fn without_memories(&self) -> Self {
+    pub(super) fn without_vectors(&self) -> Self {
         let &Self { seed, step, epoch, batch, epoch_loss_sum, epoch_n_correct, epoch_n, n_rollbacks, .. } = self;
-        let (left_out, swarm, swarm_memories) = (self.left_out.clone(), self.swarm.clone(), Vec::new());
+        let (left_out, swarm, swarm_vectors) = (self.left_out.clone(), self.swarm.clone(), Vec::new());
         Self {
             seed,
             step,
@@ -63,7 +63,7 @@ impl Progress {
             n_rollbacks,
             left_out,
             swarm,
-            swarm_memories,
+            swarm_vectors,
         }
     }
 

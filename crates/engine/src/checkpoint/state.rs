@@ -1,4 +1,4 @@
-//! What is needed to go on with a run, as a safetensors file: the optimizer's memories, the swarm's, and a note with the place.
+//! What is needed to go on with a run, as a safetensors file: the optimizer's state vectors, the swarm's, and a note with the place.
 //!
 //! Its vectors lie as in memory, all the trained numbers one after the other (and, in the swarm's, the running statistics
 //! behind them).
@@ -45,19 +45,19 @@ pub(super) struct Vectors {
 
 impl Vectors {
     pub(super) fn new(optimizer: &OptimizerSpec, n_of_swarm: usize, n_params: usize, n_values: usize) -> Self {
-        Self { optimizer: optimizer.memories(), n_of_swarm, n_params, n_values }
+        Self { optimizer: optimizer.state_names(), n_of_swarm, n_params, n_values }
     }
 
     /// The layout of a state's file, and the bytes that it begins with.
     pub(super) fn layout(&self, n_steps: u64, progress: &Progress) -> (FileLayout, Vec<u8>) {
         let of_optimizer = self.optimizer.iter().map(|&name| (name.to_owned(), vec![self.n_params]));
-        let of_swarm = (0..self.n_of_swarm).map(|k| (swarm_memory(k), vec![self.n_values]));
+        let of_swarm = (0..self.n_of_swarm).map(|k| (swarm_vector(k), vec![self.n_values]));
         let note = Note { format: FORMAT.to_owned(), optimizer_steps: n_steps, progress };
         let note = serde_json::to_string(&note).expect("plain numbers can be written");
         FileLayout::new(of_optimizer.chain(of_swarm).collect(), (NOTE_KEY, note))
     }
 
-    /// Why these are not a share's memories, if they are not.
+    /// Why these are not a share's state vectors, if they are not.
     pub(super) fn refuse(
         &self,
         share: &Share,
@@ -65,17 +65,17 @@ impl Vectors {
         of_swarm: &[Arc<Vec<f32>>],
     ) -> Option<&'static str> {
         let (names, lens): (Vec<&str>, Vec<usize>) =
-            optimizer.state().1.map(|(name, memory)| (name, memory.len())).unzip();
+            optimizer.state().1.map(|(name, vector)| (name, vector.len())).unzip();
         if names != self.optimizer || lens.iter().any(|&len| len != share.n_params) {
             return Some("a part of it was trained by another optimizer");
         }
-        if of_swarm.len() != self.n_of_swarm || of_swarm.iter().any(|memory| memory.len() != share.n_values) {
-            return Some("the memories of its parts differ in number or length");
+        if of_swarm.len() != self.n_of_swarm || of_swarm.iter().any(|vector| vector.len() != share.n_values) {
+            return Some("the state vectors of its parts differ in number or length");
         }
         None
     }
 
-    /// Writes a share's memories, which were not refused, to their places in a file of this layout.
+    /// Writes a share's state vectors, which were not refused, to their places in a file of this layout.
     pub(super) fn write(
         &self,
         file: &mut (impl Write + Seek),
@@ -85,17 +85,17 @@ impl Vectors {
         of_swarm: &[Arc<Vec<f32>>],
     ) -> io::Result<()> {
         let places = layout.tensors();
-        for (name, memory) in optimizer.state().1 {
-            write_vector(file, &places[name], self.n_params, share, memory)?;
+        for (name, vector) in optimizer.state().1 {
+            write_vector(file, &places[name], self.n_params, share, vector)?;
         }
-        for (k, memory) in of_swarm.iter().enumerate() {
-            write_vector(file, &places[&swarm_memory(k)], self.n_values, share, memory)?;
+        for (k, vector) in of_swarm.iter().enumerate() {
+            write_vector(file, &places[&swarm_vector(k)], self.n_values, share, vector)?;
         }
         Ok(())
     }
 }
 
-/// Reads a share of a state: the place in the run with the swarm's memories; the optimizer gets its own back. The network has
+/// Reads a share of a state: the place in the run with the swarm's state vectors; the optimizer gets its own back. The network has
 /// so many trained numbers, and so many with its running statistics.
 pub(super) fn load_share(
     path: &Path,
@@ -124,23 +124,23 @@ pub(super) fn load_share(
     let places = layout.tensors();
     let place = |name: &str| places.get(name).filter(|place| place.dtype == Dtype::F32);
     let names: Vec<&'static str> = optimizer.state().1.map(|(name, _)| name).collect();
-    let mut memories = BTreeMap::new();
+    let mut vectors = BTreeMap::new();
     for name in names {
         if let Some(place) = place(name).filter(|place| place.shape == [n_params]) {
             sums.iter().try_for_each(|sums| check(sums.check(&mut file, name, place)))?;
-            memories.insert(name, read_vector(&mut file, place, n_params, share).map_err(unreadable)?);
+            vectors.insert(name, read_vector(&mut file, place, n_params, share).map_err(unreadable)?);
         }
     }
     for k in 0.. {
-        let name = swarm_memory(k);
+        let name = swarm_vector(k);
         let Some(place) = place(&name) else { break };
         if place.shape != [n_values] {
             return Err(damaged(format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape)));
         }
         sums.iter().try_for_each(|sums| check(sums.check(&mut file, &name, place)))?;
-        progress.swarm_memories.push(Arc::new(read_vector(&mut file, place, n_values, share).map_err(unreadable)?));
+        progress.swarm_vectors.push(Arc::new(read_vector(&mut file, place, n_values, share).map_err(unreadable)?));
     }
-    if !optimizer.restore(optimizer_steps, |name| memories.remove(name)) {
+    if !optimizer.restore(optimizer_steps, |name| vectors.remove(name)) {
         let problem = "it was written by another optimizer than the job's; bring the job's optimizer back, or start a new \
                        run from the model alone with --weights";
         return Err(CheckpointError::malformed(path, problem));
@@ -167,7 +167,7 @@ fn read_note(
 }
 
 /// The name of a vector that the swarm remembers.
-fn swarm_memory(k: usize) -> String {
+fn swarm_vector(k: usize) -> String {
     format!("swarm.memory.{k}")
 }
 
@@ -176,19 +176,19 @@ fn write_vector(
     place: &TensorPlace,
     len: usize,
     share: &Share,
-    memory: &[f32],
+    numbers: &[f32],
 ) -> io::Result<()> {
-    runs::write(file, place, &vector(len), &share.within(&(0..len)), memory)
+    runs::write(file, place, &vector(len), &share.within(&(0..len)), numbers)
 }
 
 fn read_vector(file: &mut (impl Read + Seek), place: &TensorPlace, len: usize, share: &Share) -> io::Result<Vec<f32>> {
     let spans = share.within(&(0..len));
-    let mut memory = vec![0.0; spans.iter().map(|span| span.len).sum()];
-    runs::read(file, place, &vector(len), &spans, &mut memory)?;
-    Ok(memory)
+    let mut numbers = vec![0.0; spans.iter().map(|span| span.len).sum()];
+    runs::read(file, place, &vector(len), &spans, &mut numbers)?;
+    Ok(numbers)
 }
 
 /// A vector of the state as a tensor that lies in the file as in memory.
 fn vector(len: usize) -> Tensor {
-    Tensor::plain("memory", &[len], Init::Constant(0.0))
+    Tensor::plain("vector", &[len], Init::Constant(0.0))
 }

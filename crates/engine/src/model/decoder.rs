@@ -5,7 +5,7 @@
 
 use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, Op};
-use super::layer::{Context, Memory, Mode, Scratch};
+use super::layer::{Cache, Context, Mode, Scratch};
 use super::network::Network;
 use super::workspace::Workspace;
 use crate::kernel::Before;
@@ -18,7 +18,7 @@ pub struct Decoder {
     workspace: Workspace,
     /// For each of the network's values its numbers at this position; for each of its steps what it remembers.
     numbers: Vec<Vec<f32>>,
-    memories: Vec<Memory>,
+    caches: Vec<Cache>,
     scratch: Scratch,
     n_read: usize,
     n_positions: Option<usize>,
@@ -56,8 +56,8 @@ impl Decoder {
         let mut workspace = Workspace::new(1)?;
         workspace.prepare(&network, &values);
         let numbers = network.lens.iter().map(|&len| vec![0.0; len]).collect();
-        let memories = network.steps.iter().map(|_| Memory::default()).collect();
-        Ok(Self { network, values, workspace, numbers, memories, scratch: Scratch::default(), n_read: 0, n_positions })
+        let caches = network.steps.iter().map(|_| Cache::default()).collect();
+        Ok(Self { network, values, workspace, numbers, caches, scratch: Scratch::default(), n_read: 0, n_positions })
     }
 
     /// How many tokens it knows.
@@ -72,7 +72,7 @@ impl Decoder {
 
     /// Forgets what it has read.
     pub fn restart(&mut self) {
-        self.memories.iter_mut().for_each(|memory| *memory = Memory::default());
+        self.caches.iter_mut().for_each(|cache| *cache = Cache::default());
         self.n_read = 0;
     }
 
@@ -101,8 +101,8 @@ impl Decoder {
                         sums: &[],
                         gradient_sums: &[],
                     };
-                    layer.next(&context, x(0), &mut y, &mut self.memories[index], &mut self.scratch);
-                    self.memories[index].n_read += 1;
+                    layer.next(&context, x(0), &mut y, &mut self.caches[index], &mut self.scratch);
+                    self.caches[index].n_read += 1;
                 }
             }
             self.numbers[step.output] = y;

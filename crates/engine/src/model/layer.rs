@@ -101,7 +101,7 @@ impl Scratch {
 
 /// What a layer remembers of a sequence that it is given position by position.
 #[derive(Default)]
-pub struct Memory {
+pub struct Cache {
     /// How many positions it has seen.
     pub n_read: usize,
     /// What it keeps of them.
@@ -154,7 +154,7 @@ pub trait Layer: Send + Sync {
     fn weight_gradient(&self, _context: &Context<'_>, _back: Backward<'_>, _dw: &mut [f32], _scratch: &mut Scratch) {}
 
     /// `y` from `x` at the next position of a sequence, for a layer that was made for single positions and has seen those before.
-    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Memory, scratch: &mut Scratch) {
+    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], _: &mut Cache, scratch: &mut Scratch) {
         self.forward(context, x, y, scratch);
     }
 

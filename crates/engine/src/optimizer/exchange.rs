@@ -11,7 +11,7 @@ use super::{Optimizer, OptimizerKind, OptimizerSpec};
 impl OptimizerSpec {
     /// How many numbers the state has for so many parameters; none for a rule that remembers nothing.
     pub fn n_state(&self, n_params: usize) -> usize {
-        self.memories().len() * n_params + usize::from(self.counts_steps())
+        self.state_names().len() * n_params + usize::from(self.counts_steps())
     }
 
     fn counts_steps(&self) -> bool {
@@ -23,8 +23,8 @@ impl Optimizer {
     /// Some of the numbers of its state.
     pub fn numbers(&self, place: Range<usize>) -> Vec<f32> {
         let mut numbers = Vec::with_capacity(place.len());
-        for (k, memory) in self.memories.iter().enumerate() {
-            numbers.extend_from_slice(&memory[within(&place, k * self.n_params, self.n_params)]);
+        for (k, vector) in self.vectors.iter().enumerate() {
+            numbers.extend_from_slice(&vector[within(&place, k * self.n_params, self.n_params)]);
         }
         numbers.resize(place.len(), self.n_steps as f32);
         numbers
@@ -34,14 +34,14 @@ impl Optimizer {
     /// numbers, however others were rounded.
     pub fn set_numbers(&mut self, place: Range<usize>, numbers: &[f32]) {
         let mut rest = numbers;
-        let names = self.spec.memories();
-        for (k, (memory, name)) in self.memories.iter_mut().zip(names).enumerate() {
+        let names = self.spec.state_names();
+        for (k, (vector, name)) in self.vectors.iter_mut().zip(names).enumerate() {
             let within = within(&place, k * self.n_params, self.n_params);
             let (new, others) = rest.split_at(within.len());
             rest = others;
             let is_square = matches!(*name, "exp_avg_sq" | "square_avg" | "sum");
             let least = if is_square { 0.0 } else { f32::MIN };
-            Arc::make_mut(memory)[within].iter_mut().zip(new).for_each(|(old, new)| *old = new.max(least));
+            Arc::make_mut(vector)[within].iter_mut().zip(new).for_each(|(old, new)| *old = new.max(least));
         }
         if let [n_steps] = rest {
             self.n_steps = n_steps.round().max(0.0) as u64;
@@ -55,7 +55,7 @@ impl Optimizer {
 
     /// Whether all that it remembers are numbers.
     pub fn is_finite(&self) -> bool {
-        self.memories.iter().all(|memory| crate::kernel::is_finite(memory))
+        self.vectors.iter().all(|vector| crate::kernel::is_finite(vector))
     }
 }
 

@@ -43,22 +43,23 @@ pub(super) const MEMBERSHIP: Target = Target {
     n_quick: 4_000,
 };
 
-fn id(seat: u32) -> PeerId {
-    PeerId::new(seat, u64::from(seat) * 0x9e37_79b9)
+fn id(join_index: u32) -> PeerId {
+    PeerId::new(join_index, u64::from(join_index) * 0x9e37_79b9)
 }
 
-fn member(seat: u32) -> Member {
-    Member { id: id(seat), generation: 0, address: ([10, 0, 0, seat as u8], 7000).into() }
+fn member(join_index: u32) -> Member {
+    Member { id: id(join_index), generation: 0, address: ([10, 0, 0, join_index as u8], 7000).into() }
 }
 
 /// What the first of some peers hears when they find each other.
 fn talk(n_peers: u32) -> Vec<u8> {
-    let mut peers: Vec<Membership> =
-        (0..n_peers).map(|seat| Membership::new(member(seat), &Config::default(), u64::from(seat))).collect();
+    let mut peers: Vec<Membership> = (0..n_peers)
+        .map(|join_index| Membership::new(member(join_index), &Config::default(), u64::from(join_index)))
+        .collect();
     let (mut now, mut heard) = (Duration::ZERO, Vec::new());
     let mut out = Outbox::default();
     let mut inputs: Vec<(usize, Input)> = (0..peers.len())
-        .map(|seat| (seat, Input::Join(if seat == 0 { Vec::new() } else { vec![member(0)] })))
+        .map(|join_index| (join_index, Input::Join(if join_index == 0 { Vec::new() } else { vec![member(0)] })))
         .collect();
     for _ in 0..12 {
         let mut next = Vec::new();
@@ -72,14 +73,14 @@ fn talk(n_peers: u32) -> Vec<u8> {
             // What it says to this does not matter here.
             let _ = peers[to].handle(now, input, &mut out);
             for (member, bytes) in out.packets.drain(..).chain(out.probes.drain(..)) {
-                let seat = member.id.join_index() as usize;
-                if seat < n_peers as usize {
-                    next.push((seat, Input::Packet { from: id(to as u32), bytes }));
+                let join_index = member.id.join_index() as usize;
+                if join_index < n_peers as usize {
+                    next.push((join_index, Input::Packet { from: id(to as u32), bytes }));
                 }
             }
         }
         now += Duration::from_millis(200);
-        next.extend((0..peers.len()).map(|seat| (seat, Input::Wake)));
+        next.extend((0..peers.len()).map(|join_index| (join_index, Input::Wake)));
         inputs = next;
     }
     heard

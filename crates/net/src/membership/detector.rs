@@ -118,7 +118,7 @@ impl Detector {
         debug_assert_eq!(result, Ok(()));
     }
 
-    /// Hears nothing about a peer any more. There are no more of them than a charter can remove.
+    /// Hears nothing about a peer any more. There are no more of them than a policy can remove.
     pub(super) fn exclude(&mut self, peer: PeerId) {
         self.excluded.insert(peer);
     }

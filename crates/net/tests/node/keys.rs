@@ -8,21 +8,21 @@ use std::time::Duration;
 use nettorrent_engine::job::Job;
 use nettorrent_net::address::Address;
 use nettorrent_net::ask::ask_any;
-use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::clock::Clock;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::{Encryption, Terms};
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::members::{Members, MembersError};
 use nettorrent_net::membership::{Member, Note, Why};
 use nettorrent_net::node::Node;
-use nettorrent_net::register::NotAdmitted;
+use nettorrent_net::policy::TicketLimits;
 use nettorrent_net::report::{Command, Ending, Report};
-use nettorrent_net::roll::{Roll, RollError};
 use nettorrent_net::service::{Answer, Question};
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::{Secret, Ticket};
+use nettorrent_net::trust_store::NotAdmitted;
 use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::record::Event;
 use nettorrent_swarm::{Peer, PeerId, Setup, State};
@@ -144,8 +144,8 @@ impl Peers {
         .await;
     }
 
-    async fn roll(&self, ticket: &Ticket) -> Result<Roll, RollError> {
-        Roll::ask(ticket, self.encryption, false).await
+    async fn members(&self, ticket: &Ticket) -> Result<Members, MembersError> {
+        Members::ask(ticket, self.encryption, false).await
     }
 
     fn ticket(&self, founder: &Founder) -> Ticket {
@@ -153,8 +153,8 @@ impl Peers {
     }
 }
 
-fn numbers(roll: &Roll) -> Vec<u32> {
-    roll.members().iter().map(|member| member.peer.join_index()).collect()
+fn numbers(members: &Members) -> Vec<u32> {
+    members.members().iter().map(|member| member.peer.join_index()).collect()
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_removed_member_ends_and_cannot_come_back_and_the_others_go_on() {
         let ticket = peers.ticket(&founder);
         peers.join(&ticket, &[0]).await;
         peers.join(&ticket, &[0, 1]).await;
-        let listed = peers.roll(&ticket).await.unwrap();
+        let listed = peers.members(&ticket).await.unwrap();
         assert_eq!(numbers(&listed), [0, 1, 2]);
         let removed = listed.find("1").unwrap();
         assert_eq!(removed.peer, peers.members[1].id);
@@ -174,11 +174,11 @@ fn a_removed_member_ends_and_cannot_come_back_and_the_others_go_on() {
         assert!(matches!(&ending, Ending::Failed(problem) if problem.contains("removed this peer")), "{ending:?}");
         peers.until_members(&[0, 2]).await;
         // Neither the old ticket nor the number helps.
-        let problem = peers.roll(&ticket).await.err().unwrap().to_string();
+        let problem = peers.members(&ticket).await.err().unwrap().to_string();
         assert!(problem.contains("no longer"), "{problem}");
-        let listed = peers.roll(&new).await.unwrap();
+        let listed = peers.members(&new).await.unwrap();
         assert_eq!(numbers(&listed), [0, 2]);
-        assert!(matches!(listed.find("1"), Err(RollError::NoSuchMember { .. })));
+        assert!(matches!(listed.find("1"), Err(MembersError::NoSuchMember { .. })));
         // Whoever is let in now is recognised by all, so all have the new keys.
         peers.join(&new, &[0, 2]).await;
     });
@@ -197,7 +197,7 @@ fn a_ticket_is_replaced(encryption: Encryption) {
         peers.join(&old, &[0]).await;
         // Somebody was let in and is not there yet; it is kept, too.
         let (late, introducers) = peers.ask(1, &old).await.unwrap();
-        let before = peers.roll(&old).await.unwrap();
+        let before = peers.members(&old).await.unwrap();
         let limits = TicketLimits { uses: Some(1), ends: None };
         let new = before.amend(founder.owner(), &[], limits).await.unwrap();
         let again = before.amend(founder.owner(), &[], limits).await;
@@ -209,9 +209,9 @@ fn a_ticket_is_replaced(encryption: Encryption) {
             assert_eq!(peers.ask(at, &new).await.err(), Some(NotAdmitted::UsedUp { uses: 1 }), "node {at}");
         }
         let stranger = Founder::new(TicketLimits::default());
-        let listed = peers.roll(&new).await.unwrap();
+        let listed = peers.members(&new).await.unwrap();
         let forged = listed.amend(stranger.owner(), &[listed.members()[0].key], limits).await;
-        assert!(matches!(forged, Err(RollError::OtherOwner)));
+        assert!(matches!(forged, Err(MembersError::OtherOwner)));
         assert_eq!(numbers(&listed), [0, 1, 2, 3]);
     });
 }
@@ -231,7 +231,7 @@ fn who_does_not_renew_its_certificate_is_no_member_any_more() {
         for hours in 1..=30_u64 {
             clocks.iter().for_each(|clock| clock.store(now + hours * 3600, Ordering::Relaxed));
             while peers
-                .roll(&ticket)
+                .members(&ticket)
                 .await
                 .unwrap()
                 .members()

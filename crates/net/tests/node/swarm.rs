@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_net::address::Address;
-use nettorrent_net::charter::TicketLimits;
 use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::founder::Founder;
 use nettorrent_net::hello::Purpose;
@@ -13,6 +12,7 @@ use nettorrent_net::in_process::InProcess;
 use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member, Note};
 use nettorrent_net::node::{Node, NodeSettings};
+use nettorrent_net::policy::TicketLimits;
 use nettorrent_net::report::{Command, Report};
 use nettorrent_net::service::JobPackage;
 use nettorrent_net::{Load, block_on};

@@ -91,7 +91,7 @@ impl Load {
         let input = samples * weight.input_len as f64;
         let inflow = if is_first { 0.0 } else { NUMBER * input };
         let ring = |n: usize| 2.0 * (n - 1) as f64 / n as f64;
-        let remembered = 1.0 + question.n_memories as f64;
+        let remembered = 1.0 + question.n_state_vectors as f64;
         let is_alone = *batch_shards == 1 && n_replicas == 1;
         let n_marks = if question.copies && is_alone { 2.0 } else { 1.0 };
         let kept = samples * weight.n_kept as f64 * share;

@@ -35,7 +35,7 @@ pub struct Question<'a> {
     /// Every peer's link.
     pub link: LinkSpec,
     /// How many numbers the optimizer remembers of each parameter.
-    pub n_memories: usize,
+    pub n_state_vectors: usize,
     /// Multiplications that a peer of speed 1 makes in a second of training.
     pub multiplications_per_s: f64,
     /// Whether a block that nobody else has is also kept by a neighbour.
@@ -57,7 +57,7 @@ impl<'a> Question<'a> {
             n_peers,
             speeds: pipeline.speeds.clone(),
             link: pipeline.link.as_deref().unwrap_or(USUAL_LINK).parse()?,
-            n_memories: Optimizer::new(job.optimizer.clone(), 0).state().1.count(),
+            n_state_vectors: Optimizer::new(job.optimizer.clone(), 0).state().1.count(),
             multiplications_per_s: USUAL_MULTIPLICATIONS_PER_S,
             copies: pipeline.copies,
             memory_limit: None,

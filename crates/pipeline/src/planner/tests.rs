@@ -23,7 +23,7 @@ fn question<'a>(spec: &'a ModelSpec, n_peers: usize, link: &str) -> Question<'a>
         n_peers,
         speeds: Vec::new(),
         link: link.parse().unwrap(),
-        n_memories: 1,
+        n_state_vectors: 1,
         multiplications_per_s: 3e6,
         copies: false,
         memory_limit: None,

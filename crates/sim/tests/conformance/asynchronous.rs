@@ -80,9 +80,9 @@ struct Accounts {
     setup: Arc<Setup>,
     /// How far everybody was before the last input.
     ledgers: BTreeMap<PeerId, Ledger>,
-    /// The changes of every batch, by segment, seat and number.
+    /// The changes of every batch, by segment, slot and number.
     changes: BTreeMap<String, BTreeMap<(usize, u32), Vec<f64>>>,
-    /// Of which segments which rounds count, by seat, as the witness saw it; none for all.
+    /// Of which segments which rounds count, by slot, as the witness saw it; none for all.
     witness: PeerId,
     counted: BTreeMap<String, Option<Vec<u32>>>,
 }
@@ -106,8 +106,8 @@ impl Accounts {
         let init = self.setup.training().task.init(self.setup.training().seed);
         let mut values: Vec<f64> = init.iter().map(|&value| f64::from(value)).collect();
         for (place, counted) in &self.counted {
-            for (&(seat, clock), change) in self.changes.get(place).into_iter().flatten() {
-                if counted.as_ref().is_none_or(|done| clock < done[seat]) {
+            for (&(slot, clock), change) in self.changes.get(place).into_iter().flatten() {
+                if counted.as_ref().is_none_or(|done| clock < done[slot]) {
                     values.iter_mut().zip(change).for_each(|(value, change)| *value += change);
                 }
             }
@@ -121,15 +121,15 @@ impl Observer for Accounts {
         let Event::Round { lr, n_samples: 1.., .. } = record.event else { return };
         let ledger = &self.ledgers[&record.peer];
         let segment = ledger.segments.last().unwrap();
-        let seat = segment.members.binary_search(&record.peer.0).unwrap();
-        let (plan, clock) = (self.setup.training().sampler.plan(ledger), segment.done[seat]);
+        let slot = segment.members.binary_search(&record.peer.0).unwrap();
+        let (plan, clock) = (self.setup.training().sampler.plan(ledger), segment.done[slot]);
         let batch: Vec<usize> =
-            plan.batches_in(seat, clock as usize).flat_map(|k| plan.batch(seat, k)).copied().collect();
+            plan.batches_in(slot, clock as usize).flat_map(|k| plan.batch(slot, k)).copied().collect();
         let share = batch.len() as f64 / plan.samples_in(clock as usize) as f64;
         let change = |k| -f64::from(lr) * share * f64::from(mean_gradient(&batch, k));
         let change = (0..self.setup.training().task.n_params()).map(change).collect();
         let key = key(&place_of(ledger, ledger.segments.len() - 1));
-        assert!(self.changes.entry(key).or_default().insert((seat, clock), change).is_none(), "trained twice");
+        assert!(self.changes.entry(key).or_default().insert((slot, clock), change).is_none(), "trained twice");
     }
 
     fn handled(&mut self, _: Duration, peer: PeerId, state: &dyn Peer) {

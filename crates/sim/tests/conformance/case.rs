@@ -141,7 +141,7 @@ impl Case {
 
     /// Whether peers do not wait for each other after each batch.
     pub(crate) fn is_asynchronous(&self) -> bool {
-        self.strategy().turn().payload == Payload::Updates
+        self.strategy().round_plan().payload == Payload::Updates
     }
 
     /// By which rule contributions become one, where that can be chosen.
@@ -158,7 +158,7 @@ impl Case {
     /// Whether every round ends with the mean gradient of all, exactly but for rounding.
     pub(crate) fn averages_gradients_exactly(&self) -> bool {
         let is_plain = |option: &str| !self.options.contains_key(option);
-        self.strategy().turn().payload == Payload::Gradients && is_plain("codec") && is_plain("aggregation")
+        self.strategy().round_plan().payload == Payload::Gradients && is_plain("codec") && is_plain("aggregation")
     }
 
     /// A job of the usual length on the usual toy.

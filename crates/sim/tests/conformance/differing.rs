@@ -34,7 +34,7 @@ fn told(outcome: &Outcome) -> BTreeSet<Told> {
 }
 
 fn cases() -> impl Iterator<Item = Case> {
-    case::defaults().into_iter().filter(|case| case.strategy().turn().payload == Payload::Gradients)
+    case::defaults().into_iter().filter(|case| case.strategy().round_plan().payload == Payload::Gradients)
 }
 
 #[test]

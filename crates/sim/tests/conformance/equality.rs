@@ -25,7 +25,7 @@ fn one_peer(setup: &Setup, n_peers: usize, rates: &[f32]) -> Vec<f32> {
         let ledger = Ledger::of_segment(epoch, Segment::new(members.clone()));
         let plan = &setup.training().sampler.plan(&ledger);
         for round in 0..plan.n_rounds() {
-            let of = |seat| plan.batches_in(seat, round).flat_map(move |k| plan.batch(seat, k));
+            let of = |slot| plan.batches_in(slot, round).flat_map(move |k| plan.batch(slot, k));
             let samples: Vec<usize> = (0..n_peers).flat_map(of).copied().collect();
             let mut put = |k: usize, bucket: &[f32]| gradient[task.buckets()[k].clone()].copy_from_slice(bucket);
             worker.gradient(&values, &samples, 0, &mut put).unwrap();
@@ -88,7 +88,7 @@ struct States(BTreeMap<u32, BTreeMap<PeerId, State>>);
 impl Observer for States {
     fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
-        self.0.entry(state.place.standing.round).or_default().insert(id, state);
+        self.0.entry(state.place.version.round).or_default().insert(id, state);
     }
 }
 

@@ -72,7 +72,7 @@ impl Observer for Replicas {
             let bits = state.state().expect("it holds the whole").values.iter().map(|value| value.to_bits()).collect();
             self.values.entry(epoch).or_default().insert(peer, bits);
             let place = state.place();
-            self.places.entry(epoch).or_default().insert((place.standing.round, place.step));
+            self.places.entry(epoch).or_default().insert((place.version.round, place.step));
         }
     }
 }

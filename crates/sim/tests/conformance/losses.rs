@@ -56,10 +56,10 @@ fn survive_with(case: &Case, setup: Arc<Setup>, n_peers: usize, scenario: &Scena
     assert!(first.values.iter().all(|value| value.is_finite()), "{}", what());
     for peer in outcome.live() {
         assert!(peer.is_finished, "{}: {} is not finished", what(), peer.id);
-        assert_eq!(peer.place.standing, first.place.standing, "{}: {}", what(), peer.id);
+        assert_eq!(peer.place.version, first.place.version, "{}: {}", what(), peer.id);
         assert_eq!(peer.place.step, first.place.step, "{}: {}", what(), peer.id);
         assert_eq!(peer.place.ledger.epoch, EPOCHS, "{}: {}", what(), peer.id);
-        assert_eq!(peer.place.standing.n_samples, n_samples, "{}: {} counts every sample once", what(), peer.id);
+        assert_eq!(peer.place.version.n_samples, n_samples, "{}: {} counts every sample once", what(), peer.id);
         assert!(peer.values == first.values, "{}: {} and {} differ", what(), peer.id, first.id);
     }
     outcome
@@ -169,13 +169,13 @@ impl Observer for Steady {
 
     fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
-        if let Some(before) = self.states.get(&id).filter(|before| before.place.standing == state.place.standing) {
-            assert!(before.values == state.values, "{id}: other parameters in {:?}", state.place.standing);
-            assert!(before.optimizer == state.optimizer, "{id}: another memory in {:?}", state.place.standing);
+        if let Some(before) = self.states.get(&id).filter(|before| before.place.version == state.place.version) {
+            assert!(before.values == state.values, "{id}: other parameters in {:?}", state.place.version);
+            assert!(before.optimizer == state.optimizer, "{id}: another memory in {:?}", state.place.version);
             assert!(
                 before.strategy_state == state.strategy_state,
                 "{id}: the strategy's state in {:?}",
-                state.place.standing
+                state.place.version
             );
         }
         self.states.insert(id, state);

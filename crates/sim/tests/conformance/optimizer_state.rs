@@ -45,7 +45,7 @@ struct Optimizers(BTreeMap<u32, BTreeMap<PeerId, Optimizer>>);
 impl Observer for Optimizers {
     fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
         let state = peer.state().expect("it holds the whole");
-        self.0.entry(state.place.standing.round).or_default().insert(id, state.optimizer);
+        self.0.entry(state.place.version.round).or_default().insert(id, state.optimizer);
     }
 }
 

@@ -19,7 +19,7 @@ struct Lead {
 
 impl Observer for Lead {
     fn handled(&mut self, _: Duration, id: PeerId, peer: &dyn Peer) {
-        self.rounds.insert(id, peer.place().standing.round);
+        self.rounds.insert(id, peer.place().version.round);
         let (first, last) = (self.rounds.values().max(), self.rounds.values().min());
         self.most = self.most.max(first.zip(last).map_or(0, |(first, last)| first - last));
     }

@@ -20,7 +20,7 @@ struct BeforeMiddle {
 impl Observer for BeforeMiddle {
     fn handled(&mut self, _: Duration, _: PeerId, peer: &dyn Peer) {
         let place = peer.place();
-        if place.ledger.epoch == 1 && place.standing.n_samples <= self.n_samples {
+        if place.ledger.epoch == 1 && place.version.n_samples <= self.n_samples {
             self.state = peer.state().or(self.state.take());
         }
     }

@@ -89,7 +89,7 @@ fn join_while_lost(strategy: &str, n_peers: usize, loses: fn(usize, usize, &Fram
     let mut has_joined = false;
     loop {
         host.run(|host, _, _| {
-            if !has_joined && host.peers[0].place().standing.round >= 1 {
+            if !has_joined && host.peers[0].place().version.round >= 1 {
                 has_joined = true;
                 host.gone[newest] = false;
                 host.tell_view();

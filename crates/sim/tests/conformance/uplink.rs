@@ -57,16 +57,16 @@ fn the_number_of_parts_follows_each_peers_uplink() {
                 let n_bytes = (others * 4 * n_params as u64) as f64;
                 (n_bytes / (bytes_per_s * batch_s)).ceil().clamp(1.0, most) as u64
             };
-            for (seat, bytes_per_s) in [(0, bytes_per_s), (1, bytes_per_s), (2, 1.25e9)] {
-                let (sent, n_parts) = (&sent[&seat], n_parts(bytes_per_s));
+            for (peer, bytes_per_s) in [(0, bytes_per_s), (1, bytes_per_s), (2, 1.25e9)] {
+                let (sent, n_parts) = (&sent[&peer], n_parts(bytes_per_s));
                 assert_eq!(sent.len(), N_BATCHES);
                 // The first batch is told in full, for nobody knows yet how long a batch takes.
                 let whole = others * (HEAD_LEN + 4 * n_params as u64);
-                assert_eq!(sent[0], whole, "{}over {link}: peer {seat}", case.name());
+                assert_eq!(sent[0], whole, "{}over {link}: peer {peer}", case.name());
                 let numbers = n_params as u64 / n_parts..=n_params as u64 / n_parts + 1;
                 for &n_bytes in &sent[1..] {
                     let said = (n_bytes / others - HEAD_LEN) / 4;
-                    assert!(numbers.contains(&said), "{}over {link}: peer {seat}: {said} in {n_parts}", case.name());
+                    assert!(numbers.contains(&said), "{}over {link}: peer {peer}: {said} in {n_parts}", case.name());
                 }
             }
         }

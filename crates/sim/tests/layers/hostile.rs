@@ -28,7 +28,7 @@ fn made_up_messages_are_refused() {
     let grid = "pipeline.stages=[{layers=3,tensor_shards=2},{layers=2,batch_shards=2},{layers=1}]";
     let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "batch=4"], (&[6], 3), 60);
     let setup = &pipeline.pipelines;
-    let members: Vec<PeerId> = (0..5).map(|seat| PeerId::new(seat, 0)).collect();
+    let members: Vec<PeerId> = (0..5).map(|rank| PeerId::new(rank, 0)).collect();
     let mut n_refused = 0;
     for seed in 0..300 {
         let rng = &mut Rng::new(seed);
@@ -60,7 +60,7 @@ fn made_up_messages_are_refused() {
 fn who_sends_too_much_too_early_is_refused_and_nobody_else() {
     let grid = "pipeline.stages=[{layers=3,tensor_shards=2},{layers=2,batch_shards=2},{layers=1}]";
     let pipeline = Pipeline::new(&["model=mlp:12,9", grid, "batch=4"], (&[6], 3), 60);
-    let members: Vec<PeerId> = (0..5).map(|seat| PeerId::new(seat, 0)).collect();
+    let members: Vec<PeerId> = (0..5).map(|rank| PeerId::new(rank, 0)).collect();
     let mut peer = PipelinePeer::new(members[0], pipeline.pipelines.clone(), pipeline.pipelines.fresh());
     let mut handle = |input: Input| {
         peer.handle(Duration::ZERO, input, &mut Outbox::default()).map_err(|problem| problem.to_string())

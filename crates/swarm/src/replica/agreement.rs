@@ -16,7 +16,7 @@ use super::pace::compared;
 use super::transfer::Transfer;
 use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
-use crate::place::{Place, Standing};
+use crate::place::{Place, StateVersion};
 use crate::strategy::AnyStrategy;
 use crate::view::{View, Weight};
 use crate::wire::{Frame, Kind, decoded, encoded};
@@ -30,8 +30,8 @@ pub(super) struct Claim {
     /// Epochs done. This comes first: of two who trained as many samples, one may not have ended the epoch yet; and who has
     /// finished takes part in nothing any more.
     epoch: u64,
-    standing: Standing,
-    /// Where turns go on over a change of the view, and where peers train asynchronously: a fingerprint of who trained what. Else it
+    version: StateVersion,
+    /// Where a local phase goes on over a change of the view, and where peers train asynchronously: a fingerprint of who trained what. Else it
     /// follows from the past.
     ledger: u64,
     /// Where peers train asynchronously: how far this one is.
@@ -43,25 +43,25 @@ pub(super) struct Claim {
 impl Claim {
     /// What a peer says that trains so many samples a second.
     pub(super) fn new(core: &Core, strategy: &AnyStrategy, speed: f32) -> Self {
-        let Place { standing, ledger, .. } = &core.place;
+        let Place { version, ledger, .. } = &core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
-        let is_told = strategy.keeps_turn() || core.is_asynchronous();
+        let is_told = strategy.keeps_local_phase() || core.is_asynchronous();
         let shares = if is_told { fingerprint(&encoded(&(ledger, strategy.account()))) } else { 0 };
         let clock = if core.is_asynchronous() { Clock::of(core) } else { Clock::default() };
-        Self { weight: core.weight, epoch: ledger.epoch, standing: *standing, ledger: shares, clock, speed }
+        Self { weight: core.weight, epoch: ledger.epoch, version: *version, ledger: shares, clock, speed }
     }
 
     /// What a peer says whose parameters are not what its past says: it takes over the state of whoever is as far, or further.
     #[must_use]
     pub(super) fn outvoted(self) -> Self {
-        let Standing { n_samples, round, history } = self.standing;
-        let standing = Standing { n_samples: n_samples.saturating_sub(1), round, history: mix(!history) };
-        Self { standing, ..self }
+        let StateVersion { n_samples, round, history } = self.version;
+        let version = StateVersion { n_samples: n_samples.saturating_sub(1), round, history: mix(!history) };
+        Self { version, ..self }
     }
 
     /// Whether two peers have the same past, and hold the same.
     fn is_equal(&self, other: &Self) -> bool {
-        (self.epoch, self.standing, self.ledger) == (other.epoch, other.standing, other.ledger)
+        (self.epoch, self.version, self.ledger) == (other.epoch, other.version, other.ledger)
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Verdict {
 impl Verdict {
     /// That of members who say so of themselves; and whether those who have the same past have the same parameters.
     fn new(claims: &BTreeMap<usize, Claim>, replicas_are_equal: bool) -> Self {
-        let most_advanced = |claim: &Claim| (claim.weight, claim.epoch, claim.standing.n_samples, claim.standing.round);
+        let most_advanced = |claim: &Claim| (claim.weight, claim.epoch, claim.version.n_samples, claim.version.round);
         let mut donor = 0;
         for (&rank, claim) in claims {
             if most_advanced(claim) > most_advanced(&claims[&donor]) {
@@ -271,14 +271,14 @@ impl Agreement {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Claim, Clock, Standing, Verdict};
+    use super::{Claim, Clock, StateVersion, Verdict};
     use crate::view::{PeerId, View};
 
     /// What a member says that last agreed in a view of so many, which goes back to the quorum of that number.
     fn claim((number, base, n_peers): (u32, u32, u64), n_samples: u64) -> Claim {
         let view = View::new(number, (0..n_peers).map(PeerId).collect()).based_on(base);
-        let standing = Standing { n_samples, round: 1, history: n_samples };
-        Claim { weight: view.weight(), epoch: 0, standing, ledger: 0, clock: Clock::default(), speed: 0.0 }
+        let version = StateVersion { n_samples, round: 1, history: n_samples };
+        Claim { weight: view.weight(), epoch: 0, version, ledger: 0, clock: Clock::default(), speed: 0.0 }
     }
 
     fn donor(claims: &[Claim]) -> u32 {

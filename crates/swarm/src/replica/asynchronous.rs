@@ -32,13 +32,13 @@ impl Clock {
         let Some(segment) = core.segment() else { return Self::default() };
         let before = &core.place.ledger.segments[..core.place.ledger.segments.len() - 1];
         let Ledger { epoch, start, .. } = core.place.ledger;
-        let name = encoded(&(epoch, start, before, &segment.members, core.place.standing.history));
-        let n_trained = core.seat_of(core.me).map_or(0, |seat| segment.done[seat]);
+        let name = encoded(&(epoch, start, before, &segment.members, core.place.version.history));
+        let n_trained = core.slot_of(core.me).map_or(0, |slot| segment.done[slot]);
         Self { segment: name.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte))), n_trained }
     }
 }
 
-/// How a segment ended: which, by seat how many batches count, and how many of these are in the parameters that went on.
+/// How a segment ended: which, by slot how many batches count, and how many of these are in the parameters that went on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ending {
     segment: u64,
@@ -47,12 +47,12 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// What has become of a peer's part in the past, which was at this clock and had this seat.
-    pub(super) fn past_of(endings: &[Self], clock: Clock, seat: Option<usize>) -> Past {
-        let (Some(ending), Some(seat)) = (endings.iter().find(|ending| ending.segment == clock.segment), seat) else {
+    /// What has become of a peer's part in the past, which was at this clock and had this slot.
+    pub(super) fn past_of(endings: &[Self], clock: Clock, slot: Option<usize>) -> Past {
+        let (Some(ending), Some(slot)) = (endings.iter().find(|ending| ending.segment == clock.segment), slot) else {
             return Past::Stranger;
         };
-        match (ending.counted.get(seat), ending.heard.get(seat)) {
+        match (ending.counted.get(slot), ending.heard.get(slot)) {
             // What others do not count, they may do again.
             (Some(&counted), Some(&n_heard)) if counted == clock.n_trained => Past::Adopted { n_heard },
             _ => Past::Stranger,
@@ -97,10 +97,10 @@ impl LastEndings {
         let counted = core.segment().map(|last| last.done.clone()).unwrap_or_default();
         self.endings = vec![Ending { segment, heard: counted.clone(), counted }];
         let n_rounds = core.segment_rounds().len() as u64;
-        let Place { standing, step, .. } = &mut core.place;
-        standing.round = core.segment_start.round + n_rounds as u32;
+        let Place { version, step, .. } = &mut core.place;
+        version.round = core.segment_start.round + n_rounds as u32;
         *step = core.segment_start.step + n_rounds;
-        standing.pass(core.view.number);
+        version.pass(core.view.number);
         core.plan = None;
     }
 }
@@ -111,11 +111,11 @@ fn break_off(core: &mut Core, clocks: &[Option<u32>]) -> Result<Option<Ending>, 
     let (Some(plan), Some(last)) = (core.plan.clone(), core.segment()) else { return Ok(None) };
     let heard = last.done.clone();
     for (rank, clock) in clocks.iter().enumerate() {
-        let (Some(clock), Some(seat)) = (*clock, core.seat_of(core.view.members[rank])) else { continue };
+        let (Some(clock), Some(slot)) = (*clock, core.slot_of(core.view.members[rank])) else { continue };
         if clock as usize > plan.n_rounds() {
             return Err(Malformed::new("it counts batches that nobody had to train"));
         }
-        (heard[seat]..clock).for_each(|_| core.count_round(seat));
+        (heard[slot]..clock).for_each(|_| core.count_round(slot));
     }
     let counted = core.segment().map(|last| last.done.clone()).unwrap_or_default();
     Ok(Some(Ending { segment, counted, heard }))

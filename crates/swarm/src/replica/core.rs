@@ -16,7 +16,7 @@ use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
-use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, Turn};
+use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, RoundPlan};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View, Weight};
 use crate::wire::{Frame, Kind};
@@ -41,7 +41,7 @@ pub(crate) struct SegmentStart {
 pub(crate) struct Core {
     pub me: PeerId,
     pub training: Arc<TrainPlan>,
-    pub turn: Turn,
+    pub round_plan: RoundPlan,
     /// The buckets of the vector that is exchanged.
     pub buckets: Arc<[Range<usize>]>,
     pub now: Duration,
@@ -66,7 +66,7 @@ pub(crate) struct Core {
     /// What this peer and the others train until the ledger's segment is over.
     pub plan: Option<Arc<Plan>>,
     pub request: Option<Request>,
-    /// Whether the turn from before the last change of the view is still valid.
+    /// Whether the local phase from before the last change of the view is still valid.
     pub turn_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
     pub epoch_score: Score,
@@ -103,14 +103,14 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, turn: Turn, state: State) -> Self {
+    pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, round_plan: RoundPlan, state: State) -> Self {
         let State { values, optimizer, place, strategy_state: _, epoch_score, left_out } = state;
         let n_train = training.task.labels().len();
         Self {
             me,
-            buckets: exchanged(&training, turn),
+            buckets: exchanged(&training, round_plan),
             training,
-            turn,
+            round_plan,
             now: Duration::ZERO,
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
@@ -149,9 +149,9 @@ impl Core {
         }
     }
 
-    /// Another strategy's turns follow.
-    pub(super) fn set_turn(&mut self, turn: Turn) {
-        (self.turn, self.buckets) = (turn, exchanged(&self.training, turn));
+    /// Another strategy's rounds follow.
+    pub(super) fn set_round_plan(&mut self, round_plan: RoundPlan) {
+        (self.round_plan, self.buckets) = (round_plan, exchanged(&self.training, round_plan));
     }
 
     /// What is learnt.
@@ -166,12 +166,12 @@ impl Core {
 
     /// Whether peers with the same past have the same parameters, round after round.
     pub(super) fn replicas_are_equal(&self) -> bool {
-        self.turn.mixing == Mixing::Full && !self.is_asynchronous()
+        self.round_plan.mixing == Mixing::Full && !self.is_asynchronous()
     }
 
     /// Whether they then have the same optimizer, too: each may keep what it remembers of its own steps.
     pub(super) fn optimizers_are_equal(&self) -> bool {
-        self.turn.payload == Payload::Gradients || self.turn.optimizer_state != OptimizerState::Keep
+        self.round_plan.payload == Payload::Gradients || self.round_plan.optimizer_state != OptimizerState::Keep
     }
 
     /// How many epochs the run has, unless a strategy ended it before.
@@ -214,7 +214,7 @@ impl Core {
 
     /// Whether nobody else is there, and a batch's gradient is all that the strategy would exchange: then there is nothing to exchange.
     pub(super) fn is_alone(&self) -> bool {
-        self.view.len() == 1 && self.turn.payload == Payload::Gradients
+        self.view.len() == 1 && self.round_plan.payload == Payload::Gradients
     }
 
     /// Whether the next step can be left to the worker, who is lent the parameters for it: nobody else needs them. With an epoch's first
@@ -226,12 +226,12 @@ impl Core {
     /// For how many rounds they are lent. A worker with an optimizer of its own may have a device, too, and bringing the parameters back
     /// after every batch would cost more than the batch; so it has them until the next test, or until somebody wants them.
     pub(super) fn n_lent_rounds(&self) -> usize {
-        let (Some(plan), Some(seat)) = (&self.plan, self.seat_of(self.me)) else { return 1 };
+        let (Some(plan), Some(slot)) = (&self.plan, self.slot_of(self.me)) else { return 1 };
         if self.training.optimizer.custom.is_none() {
             return 1;
         }
         let round = self.own_round();
-        let has_a_batch = |round: &usize| plan.batches_in(seat, *round).len() == 1;
+        let has_a_batch = |round: &usize| plan.batches_in(slot, *round).len() == 1;
         let n_left = (round..plan.n_rounds()).take_while(has_a_batch).count();
         n_left.min(self.training.evaluate.n_until_next(self.batches_done(round))).max(1)
     }
@@ -243,12 +243,12 @@ impl Core {
 
     /// Whether it does not wait for rounds.
     pub(super) fn is_asynchronous(&self) -> bool {
-        self.turn.payload == Payload::Updates
+        self.round_plan.payload == Payload::Updates
     }
 
     /// Says something to a member, besides what the strategy says.
     pub(super) fn tell(&self, rank: usize, kind: Kind, part: u64, body: Bytes, out: &mut Outbox) {
-        let (view, round) = (&self.view, self.place.standing.round);
+        let (view, round) = (&self.view, self.place.version.round);
         out.frames.push((view.members[rank], Frame::in_round(kind, view.number, round, part, body)));
     }
 
@@ -264,7 +264,7 @@ impl Core {
     }
 
     pub(crate) fn timer_token(&self, timer: u32) -> TimerToken {
-        TimerToken { view: self.view.number, round: self.place.standing.round, timer }
+        TimerToken { view: self.view.number, round: self.place.version.round, timer }
     }
 
     pub(crate) fn buffer(&mut self, len: usize) -> Vec<f32> {
@@ -280,13 +280,13 @@ impl Core {
         }
         let (done, n_peers) = (self.epochs_done(round, share), self.n_trainers());
         let mut step = self.epochs_done(round + 1, 0.0) - self.epochs_done(round, 0.0);
-        if let (1, Some(plan), Some(seat)) = (n_peers, &self.plan, self.seat_of(self.me)) {
+        if let (1, Some(plan), Some(slot)) = (n_peers, &self.plan, self.slot_of(self.me)) {
             // Who trains alone takes the steps of one machine, however many a round has.
-            step /= plan.batches_in(seat, round).len().max(1) as f64;
+            step /= plan.batches_in(slot, round).len().max(1) as f64;
         }
         let rate =
             self.place.lr_factor() * swarm.rate(schedule.rate(optimizer.lr, done, step, *epochs as f64), n_peers, done);
-        match self.turn.payload {
+        match self.round_plan.payload {
             Payload::Gradients => rate,
             Payload::Weights => {
                 rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * self.mixing_gain(round, n_peers, rate)
@@ -303,7 +303,7 @@ impl Core {
         let rule = self.training.swarm.scale;
         let n_steps = self.plan.as_deref().map_or(1.0, |plan| self.training.sampler.local_steps(plan, round));
         let noise = scale::noise(&self.training.optimizer, rate, self.training.sampler.batch_size());
-        match self.turn.mixing {
+        match self.round_plan.mixing {
             Mixing::Full => rule.local_gain(n_peers, n_steps, noise),
             Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
             Mixing::None => rule.local_gain(n_peers, f64::INFINITY, noise),
@@ -316,7 +316,7 @@ impl Core {
     }
 }
 
-/// The buckets of the vector that is exchanged after such turns.
-fn exchanged(training: &TrainPlan, turn: Turn) -> Arc<[Range<usize>]> {
-    turn.optimizer_state.exchanged(training.task.buckets(), training.task.n_params(), &training.optimizer).into()
+/// The buckets of the vector that is exchanged in such rounds.
+fn exchanged(training: &TrainPlan, round_plan: RoundPlan) -> Arc<[Range<usize>]> {
+    round_plan.optimizer_state.exchanged(training.task.buckets(), training.task.n_params(), &training.optimizer).into()
 }

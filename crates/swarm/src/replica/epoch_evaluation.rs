@@ -127,7 +127,7 @@ impl EpochEvaluation {
         let speeds = next.segments.last().map(|segment| segment.speeds.as_slice()).unwrap_or_default();
         let samples = test_share(core.training.task.n_test(), core.rank, core.view.len(), speeds);
         let epoch = next.epoch;
-        let (round, step) = (core.place.standing.round, core.place.step);
+        let (round, step) = (core.place.version.round, core.place.step);
         let report = Report { epoch, round, step, train: train.into(), ..Report::default() };
         // Who trains asynchronously is together with the others in the end only.
         let are_equal = !core.is_asynchronous() || epoch >= core.n_epochs();
@@ -166,7 +166,7 @@ impl EpochEvaluation {
             return None;
         }
         if self.told.epoch != epoch {
-            self.told = Report { epoch, round: place.standing.round, step: place.step, ..Report::default() };
+            self.told = Report { epoch, round: place.version.round, step: place.step, ..Report::default() };
         }
         Some(self.told)
     }
@@ -252,7 +252,7 @@ impl EpochEvaluation {
                 return None;
             }
             let (mut train, mut test) = (Score::default(), Score::default());
-            let (mut round, mut step) = (core.place.standing.round, core.place.step);
+            let (mut round, mut step) = (core.place.version.round, core.place.step);
             for report in heard.values() {
                 train += report.train.into();
                 test += report.test.into();

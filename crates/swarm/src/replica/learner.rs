@@ -29,7 +29,7 @@ impl Learner {
             strategy.restore(vectors);
         }
         let is_warming_up = setup.is_warming_up(state.place.ledger.epoch);
-        let core = Core::new(id, setup.training.clone(), strategy.turn(), state);
+        let core = Core::new(id, setup.training.clone(), strategy.round_plan(), state);
         Self { core, strategy, setup, is_warming_up }
     }
 
@@ -62,7 +62,7 @@ impl Learner {
         let is_warming_up = self.setup.is_warming_up(epoch);
         if std::mem::replace(&mut self.is_warming_up, is_warming_up) != is_warming_up {
             self.strategy = self.setup.strategy_at(epoch);
-            self.core.set_turn(self.strategy.turn());
+            self.core.set_round_plan(self.strategy.round_plan());
         }
     }
 
@@ -85,7 +85,7 @@ impl Learner {
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         core.past = if core.is_asynchronous() {
-            Ending::past_of(&endings, Clock::of(core), core.seat_of(core.me))
+            Ending::past_of(&endings, Clock::of(core), core.slot_of(core.me))
         } else {
             Past::Own
         };

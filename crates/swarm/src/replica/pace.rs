@@ -125,12 +125,12 @@ impl Pace {
     }
 
     /// Tells how fast this peer is when it is time to; whether this peer has waited for the answer and has it.
-    pub(super) fn keep(&mut self, core: &mut Core, turn_is_over: bool, out: &mut Outbox) -> bool {
+    pub(super) fn keep(&mut self, core: &mut Core, local_phase_is_over: bool, out: &mut Outbox) -> bool {
         if !follows_speed(core) || !is_training(core) {
             return false;
         }
         let next = core.next_segment_round();
-        if self.told_for != Some(next) && core.has_trained_all(turn_is_over) {
+        if self.told_for != Some(next) && core.has_trained_all(local_phase_is_over) {
             self.tell_speed(next, core, out);
         }
         self.is_waiting() && self.heard_for == Some(next)

@@ -133,10 +133,10 @@ impl Recovery {
             self.give_up(why, lr, core, out);
             return Reaction::Stop;
         };
-        let first_round = core.place.standing.round.saturating_add(ROUNDS_APART);
+        let first_round = core.place.version.round.saturating_add(ROUNDS_APART);
         state.place.n_rollbacks = core.place.n_rollbacks + 1;
-        (state.place.first_round, state.place.standing.round) = (first_round, first_round);
-        state.place.standing.pass(core.view.number);
+        (state.place.first_round, state.place.version.round) = (first_round, first_round);
+        state.place.version.pass(core.view.number);
         Reaction::GoBack(Box::new(state))
     }
 

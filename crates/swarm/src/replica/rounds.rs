@@ -1,4 +1,4 @@
-//! Rounds in a view that is agreed on: a turn, its exchange, the next one, and evaluations and speeds between them.
+//! Rounds in a view that is agreed on: a local phase, its exchange, the next one, and evaluations and speeds between them.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::asynchronous::LastEndings;
 use super::core::Core;
 use super::evaluations::Evaluations;
 use super::learner::Learner;
+use super::local_phase::{Batch, Loan, LocalPhase};
 use super::pace::Pace;
 use super::recovery::Recovery;
-use super::turn::{Batch, Loan, TurnState};
 use crate::effects::{Outbox, Phase};
 use crate::record::Event;
 use crate::sketch::sketch;
@@ -22,7 +22,7 @@ use crate::strategy::{Counted, Payload};
 /// The rounds of one replica.
 #[derive(Default)]
 pub(super) struct Rounds {
-    pub turn: Option<TurnState>,
+    pub local: Option<LocalPhase>,
     pub pace: Pace,
     pub evaluations: Evaluations,
     pub last_endings: LastEndings,
@@ -57,8 +57,8 @@ enum Stepping {
 pub(super) enum AfterBatch {
     /// The next one, or another peer's message.
     GoesOn,
-    /// It was the last one of the turn, which can be handed over.
-    TurnTrained,
+    /// It was the round's last one, which can be handed over.
+    AllTrained,
     /// It was the last one of the round, in which nobody else takes part.
     RoundDone,
     /// Training has diverged, and this is why.
@@ -82,27 +82,27 @@ impl Rounds {
         }
     }
 
-    /// Whether work of this name is what the turn waits for.
+    /// Whether work of this name is what a local phase waits for.
     pub(super) fn wait_for(&self, work: u64) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.waits_for(work))
+        self.local.as_ref().is_some_and(|local| local.waits_for(work))
     }
 
-    /// The learning rate of the turn that is going on.
+    /// The learning rate of the round that is going on.
     pub(super) fn lr(&self, core: &Core) -> f32 {
-        core.lr(self.turn.as_ref().map_or(0, |turn| turn.round), 0.0)
+        core.lr(self.local.as_ref().map_or(0, |local| local.round), 0.0)
     }
 
     fn begin_turn(&mut self, learner: &mut Learner, out: &mut Outbox) {
-        let mut turn = TurnState::begin(learner);
-        if turn.n_mine > 0 {
-            turn.order(&mut learner.core, &mut self.loan, out);
+        let mut local = LocalPhase::begin(learner);
+        if local.n_mine > 0 {
+            local.order(&mut learner.core, &mut self.loan, out);
         } else if learner.core.is_asynchronous() {
             let changes = learner.core.no_changes();
-            return turn.end_asynchronously(changes, learner, out);
+            return local.end_asynchronously(changes, learner, out);
         } else {
-            turn.contribute_nothing(learner, out);
+            local.contribute_nothing(learner, out);
         }
-        self.turn = Some(turn);
+        self.local = Some(local);
     }
 
     /// Where peers train asynchronously: begins the next batch if there is one and the strategy allows it; else this peer waits
@@ -110,7 +110,7 @@ impl Rounds {
     fn begin_turn_if_allowed(&mut self, learner: &mut Learner, out: &mut Outbox) {
         let Learner { core, strategy, .. } = learner;
         let (Some(plan), Some(segment)) = (&core.plan, core.segment()) else { return };
-        let has_left = core.seat_of(core.me).is_some_and(|seat| (segment.done[seat] as usize) < plan.n_rounds());
+        let has_left = core.slot_of(core.me).is_some_and(|slot| (segment.done[slot] as usize) < plan.n_rounds());
         // It is asked in any case, for it then knows whom this peer waits for.
         if strategy.may_go_on(core, out) && has_left {
             self.begin_turn(learner, out);
@@ -121,12 +121,12 @@ impl Rounds {
 
     /// A part of a batch's gradient is there.
     pub(super) fn on_bucket(&mut self, learner: &mut Learner, bucket: usize, numbers: Vec<f32>, out: &mut Outbox) {
-        if let Some(turn) = &mut self.turn {
-            turn.on_bucket(learner, bucket, numbers, out);
+        if let Some(local) = &mut self.local {
+            local.on_bucket(learner, bucket, numbers, out);
         }
     }
 
-    /// A batch of the turn is computed.
+    /// A batch is computed.
     pub(super) fn on_batch(
         &mut self,
         batch: Batch,
@@ -134,21 +134,21 @@ impl Rounds {
         recovery: &mut Recovery,
         out: &mut Outbox,
     ) -> AfterBatch {
-        let turn = self.turn.as_mut().expect("a turn is going on");
+        let local = self.local.as_mut().expect("a local phase is going on");
         let Batch { score, took, .. } = batch;
-        if !turn.is_sound(&batch) {
-            return fail(turn, score.loss(), learner);
+        if !local.is_sound(&batch) {
+            return fail(local, score.loss(), learner);
         }
-        turn.count(score, took);
+        local.count(score, took);
         self.pace.measure(score.n, took);
         if let Some(why) = recovery.watch(score) {
             return AfterBatch::Diverged(why);
         }
         let core = &mut learner.core;
         let is_lent = core.is_lent();
-        turn.advance(core, batch, out);
+        local.advance(core, batch, out);
         if is_lent {
-            let lr = core.lr(turn.round, 0.0);
+            let lr = core.lr(local.round, 0.0);
             if !core.is_lent() {
                 self.loan = None;
             }
@@ -156,38 +156,38 @@ impl Rounds {
             return AfterBatch::RoundDone;
         }
         if core.is_asynchronous() {
-            match turn.change(core, out) {
+            match local.change(core, out) {
                 Some(taken) => self.end_batch(taken, learner, out),
                 None => self.stepping = Some(Stepping::Batch),
             }
             return AfterBatch::GoesOn;
         }
-        if !turn.is_trained() {
+        if !local.is_trained() {
             return AfterBatch::GoesOn;
         }
-        if core.turn.payload == Payload::Weights && !core.is_finite() {
-            return fail(turn, score.loss(), learner);
+        if core.round_plan.payload == Payload::Weights && !core.is_finite() {
+            return fail(local, score.loss(), learner);
         }
-        AfterBatch::TurnTrained
+        AfterBatch::AllTrained
     }
 
-    /// Hands over what was trained in the turn, if all of it is and nothing was handed over yet.
+    /// Hands over what was trained, if all of it is and nothing was handed over yet.
     pub(super) fn end_turn_if_trained(&mut self, learner: &mut Learner, out: &mut Outbox) {
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.ended.is_none() && turn.is_trained()) {
-            turn.end(learner, out);
+        if let Some(local) = self.local.as_mut().filter(|local| local.ended.is_none() && local.is_trained()) {
+            local.end(learner, out);
         }
     }
 
-    /// Whether no turn is going on that has not been handed over.
-    pub(super) fn turn_is_over(&self) -> bool {
-        self.turn.as_ref().is_none_or(|turn| turn.ended.is_some())
+    /// Whether there is no local phase that has not been handed over.
+    pub(super) fn local_phase_is_over(&self) -> bool {
+        self.local.as_ref().is_none_or(|local| local.ended.is_some())
     }
 
     /// Where peers train asynchronously: what a batch changes is known.
     fn end_batch(&mut self, taken: StepTaken, learner: &mut Learner, out: &mut Outbox) {
         let changes = learner.core.take_back_step(taken);
-        if let Some(turn) = self.turn.take() {
-            turn.end_asynchronously(changes, learner, out);
+        if let Some(local) = self.local.take() {
+            local.end_asynchronously(changes, learner, out);
         }
     }
 
@@ -200,7 +200,7 @@ impl Rounds {
         out: &mut Outbox,
     ) -> bool {
         let lr = self.lr(core);
-        if core.turn.payload != Payload::Gradients {
+        if core.round_plan.payload != Payload::Gradients {
             core.replace_values(result);
         } else if let Some(taken) = core.step(result, lr, StepResult::Values, out) {
             core.take_back_step(taken);
@@ -215,7 +215,7 @@ impl Rounds {
 
     /// The worker has taken a step. What belongs to a round that is no more is not wanted, but for what was lent.
     pub(super) fn on_step(&mut self, taken: StepTaken, learner: &mut Learner, out: &mut Outbox) -> AfterBatch {
-        match self.stepping.take().filter(|_| self.turn.is_some()) {
+        match self.stepping.take().filter(|_| self.local.is_some()) {
             Some(Stepping::Batch) => self.end_batch(taken, learner, out),
             Some(Stepping::Round(counted)) => {
                 let core = &mut learner.core;
@@ -228,7 +228,7 @@ impl Rounds {
                 core.take_back_step(taken);
                 if self.loan.take().is_some() {
                     // It ended early, and a batch that was to follow was not begun.
-                    (self.turn, core.is_computing) = (None, false);
+                    (self.local, core.is_computing) = (None, false);
                     return AfterBatch::RoundDone;
                 }
             }
@@ -238,25 +238,25 @@ impl Rounds {
 
     /// The round's result is taken over: it counts.
     fn count_round(&mut self, counted: &Counted, lr: f32, core: &mut Core, out: &mut Outbox) {
-        let turn = self.turn.take().expect("a round has a turn");
+        let local = self.local.take().expect("a round begins with a local phase");
         let (n_samples, n_batches) = core.count_rounds(counted);
         if *counted != Counted::All {
             // Some have work left that did not count: all share it.
             core.end_segment();
         }
-        core.place.standing.advance(core.view.number, n_samples);
+        core.place.version.advance(core.view.number, n_samples);
         core.place.step += u64::from(n_batches);
-        core.epoch_score += turn.score;
-        let waited = core.now.saturating_sub(turn.ended.unwrap_or(core.now)) + self.pace.take_waited();
-        out.records.push(turn.record(core, lr, waited));
+        core.epoch_score += local.score;
+        let waited = core.now.saturating_sub(local.ended.unwrap_or(core.now)) + self.pace.take_waited();
+        out.records.push(local.record(core, lr, waited));
     }
 
-    /// Goes on where the place says: another turn, another segment, or the end of the epoch.
+    /// Goes on where the place says: another round, another segment, or the end of the epoch.
     pub(super) fn proceed(&mut self, learner: &mut Learner, out: &mut Outbox) -> AfterRound {
         loop {
             let Learner { core, strategy, .. } = &mut *learner;
             if core.place.ledger.epoch >= core.n_epochs() {
-                (self.turn, core.plan) = (None, None);
+                (self.local, core.plan) = (None, None);
                 return AfterRound::AllTrained;
             }
             if !core.segment_is_over() {
@@ -297,7 +297,7 @@ impl Rounds {
 
     /// Replicas are together at the end of an epoch: returns what comes next, and how this peer's samples were classified.
     pub(super) fn finish_epoch(&mut self, core: &mut Core, out: &mut Outbox) -> (Ledger, Score) {
-        core.place.standing.advance(core.view.number, 0);
+        core.place.version.advance(core.view.number, 0);
         core.epoch_size = size(core.params());
         let next = core.next_ledger();
         let (sent_bytes, received_bytes) = core.take_counts();
@@ -312,7 +312,7 @@ impl Rounds {
             sent_bytes,
             received_bytes,
         }));
-        // What was waited for until now is told; the next turn's waiting begins here.
+        // What was waited for until now is told; the next round's waiting begins here.
         core.phase_began = core.now;
         let (mut score, earlier) = (std::mem::take(&mut core.epoch_score), std::mem::take(&mut core.earlier_score));
         if core.rank == 0 {
@@ -323,10 +323,10 @@ impl Rounds {
 }
 
 /// What this peer computed are no numbers: it is of no use to anybody, and nobody else gets to see it.
-fn fail(turn: &mut TurnState, loss: f64, learner: &mut Learner) -> AfterBatch {
+fn fail(local: &mut LocalPhase, loss: f64, learner: &mut Learner) -> AfterBatch {
     if !learner.strategy.survives_divergence() {
-        return AfterBatch::Diverged(turn.problem(loss));
+        return AfterBatch::Diverged(local.problem(loss));
     }
-    turn.give_up(&mut learner.core);
-    AfterBatch::TurnTrained
+    local.give_up(&mut learner.core);
+    AfterBatch::AllTrained
 }

@@ -16,37 +16,37 @@ impl Core {
     }
 
     /// A peer's place among those who share out the present segment.
-    pub(crate) fn seat_of(&self, peer: PeerId) -> Option<usize> {
+    pub(crate) fn slot_of(&self, peer: PeerId) -> Option<usize> {
         self.segment()?.members.binary_search(&peer.0).ok()
     }
 
-    /// Which round of the segment comes next for a member, by its seat.
-    pub(crate) fn rounds_done(&self, seat: usize) -> usize {
-        self.segment().map_or(0, |segment| segment.done[seat] as usize)
+    /// Which round of the segment comes next for a member, by its slot.
+    pub(crate) fn rounds_done(&self, slot: usize) -> usize {
+        self.segment().map_or(0, |segment| segment.done[slot] as usize)
     }
 
     /// Which round of the segment comes next for this peer. Who came when it had begun takes part in the one that the others are in.
     pub(super) fn own_round(&self) -> usize {
-        let present = || self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        let others = || present().map(|seat| self.rounds_done(seat)).min().unwrap_or(0);
-        self.seat_of(self.me).map_or_else(others, |seat| self.rounds_done(seat))
+        let present = || self.view.members.iter().filter_map(|&member| self.slot_of(member));
+        let others = || present().map(|slot| self.rounds_done(slot)).min().unwrap_or(0);
+        self.slot_of(self.me).map_or_else(others, |slot| self.rounds_done(slot))
     }
 
     /// Counts a round of those whose work went into it; returns how many samples that were, and how many batches whoever had
     /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
-    /// turn, which may have begun when others took part.
+    /// round, which may have begun when others took part.
     pub(super) fn count_rounds(&mut self, counted: &Counted) -> (u64, u32) {
-        let seats: Vec<usize> = match counted {
-            Counted::All => self.view.members.iter().filter_map(|&member| self.seat_of(member)).collect(),
-            Counted::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.seat_of(self.view.members[rank])).collect(),
+        let slots: Vec<usize> = match counted {
+            Counted::All => self.view.members.iter().filter_map(|&member| self.slot_of(member)).collect(),
+            Counted::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.slot_of(self.view.members[rank])).collect(),
         };
         self.least_done.take();
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
         let (mut n_samples, mut n_batches) = (0, 0);
-        for seat in seats {
-            let done = &mut segment.done[seat];
-            n_samples += plan.samples_of(seat, *done as usize) as u64;
-            n_batches = n_batches.max(plan.batches_in(seat, *done as usize).len() as u32);
+        for slot in slots {
+            let done = &mut segment.done[slot];
+            n_samples += plan.samples_of(slot, *done as usize) as u64;
+            n_batches = n_batches.max(plan.batches_in(slot, *done as usize).len() as u32);
             *done = (*done + 1).min(plan.n_rounds() as u32);
         }
         (n_samples, n_batches)
@@ -61,13 +61,13 @@ impl Core {
         if self.is_asynchronous() {
             return self.n_unapplied == 0;
         }
-        let mut seats = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-        seats.all(|seat| segment.done[seat] as usize >= plan.n_rounds())
+        let mut slots = self.view.members.iter().filter_map(|&member| self.slot_of(member));
+        slots.all(|slot| segment.done[slot] as usize >= plan.n_rounds())
     }
 
     /// Whether no member of the view is among those who shared out the present segment, as after a checkpoint, which names nobody.
     pub(super) fn segment_is_deserted(&self) -> bool {
-        self.view.members.iter().all(|&member| self.seat_of(member).is_none())
+        self.view.members.iter().all(|&member| self.slot_of(member).is_none())
     }
 
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
@@ -94,7 +94,7 @@ impl Core {
         self.least_done.take();
         self.n_unapplied = plan.n_members() * plan.n_rounds();
         self.plan = Some(plan);
-        self.segment_start = SegmentStart { round: self.place.standing.round, step: self.place.step };
+        self.segment_start = SegmentStart { round: self.place.version.round, step: self.place.step };
     }
 
     /// Finds the plan of a ledger that came from elsewhere.
@@ -119,7 +119,7 @@ impl Core {
 
     /// The round in which this peer speaks: who has trained all that it has speaks in the segment's last one.
     pub(crate) fn speaking_round(&self) -> u32 {
-        let round = self.place.standing.round;
+        let round = self.place.version.round;
         if self.is_asynchronous() && self.plan.is_some() {
             return round.min(self.segment_rounds().end.saturating_sub(1));
         }
@@ -127,30 +127,30 @@ impl Core {
     }
 
     /// Counts one more round of a member.
-    pub(crate) fn count_round(&mut self, seat: usize) {
+    pub(crate) fn count_round(&mut self, slot: usize) {
         let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return };
-        let round = segment.done[seat] as usize;
+        let round = segment.done[slot] as usize;
         if round < plan.n_rounds() {
             self.least_done.take();
-            segment.done[seat] += 1;
+            segment.done[slot] += 1;
             self.n_unapplied -= 1;
-            self.place.standing.n_samples += plan.samples_of(seat, round) as u64;
+            self.place.version.n_samples += plan.samples_of(slot, round) as u64;
         }
     }
 
     /// By how many rounds this peer is ahead of the slowest that still has some to train.
     pub(super) fn staleness(&self) -> u32 {
-        let (Some(plan), Some(segment), Some(seat)) = (&self.plan, self.segment(), self.seat_of(self.me)) else {
+        let (Some(plan), Some(segment), Some(slot)) = (&self.plan, self.segment(), self.slot_of(self.me)) else {
             return 0;
         };
-        let is_going_on = |&other: &usize| other != seat && (segment.done[other] as usize) < plan.n_rounds();
+        let is_going_on = |&other: &usize| other != slot && (segment.done[other] as usize) < plan.n_rounds();
         let slowest = (0..segment.done.len()).filter(is_going_on).map(|other| segment.done[other]).min();
-        slowest.map_or(0, |slowest| segment.done[seat].saturating_sub(slowest))
+        slowest.map_or(0, |slowest| segment.done[slot].saturating_sub(slowest))
     }
 
     /// Of which rounds this peer can make use of what it hears.
     pub(super) fn open_rounds(&self) -> Range<u32> {
-        let round = self.place.standing.round;
+        let round = self.place.version.round;
         if self.is_asynchronous() && matches!(self.phase, Phase::Training | Phase::Exchanging) {
             return self.segment_rounds();
         }
@@ -159,7 +159,7 @@ impl Core {
 
     /// With which round the next segment begins.
     pub(super) fn next_segment_round(&self) -> u32 {
-        let round = self.place.standing.round;
+        let round = self.place.version.round;
         let Some(plan) = &self.plan else { return round };
         if self.is_asynchronous() {
             return self.segment_rounds().end;
@@ -171,17 +171,17 @@ impl Core {
     /// every message, and changes once a round.
     fn least_done(&self) -> usize {
         *self.least_done.get_or_init(|| {
-            let present = self.view.members.iter().filter_map(|&member| self.seat_of(member));
-            present.map(|seat| self.rounds_done(seat)).min().unwrap_or(usize::MAX)
+            let present = self.view.members.iter().filter_map(|&member| self.slot_of(member));
+            present.map(|slot| self.rounds_done(slot)).min().unwrap_or(usize::MAX)
         })
     }
 
-    /// Whether this peer has nothing to train any more in the segment, given whether its turn is over.
-    pub(super) fn has_trained_all(&self, turn_is_over: bool) -> bool {
+    /// Whether this peer has nothing to train any more in the segment, given whether its local phase is over.
+    pub(super) fn has_trained_all(&self, local_phase_is_over: bool) -> bool {
         let Some(plan) = &self.plan else { return false };
-        match (self.turn.payload, self.seat_of(self.me)) {
-            (Payload::Updates, Some(seat)) => self.rounds_done(seat) >= plan.n_rounds(),
-            _ => self.least_done().saturating_add(usize::from(turn_is_over)) >= plan.n_rounds(),
+        match (self.round_plan.payload, self.slot_of(self.me)) {
+            (Payload::Updates, Some(slot)) => self.rounds_done(slot) >= plan.n_rounds(),
+            _ => self.least_done().saturating_add(usize::from(local_phase_is_over)) >= plan.n_rounds(),
         }
     }
 

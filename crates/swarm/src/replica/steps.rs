@@ -24,7 +24,7 @@ impl Core {
 
     /// Whether all that others would get are numbers.
     pub(super) fn is_finite(&self) -> bool {
-        let sends_state = self.turn.optimizer_state == OptimizerState::Average;
+        let sends_state = self.round_plan.optimizer_state == OptimizerState::Average;
         is_finite(&self.values) && (!sends_state || self.optimizer.is_finite())
     }
 
@@ -101,7 +101,7 @@ impl Core {
             }
         }
         self.spare.extend(parts);
-        if self.turn.optimizer_state == OptimizerState::Reset {
+        if self.round_plan.optimizer_state == OptimizerState::Reset {
             self.reset_optimizer();
         }
     }

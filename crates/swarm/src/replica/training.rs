@@ -8,9 +8,9 @@ use super::agreement::Claim;
 use super::core::Request;
 use super::epoch_evaluation::{EpochEvaluation, Report};
 use super::learner::Learner;
+use super::local_phase::Batch;
 use super::recovery::{Reaction, Recovery};
 use super::rounds::{AfterBatch, AfterRound, Held, Rounds};
-use super::turn::Batch;
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::malformed::Malformed;
 use crate::phase_work::Stepped;
@@ -34,8 +34,8 @@ pub(super) struct Training {
 pub(super) enum Want {
     #[default]
     Nothing,
-    /// The turn is trained: if the members have agreed, it shall be handed over.
-    EndTurn,
+    /// All is trained: if the members have agreed, it shall be handed over.
+    HandOver,
     /// What follows on a round.
     Proceed,
     /// This is to be told of an epoch, if the members have agreed.
@@ -56,7 +56,7 @@ pub(super) enum Applied {
 pub(super) enum InView {
     /// With what was going on before; or not at all, because all is done.
     AsBefore,
-    /// With a new turn.
+    /// With a new round.
     Anew,
 }
 
@@ -99,10 +99,10 @@ impl Training {
         self.epoch_evaluation.on_view();
         self.rounds.evaluations.forget();
         self.rounds.held = None;
-        match &self.rounds.turn {
-            Some(turn) if strategy.keeps_turn() => turn.set_rates(core),
+        match &self.rounds.local {
+            Some(local) if strategy.keeps_local_phase() => local.set_rates(core),
             // What is still being computed for it is not wanted any more.
-            _ => self.rounds.turn = None,
+            _ => self.rounds.local = None,
         }
         if core.phase != Phase::Finished {
             core.enter(Phase::Agreeing);
@@ -127,20 +127,20 @@ impl Training {
             }
             return InView::AsBefore;
         }
-        // If only peers who are gone had anything left to train, the turn is empty, and who was behind begins another one.
-        let is_worth_it = !was_behind && self.rounds.turn.is_some() && !core.segment_is_over();
-        core.turn_goes_on = strategy.keeps_turn() && is_worth_it;
+        // If only peers who are gone had anything left to train, the round is empty, and who was behind begins another one.
+        let is_worth_it = !was_behind && self.rounds.local.is_some() && !core.segment_is_over();
+        core.turn_goes_on = strategy.keeps_local_phase() && is_worth_it;
         strategy.on_view(core, out);
         if core.turn_goes_on {
-            core.enter(if self.rounds.turn_is_over() { Phase::Exchanging } else { Phase::Training });
+            core.enter(if self.rounds.local_phase_is_over() { Phase::Exchanging } else { Phase::Training });
             self.rounds.end_turn_if_trained(&mut self.learner, out);
             return InView::AsBefore;
         }
-        self.rounds.turn = None;
+        self.rounds.local = None;
         core.roll_back();
         // Where all who shared it out are gone, nobody is to ask for speeds after it: who comes with a checkpoint knows no plan of it, and
         // would not answer.
-        if !strategy.keeps_turn() || core.segment_is_deserted() {
+        if !strategy.keeps_local_phase() || core.segment_is_deserted() {
             core.end_segment();
         }
         InView::Anew
@@ -148,7 +148,7 @@ impl Training {
 
     /// What is being computed and waited for is not wanted any more.
     pub(super) fn abandon(&mut self) {
-        (self.rounds.turn, self.rounds.loan, self.rounds.held) = (None, None, None);
+        (self.rounds.local, self.rounds.loan, self.rounds.held) = (None, None, None);
         let core = &mut self.learner.core;
         (core.request, core.scoring, core.is_computing, core.round_start) = (None, None, false, None);
         self.rounds.pace.on_view();
@@ -178,7 +178,7 @@ impl Training {
         }
     }
 
-    /// Work came back. What belongs to a turn that is no more is not wanted.
+    /// Work came back. What belongs to a round that is no more is not wanted.
     pub(super) fn on_done(&mut self, done: Done, took: Duration, out: &mut Outbox) -> Want {
         let Learner { core, strategy, .. } = &mut self.learner;
         match done {
@@ -219,7 +219,7 @@ impl Training {
         Want::Nothing
     }
 
-    /// A batch of the turn is computed, without these samples.
+    /// A batch is computed, without these samples.
     fn on_batch(&mut self, batch: Batch, left_out: Vec<usize>, out: &mut Outbox) -> Want {
         if !left_out.is_empty() {
             let core = &self.learner.core;
@@ -272,7 +272,7 @@ impl Training {
         let core = &mut self.learner.core;
         if core.phase == Phase::Testing && self.epoch_evaluation.all_is_concluded(core) {
             core.enter(Phase::Finished);
-            let rounds = core.place.standing.round;
+            let rounds = core.place.version.round;
             out.records.push(core.record(Event::Finished { rounds }));
         }
     }
@@ -283,7 +283,9 @@ impl Training {
         match core.request.take()? {
             // The result may be there before this peer's own work is quite over, which must have its parameters to the end;
             // but what did not go into the result is not waited for.
-            Request::FinishRound { result, counted } if !self.rounds.turn_is_over() && counted.contains(core.rank) => {
+            Request::FinishRound { result, counted }
+                if !self.rounds.local_phase_is_over() && counted.contains(core.rank) =>
+            {
                 core.request = Some(Request::FinishRound { result, counted });
                 None
             }
@@ -321,7 +323,7 @@ impl Training {
         held.is_some()
     }
 
-    /// Hands over what was trained in a turn.
+    /// Hands over what was trained.
     pub(super) fn end_turn(&mut self, out: &mut Outbox) {
         self.rounds.end_turn_if_trained(&mut self.learner, out);
     }
@@ -329,14 +331,14 @@ impl Training {
     /// Whether it trains asynchronously and waits for others.
     pub(super) fn waits_asynchronously(&self) -> bool {
         let core = &self.learner.core;
-        core.is_asynchronous() && core.phase == Phase::Exchanging && self.rounds.turn.is_none()
+        core.is_asynchronous() && core.phase == Phase::Exchanging && self.rounds.local.is_none()
     }
 
     /// Tells how fast this peer is when it is time to; whether it has waited for the answer and has it.
     pub(super) fn keep_pace(&mut self, out: &mut Outbox) -> bool {
-        let Rounds { turn, pace, .. } = &mut self.rounds;
-        let turn_is_over = turn.as_ref().is_some_and(|turn| turn.ended.is_some());
-        pace.keep(&mut self.learner.core, turn_is_over, out)
+        let Rounds { local, pace, .. } = &mut self.rounds;
+        let local_phase_is_over = local.as_ref().is_some_and(|local| local.ended.is_some());
+        pace.keep(&mut self.learner.core, local_phase_is_over, out)
     }
 
     /// Goes on where the place says.
@@ -366,7 +368,7 @@ impl Training {
 fn want_after(after: AfterBatch) -> Want {
     match after {
         AfterBatch::GoesOn => Want::Nothing,
-        AfterBatch::TurnTrained => Want::EndTurn,
+        AfterBatch::AllTrained => Want::HandOver,
         AfterBatch::RoundDone => Want::Proceed,
         AfterBatch::Diverged(why) => Want::Recover(why),
     }

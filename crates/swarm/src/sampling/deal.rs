@@ -115,16 +115,16 @@ impl Shares {
             true => (share as f64 + 1.0 + *overhead) / speeds[member],
             false => f64::INFINITY,
         };
-        let mut queue: BinaryHeap<Reverse<Turn>> = BinaryHeap::new();
+        let mut queue: BinaryHeap<Reverse<RoundPlan>> = BinaryHeap::new();
         queue.extend(
-            (0..speeds.len()).map(|member| Reverse(Turn(done_at(member, shares[member]), given[member], member))),
+            (0..speeds.len()).map(|member| Reverse(RoundPlan(done_at(member, shares[member]), given[member], member))),
         );
         while missing > 0
-            && let Some(Reverse(Turn(_, n_given, member))) = queue.pop()
+            && let Some(Reverse(RoundPlan(_, n_given, member))) = queue.pop()
         {
             shares[member] += 1;
             missing -= 1;
-            queue.push(Reverse(Turn(done_at(member, shares[member]), n_given, member)));
+            queue.push(Reverse(RoundPlan(done_at(member, shares[member]), n_given, member)));
         }
         given.iter_mut().zip(&shares).for_each(|(given, share)| *given += share);
         shares
@@ -133,17 +133,17 @@ impl Shares {
 
 /// When a member would be done with one sample more, how many it was given before, and who it is.
 #[derive(Clone, Copy, PartialEq)]
-struct Turn(f64, usize, usize);
+struct RoundPlan(f64, usize, usize);
 
-impl Eq for Turn {}
+impl Eq for RoundPlan {}
 
-impl Ord for Turn {
+impl Ord for RoundPlan {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0).then((self.1, self.2).cmp(&(other.1, other.2)))
     }
 }
 
-impl PartialOrd for Turn {
+impl PartialOrd for RoundPlan {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

@@ -84,12 +84,12 @@ pub struct Sampler {
     rules: Rules,
     held_out: Arc<[usize]>,
     /// Plans are pure functions of ledgers, so it does not matter who computed one.
-    memory: Mutex<Memory>,
+    cache: Mutex<Cache>,
 }
 
 /// What was computed before.
 #[derive(Default)]
-struct Memory {
+struct Cache {
     /// The latest asked for is last.
     plans: Vec<Known>,
     /// An epoch and its common order.
@@ -128,7 +128,7 @@ impl Sampler {
             held_out.truncate(rules.n_held_out);
             held_out.sort_unstable();
         }
-        Self { labels, rules, held_out: held_out.into(), memory: Mutex::default() }
+        Self { labels, rules, held_out: held_out.into(), cache: Mutex::default() }
     }
 
     /// The samples that nobody trains, because peers are judged by them.
@@ -159,7 +159,7 @@ impl Sampler {
 
     /// How many batches an epoch has, as one machine counts.
     pub fn n_batches(&self, epoch: u64) -> usize {
-        self.order(epoch, &mut self.memory()).len()
+        self.order(epoch, &mut self.cache()).len()
     }
 
     /// Whether more of an epoch is done than it has batches, so that the ledger is of other samples or another batch size: how many batches
@@ -230,30 +230,30 @@ impl Sampler {
     /// dealt in turn, and batches that cannot be balanced are shuffled ones.
     pub fn plan(&self, ledger: &Ledger) -> Arc<Plan> {
         // Held while the plan is computed: others who want it wait for it rather than compute it too.
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let n_segments = ledger.segments.len();
-        let place = |n: usize| memory.plans.iter().position(|known| known.is_for(ledger, n)).map(|place| (n, place));
+        let place = |n: usize| cache.plans.iter().position(|known| known.is_for(ledger, n)).map(|place| (n, place));
         let plan = match (1..=n_segments).rev().find_map(place) {
             Some((n, place)) if n == n_segments => {
-                let found = memory.plans.remove(place);
+                let found = cache.plans.remove(place);
                 let plan = found.plan.clone();
-                memory.plans.push(found);
+                cache.plans.push(found);
                 return plan;
             }
             Some((n, place)) => {
-                let plan = memory.plans[place].plan.clone();
-                self.continued(ledger, n, Some(plan), &mut memory)
+                let plan = cache.plans[place].plan.clone();
+                self.continued(ledger, n, Some(plan), &mut cache)
             }
-            None => self.continued(ledger, 0, None, &mut memory),
+            None => self.continued(ledger, 0, None, &mut cache),
         };
-        if memory.plans.len() == N_KNOWN {
-            memory.plans.remove(0);
+        if cache.plans.len() == N_KNOWN {
+            cache.plans.remove(0);
         }
         if let Some((last, before)) = ledger.segments.split_last() {
             let Ledger { epoch, start, .. } = *ledger;
             let Segment { ref members, ref speeds, rounds, .. } = *last;
             let (before, n_members, speeds) = (before.to_vec(), members.len(), speeds.clone());
-            memory.plans.push(Known { epoch, start, before, n_members, speeds, rounds, plan: plan.clone() });
+            cache.plans.push(Known { epoch, start, before, n_members, speeds, rounds, plan: plan.clone() });
         }
         plan
     }
@@ -278,7 +278,7 @@ impl Sampler {
             return if has_left { Left::Some } else { Left::Nothing };
         }
         let Rest { from, early } = plan.rest(&last.done);
-        let n_batches = self.order(ledger.epoch, &mut self.memory()).len();
+        let n_batches = self.order(ledger.epoch, &mut self.cache()).len();
         match (early.is_empty(), from < n_batches) {
             (true, false) => Left::Nothing,
             (true, true) => Left::From(from as u32),
@@ -286,8 +286,8 @@ impl Sampler {
         }
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The plan of a ledger's last segment, from that of its first `n_planned` segments.
@@ -296,7 +296,7 @@ impl Sampler {
         ledger: &Ledger,
         n_planned: usize,
         mut plan: Option<Arc<Plan>>,
-        memory: &mut Memory,
+        cache: &mut Cache,
     ) -> Arc<Plan> {
         let has_common_order = self.rules.has_common_order(ledger.epoch);
         for n in n_planned..ledger.segments.len() {
@@ -305,7 +305,7 @@ impl Sampler {
             plan = Some(Arc::new(if has_common_order {
                 let rest = before.map(|(plan, last)| plan.rest(&last.done));
                 let rest = rest.unwrap_or(Rest { from: ledger.start as usize, early: Vec::new() });
-                self.deal(ledger.epoch, rest, segment, memory)
+                self.deal(ledger.epoch, rest, segment, cache)
             } else {
                 let left = before.map_or_else(|| self.trained(), |(plan, last)| self.left_of_shares(plan, last));
                 self.share_out(ledger.epoch, &left, segment.members.len())
@@ -320,8 +320,8 @@ impl Sampler {
     }
 
     /// The epoch's batches, as one peer alone trains them.
-    fn order(&self, epoch: u64, memory: &mut Memory) -> Arc<Vec<Vec<usize>>> {
-        if let Some((known, order)) = &memory.order
+    fn order(&self, epoch: u64, cache: &mut Cache) -> Arc<Vec<Vec<usize>>> {
+        if let Some((known, order)) = &cache.order
             && *known == epoch
         {
             return order.clone();
@@ -331,12 +331,12 @@ impl Sampler {
         let cut = |rule: &BatchRule| rule.epoch_batches(&trained, &self.labels, self.rules.seed, epoch);
         // Only batches of no samples cannot be shuffled, and with those no run starts.
         let order = Arc::new(cut(rule).or_else(|_| cut(&shuffled)).unwrap_or_default());
-        memory.order = Some((epoch, order.clone()));
+        cache.order = Some((epoch, order.clone()));
         order
     }
 
-    fn deal(&self, epoch: u64, mut rest: Rest, segment: &Segment, memory: &mut Memory) -> Plan {
-        let order = self.order(epoch, memory);
+    fn deal(&self, epoch: u64, mut rest: Rest, segment: &Segment, cache: &mut Cache) -> Plan {
+        let order = self.order(epoch, cache);
         rest.from = rest.from.min(order.len());
         let n_all: usize = order.iter().map(Vec::len).sum();
         let n_left = rest.early.len() + order[rest.from..].iter().map(Vec::len).sum::<usize>();
@@ -691,7 +691,7 @@ mod tests {
             sampler.plan(&Ledger::new(members(n)));
         }
         assert!(!Arc::ptr_eq(&plan, &sampler.plan(&first)));
-        assert_eq!(sampler.memory().plans.len(), N_KNOWN);
+        assert_eq!(sampler.cache().plans.len(), N_KNOWN);
     }
 
     #[test]

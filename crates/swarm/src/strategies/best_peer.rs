@@ -1,7 +1,7 @@
-//! `best-peer`: after each turn the peer that does best on a few samples gives its weights to all others.
+//! `best-peer`: after each round's local phase the peer that does best on a few samples gives its weights to all others.
 //!
-//! The samples are drawn from the training set, the same for all; nobody trains them. What the others learnt in the turn is
-//! thrown away, which is what this strategy costs. A peer whose numbers became infinite or none in its turn is the worst, and
+//! The samples are drawn from the training set, the same for all; nobody trains them. What the others learnt in the round is
+//! thrown away, which is what this strategy costs. A peer whose numbers became infinite or none in its local phase is the worst, and
 //! takes the best one's weights like all others.
 //!
 //! With several `networks`, peers are in as many blocks of consecutive ranks, as `split = "groups"` has them, and each has a best of
@@ -27,13 +27,14 @@ use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::{Label, segments};
 use crate::strategy::{
     AnyStrategy, CODEC, Cost, CostQuestion, Counted, FinalSync, Malformed, Message, Mixing, OptimizerState, OptionDoc,
-    OptionError, Payload, RoundCtx, RoundStrategy, Scale, Spec, Strategy, Trained, Turn, default_options, read_options,
+    OptionError, Payload, RoundCtx, RoundPlan, RoundStrategy, Scale, Spec, Strategy, Trained, default_options,
+    read_options,
 };
 
 /// How the list knows it.
 pub(super) const SPEC: Spec = Spec {
     name: "best-peer",
-    about: "After each turn the peers compare how well they do on a few samples, and all go on from the best one's weights. \
+    about: "After each round's local phase the peers compare how well they do on a few samples, and all go on from the best one's weights. \
             What the others learnt is thrown away.",
     cost: "the best of n peers in a network sends (n-1)M per exchange, everybody receives M; 2 steps",
     paper: "Jaderberg et al. 2017",
@@ -115,7 +116,7 @@ struct BestPeer {
     rank: usize,
     /// The ranks of this peer's network.
     network: Range<usize>,
-    /// This peer's weights of the turn, bucket by bucket.
+    /// This peer's weights of the round, bucket by bucket.
     own: Vec<Vec<f32>>,
     /// The accuracies of this round, by place in the network.
     scores: Vec<Option<f64>>,
@@ -291,7 +292,7 @@ impl BestPeer {
 }
 
 impl Strategy for BestPeer {
-    fn turn(&self) -> Turn {
+    fn round_plan(&self) -> RoundPlan {
         let length = match self.options {
             Options { local_steps: 0, samples: 0, .. } => RoundLength::Epoch,
             Options { local_steps: 0, samples, .. } => RoundLength::Samples(samples),
@@ -299,7 +300,7 @@ impl Strategy for BestPeer {
         };
         // Who is the best keeps its own; whoever takes its weights over looks after the optimizer then.
         let optimizer_state = OptimizerState::Keep;
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::None, optimizer_state }
+        RoundPlan { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::None, optimizer_state }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

@@ -19,8 +19,8 @@ use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Extent, Gather, Ring, Shards};
 use crate::strategy::{
     Aggregation, AnyStrategy, BAD_PEERS, Cost, CostQuestion, Counted, LOCAL_STEPS, LocalSteps, Malformed, Message,
-    Mixing, OPTIMIZER_STATE, OUTVOTING, OptimizerState, OptionDoc, OptionError, Payload, RoundCtx, RoundStrategy, Rule,
-    Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    Mixing, OPTIMIZER_STATE, OUTVOTING, OptimizerState, OptionDoc, OptionError, Payload, RoundCtx, RoundPlan,
+    RoundStrategy, Rule, Scale, Spec, Strategy, TRIM, Trained, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -157,7 +157,7 @@ struct Diloco {
     exchange: Exchange,
     /// The outer step's memory; empty means zeros.
     momentum: Arc<Vec<f32>>,
-    /// The round whose turn is over here: its difference is handed in, and again if the view changes.
+    /// The round whose local phase is over here: its difference is handed in, and again if the view changes.
     trained_in: Option<u32>,
 }
 
@@ -209,10 +209,10 @@ impl Diloco {
 }
 
 impl Strategy for Diloco {
-    fn turn(&self) -> Turn {
+    fn round_plan(&self) -> RoundPlan {
         let length = self.local.local_steps.into();
         let optimizer_state = self.local.optimizer_state;
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
+        RoundPlan { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
@@ -267,7 +267,7 @@ impl RoundStrategy for Diloco {
         }
     }
 
-    fn keeps_turn(&self) -> bool {
+    fn keeps_local_phase(&self) -> bool {
         true
     }
 }

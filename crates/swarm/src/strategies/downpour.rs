@@ -29,8 +29,8 @@ use crate::collective::owner::{Kept, push_bodies, push_len};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
     Aggregation, AnyStrategy, AsyncCtx, AsyncStrategy, CLIPPING, Cost, CostQuestion, FinalSync, MOST_STALENESS,
-    Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload, Scale, Spec, Strategy, Trained, Turn,
-    add, default_options, read_options, within,
+    Malformed, Message, Mixing, OptimizerState, OptionDoc, OptionError, Payload, RoundPlan, Scale, Spec, Strategy,
+    Trained, add, default_options, read_options, within,
 };
 
 /// How the list knows it.
@@ -225,8 +225,8 @@ impl Downpour {
 }
 
 impl Strategy for Downpour {
-    fn turn(&self) -> Turn {
-        Turn {
+    fn round_plan(&self) -> RoundPlan {
+        RoundPlan {
             payload: Payload::Updates,
             length: RoundLength::Batches(1),
             scale: Scale::Share,

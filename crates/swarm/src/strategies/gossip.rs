@@ -27,8 +27,8 @@ use crate::collective::segments::{Label, n_segments, segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
     Aggregation, AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message,
-    Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, Rule, Scale, Spec, Turn, clip_factor,
-    default_options, read_options, squared_distance,
+    Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, RoundPlan, Rule, Scale, Spec,
+    clip_factor, default_options, read_options, squared_distance,
 };
 
 /// How the list knows it.
@@ -54,16 +54,16 @@ pub(super) const SPEC: Spec = Spec {
         let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, scale) = (Payload::Weights, Scale::Plain);
-        let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
+        let round_plan = RoundPlan { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         aggregation.check_optimizer_state(SPEC.name, optimizer_state)?;
         Ok(AnyStrategy::round(match aggregation {
             Aggregation::Average => {
                 let meeting = Meeting { codec, other: None, buckets: Buckets::default() };
-                Averager::new(turn, meeting).with_sync(Ring::new(Codec::F32, Extent::AllReduce))
+                Averager::new(round_plan, meeting).with_sync(Ring::new(Codec::F32, Extent::AllReduce))
             }
             Aggregation::ClippedMean => {
                 let median = Rule { aggregation: Aggregation::Median, ..Rule::default() };
-                Averager::new(turn, WaryMeeting::new(codec)).with_outvoting_sync(median)
+                Averager::new(round_plan, WaryMeeting::new(codec)).with_outvoting_sync(median)
             }
             _ => {
                 let problem = "aggregation: two who meet cannot outvote each other; use `average` or `clipped-mean`";

@@ -20,7 +20,7 @@ use crate::collective::segments::{Label, segments};
 use crate::strategy::{
     AGGREGATION, Aggregation, AnyStrategy, BAD_PEERS, CODEC, Contribution, Cost, CostQuestion, Counted, LOCAL_STEPS,
     LocalSteps, Malformed, Message, Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, RoundCtx,
-    RoundStrategy, Rule, Scale, Spec, Strategy, TRIM, Trained, Turn, default_options, read_options,
+    RoundPlan, RoundStrategy, Rule, Scale, Spec, Strategy, TRIM, Trained, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -93,7 +93,7 @@ struct ManagerWorker {
     missing: Vec<usize>,
 }
 
-/// A peer's result of a turn.
+/// A peer's result of its local phase.
 #[derive(Default)]
 struct Answer {
     report: Option<Trained>,
@@ -161,7 +161,7 @@ impl ManagerWorker {
         ctx.send(MANAGER, Label { bucket: 0, step: REPORT, segment: 0 }.to_part(), report_to_bytes(report));
         if report.n_samples > 0 {
             for (bucket, numbers) in self.own.weights.buckets.iter().map(|bucket| &bucket.numbers).enumerate() {
-                let numbers = numbers.as_deref().expect("a turn that is over was handed over");
+                let numbers = numbers.as_deref().expect("what was trained was handed over");
                 let address = Address { to: MANAGER, bucket, step: WEIGHTS };
                 send_segments(ctx, self.options.codec, address, numbers, 0..numbers.len());
             }
@@ -243,7 +243,7 @@ impl ManagerWorker {
         let answer = self.answers.entry(from).or_default();
         if label.step == REPORT {
             if answer.report.is_some() {
-                return Err(Malformed::new("it reports twice on the same turn"));
+                return Err(Malformed::new("it reports twice on the same round"));
             }
             answer.report = Some(report_from_bytes(&body)?);
             answer.weights = Incoming::new(ctx);
@@ -278,10 +278,10 @@ impl ManagerWorker {
 }
 
 impl Strategy for ManagerWorker {
-    fn turn(&self) -> Turn {
+    fn round_plan(&self) -> RoundPlan {
         let length = self.options.local_steps.into();
         let optimizer_state = self.options.optimizer_state;
-        Turn { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
+        RoundPlan { payload: Payload::Weights, length, scale: Scale::Plain, mixing: Mixing::Full, optimizer_state }
     }
 
     fn follows_speed(&self) -> bool {
@@ -346,7 +346,7 @@ impl RoundStrategy for ManagerWorker {
         }
     }
 
-    fn keeps_turn(&self) -> bool {
+    fn keeps_local_phase(&self) -> bool {
         true
     }
 }
@@ -356,7 +356,7 @@ fn report_to_bytes(report: Trained) -> Bytes {
 }
 
 fn report_from_bytes(body: &[u8]) -> Result<Trained, Malformed> {
-    let bad_report = || Malformed::new("its report on a turn cannot be read");
+    let bad_report = || Malformed::new("its report on a round cannot be read");
     let (&[mean_loss, n_samples], []) = body.as_chunks().0.split_first_chunk().ok_or_else(bad_report)? else {
         return Err(bad_report());
     };

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::collective::Shards;
 use crate::strategy::{
     Aggregation, AnyStrategy, Averager, Averaging, CODEC, LOCAL_STEPS, OPTIMIZER_STATE, OptionDoc, OptionError,
-    PAYLOAD, Rule, Scale, Spec, TRIM, Turn, default_options, read_options,
+    PAYLOAD, RoundPlan, Rule, Scale, Spec, TRIM, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -38,17 +38,17 @@ pub(super) const SPEC: Spec = Spec {
     defaults: default_options::<Options>,
     build: |table| {
         let Options { aggregation, averaging, shards, trim } = read_options(SPEC.name, table)?;
-        let (turn, codec) = averaging.check(SPEC.name)?;
+        let (round_plan, codec) = averaging.check(SPEC.name)?;
         let refuse = |problem: &str| Err(OptionError::Option { strategy: SPEC.name, problem: problem.to_owned() });
         let Ok(shards) = usize::try_from(shards) else { return refuse("shards: must be from 0 up") };
         let exchange = Shards::new(codec, shards);
         match aggregation {
             // Peers scale by their share of the samples, so a plain sum is the mean.
-            Aggregation::Samples => Ok(AnyStrategy::round(Averager::new(turn, exchange))),
+            Aggregation::Samples => Ok(AnyStrategy::round(Averager::new(round_plan, exchange))),
             Aggregation::Average | Aggregation::Median | Aggregation::TrimmedMean => {
                 let rule = Rule { aggregation, trim, ..Rule::default() }.check(SPEC.name)?;
-                let turn = Turn { scale: Scale::Plain, ..turn };
-                Ok(AnyStrategy::round(Averager::new(turn, exchange.with_rule(rule)).counting_alike()))
+                let round_plan = RoundPlan { scale: Scale::Plain, ..round_plan };
+                Ok(AnyStrategy::round(Averager::new(round_plan, exchange.with_rule(rule)).counting_alike()))
             }
             Aggregation::ClippedMean | Aggregation::Krum => refuse(
                 "aggregation = \"clipped-mean\" and \"krum\" compare whole vectors, and owners see parts of them, one after \

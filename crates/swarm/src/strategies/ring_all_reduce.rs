@@ -33,11 +33,11 @@ pub(super) const SPEC: Spec = Spec {
     defaults: default_options::<Options>,
     build: |table| {
         let Options { averaging, form, rule } = read_options(SPEC.name, table)?;
-        let (turn, codec) = averaging.check(SPEC.name)?;
-        Ok(AnyStrategy::round(match (rule.outvoting(SPEC.name, turn.optimizer_state)?, form) {
-            (None, Form::Chunked) => Averager::new(turn, Ring::new(codec, Extent::AllReduce)),
-            (None, Form::Naive) => Averager::new(turn, Chain::new(codec, Spread::Forward)),
-            (Some(rule), Form::Chunked) => Averager::outvoting(turn, codec, rule),
+        let (round_plan, codec) = averaging.check(SPEC.name)?;
+        Ok(AnyStrategy::round(match (rule.outvoting(SPEC.name, round_plan.optimizer_state)?, form) {
+            (None, Form::Chunked) => Averager::new(round_plan, Ring::new(codec, Extent::AllReduce)),
+            (None, Form::Naive) => Averager::new(round_plan, Chain::new(codec, Spread::Forward)),
+            (Some(rule), Form::Chunked) => Averager::outvoting(round_plan, codec, rule),
             (Some(_), Form::Naive) => {
                 let problem =
                     "form = \"naive\" says how a sum goes round, and rules that outvote do not sum".to_owned();

@@ -23,10 +23,10 @@ pub(super) const SPEC: Spec = Spec {
     defaults: default_options::<Options>,
     build: |table| {
         let Options { averaging, rule } = read_options(SPEC.name, table)?;
-        let (turn, codec) = averaging.check(SPEC.name)?;
-        Ok(AnyStrategy::round(match rule.outvoting(SPEC.name, turn.optimizer_state)? {
-            None => Averager::new(turn, Chain::new(codec, Spread::FanOut)),
-            Some(rule) => Averager::outvoting(turn, codec, rule),
+        let (round_plan, codec) = averaging.check(SPEC.name)?;
+        Ok(AnyStrategy::round(match rule.outvoting(SPEC.name, round_plan.optimizer_state)? {
+            None => Averager::new(round_plan, Chain::new(codec, Spread::FanOut)),
+            Some(rule) => Averager::outvoting(round_plan, codec, rule),
         }))
     },
 };

@@ -18,7 +18,7 @@ use crate::collective::segments::{Label, n_segments};
 use crate::collective::{Collective, Extent, Ring};
 use crate::strategy::{
     AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing,
-    OPTIMIZER_STATE, OptimizerState, OptionDoc, Payload, Scale, Spec, Turn, default_options, read_options,
+    OPTIMIZER_STATE, OptimizerState, OptionDoc, Payload, RoundPlan, Scale, Spec, default_options, read_options,
 };
 
 /// How the list knows it.
@@ -44,11 +44,11 @@ pub(super) const SPEC: Spec = Spec {
         let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, scale) = (Payload::Weights, Scale::Plain);
-        let turn = Turn { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
+        let round_plan = RoundPlan { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         let averager = match form {
-            Form::Chunked => Averager::new(turn, Ring::new(codec, Extent::ScatterMean)),
-            Form::Fixed => Averager::new(turn, Relay::new(codec, Start::Fixed)),
-            Form::Rotating => Averager::new(turn, Relay::new(codec, Start::Rotating)),
+            Form::Chunked => Averager::new(round_plan, Ring::new(codec, Extent::ScatterMean)),
+            Form::Fixed => Averager::new(round_plan, Relay::new(codec, Start::Fixed)),
+            Form::Rotating => Averager::new(round_plan, Relay::new(codec, Start::Rotating)),
         };
         Ok(AnyStrategy::round(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
     },

@@ -11,7 +11,7 @@ use super::clipping::{clip_factor, median_norm, squared_distance};
 use super::optimizer_state::OptimizerState;
 use super::options::{OptionDoc, OptionError};
 use super::robust::{krum, trimmed_mean};
-use super::turn::Trained;
+use super::round_plan::Trained;
 
 /// What `aggregation` does.
 pub(crate) const AGGREGATION: OptionDoc = OptionDoc {
@@ -75,7 +75,7 @@ pub enum Aggregation {
 
 /// What one peer hands in.
 pub(crate) struct Contribution<'a> {
-    /// How its turn went.
+    /// How its local phase went.
     pub trained: Trained,
     /// Its vector, in as many parts as the result has.
     pub parts: Vec<&'a [f32]>,
@@ -231,9 +231,9 @@ fn trim(contributions: &[Contribution<'_>], n_trimmed: usize, result: &mut [Vec<
 }
 
 fn weigh(contributions: &[Contribution<'_>], aggregation: Aggregation, result: &mut [Vec<f32>]) {
-    let turns: Vec<Trained> = contributions.iter().map(|contribution| contribution.trained).collect();
+    let trained: Vec<Trained> = contributions.iter().map(|contribution| contribution.trained).collect();
     result.iter_mut().for_each(|part| part.fill(0.0));
-    for (contribution, share) in contributions.iter().zip(shares(aggregation, &turns)) {
+    for (contribution, share) in contributions.iter().zip(shares(aggregation, &trained)) {
         for (result, part) in result.iter_mut().zip(&contribution.parts) {
             result.iter_mut().zip(*part).for_each(|(result, number)| *result += share * number);
         }
@@ -241,25 +241,25 @@ fn weigh(contributions: &[Contribution<'_>], aggregation: Aggregation, result: &
 }
 
 /// How much each contribution counts; together 1.
-fn shares(aggregation: Aggregation, turns: &[Trained]) -> Vec<f32> {
-    let losses = turns.iter().map(|turn| turn.mean_loss);
+fn shares(aggregation: Aggregation, trained: &[Trained]) -> Vec<f32> {
+    let losses = trained.iter().map(|each| each.mean_loss);
     let least = losses.clone().fold(f64::INFINITY, f64::min);
     let greatest = losses.fold(0.0, f64::max);
-    let weight = |turn: &Trained| match aggregation {
-        Aggregation::Samples => turn.n_samples as f64,
-        Aggregation::Weighted => turn.mean_loss,
-        Aggregation::WeightedMinmax => (turn.mean_loss - least) / (greatest - least),
+    let weight = |each: &Trained| match aggregation {
+        Aggregation::Samples => each.n_samples as f64,
+        Aggregation::Weighted => each.mean_loss,
+        Aggregation::WeightedMinmax => (each.mean_loss - least) / (greatest - least),
         Aggregation::Average
         | Aggregation::ClippedMean
         | Aggregation::Krum
         | Aggregation::Median
         | Aggregation::TrimmedMean => 1.0,
     };
-    let weights: Vec<f64> = turns.iter().map(weight).collect();
+    let weights: Vec<f64> = trained.iter().map(weight).collect();
     let total: f64 = weights.iter().sum();
     if !(total > 0.0 && total.is_finite()) {
         // All losses are equal, or nothing: then nobody counts more than another.
-        return vec![1.0 / turns.len() as f32; turns.len()];
+        return vec![1.0 / trained.len() as f32; trained.len()];
     }
     weights.iter().map(|weight| (weight / total) as f32).collect()
 }
@@ -269,7 +269,7 @@ mod tests {
     use super::{Aggregation, Contribution, Rule, shares};
     use crate::strategy::Trained;
 
-    fn turns() -> Vec<Trained> {
+    fn trained() -> Vec<Trained> {
         [(1.0, 10), (3.0, 30), (2.0, 40)]
             .map(|(mean_loss, n_samples)| Trained { n_samples, mean_loss, ..Trained::default() })
             .to_vec()
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn contributions_are_weighed_as_described() {
         let expect = |aggregation: Aggregation, expected: [f32; 3]| {
-            let shares = shares(aggregation, &turns());
+            let shares = shares(aggregation, &trained());
             assert!(shares.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{aggregation:?}: {shares:?}");
         };
         expect(Aggregation::Average, [1.0 / 3.0; 3]);

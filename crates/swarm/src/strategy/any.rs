@@ -8,7 +8,7 @@ use nettorrent_engine::model::Score;
 use super::async_ctx::AsyncCtx;
 use super::interface::{AsyncStrategy, RoundStrategy, Strategy};
 use super::round_ctx::RoundCtx;
-use super::turn::{Message, Trained};
+use super::round_plan::{Message, Trained};
 use crate::effects::Outbox;
 use crate::malformed::Malformed;
 use crate::replica::core::Core;
@@ -57,8 +57,8 @@ impl AnyStrategy {
         matches!(self, Self::Round(strategy) if strategy.survives_divergence())
     }
 
-    pub(crate) fn keeps_turn(&self) -> bool {
-        matches!(self, Self::Round(strategy) if strategy.keeps_turn())
+    pub(crate) fn keeps_local_phase(&self) -> bool {
+        matches!(self, Self::Round(strategy) if strategy.keeps_local_phase())
     }
 
     pub(crate) fn on_part(&mut self, core: &mut Core, out: &mut Outbox, bucket: usize, numbers: Vec<f32>) {

@@ -59,7 +59,7 @@ impl<'a> AsyncCtx<'a> {
     }
 
     /// One more round of a member has gone into this peer's parameters. Its own is counted when
-    /// the turn ends.
+    /// the local phase ends.
     pub(crate) fn count_round(&mut self, rank: usize) {
         self.ctx.core.count_round(rank);
     }

@@ -5,14 +5,14 @@ use super::cost::{Cost, CostQuestion};
 use super::interface::{RoundStrategy, Strategy};
 use super::outcome::Counted;
 use super::round_ctx::RoundCtx;
-use super::turn::{Message, Payload, Scale, Turn};
+use super::round_plan::{Message, Payload, RoundPlan, Scale};
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Gather};
 use crate::malformed::Malformed;
 
-/// After each turn, one exchange; its result ends the round.
+/// After each round's local phase, one exchange; its result ends the round.
 pub(crate) struct Averager {
-    turn: Turn,
+    round_plan: RoundPlan,
     exchange: Exchange,
     /// What brings replicas together at the end of an epoch, if they are not equal anyway.
     sync: Option<Exchange>,
@@ -25,15 +25,15 @@ pub(crate) struct Averager {
 
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
-    pub(crate) fn new(turn: Turn, collective: impl Collective + 'static) -> Self {
+    pub(crate) fn new(round_plan: RoundPlan, collective: impl Collective + 'static) -> Self {
         let exchange = Exchange::new(Box::new(collective));
-        Self { turn, exchange, sync: None, sync_sums: true, is_syncing: false, counts_alike: false }
+        Self { round_plan, exchange, sync: None, sync_sums: true, is_syncing: false, counts_alike: false }
     }
 
     /// Has every peer send its vector to all others, and a rule make one of them that outvotes a few.
-    pub(crate) fn outvoting(turn: Turn, codec: Codec, rule: Rule) -> Self {
-        let turn = Turn { scale: Scale::Plain, ..turn };
-        Self::new(turn, Gather::new(codec, rule, turn.payload)).counting_alike()
+    pub(crate) fn outvoting(round_plan: RoundPlan, codec: Codec, rule: Rule) -> Self {
+        let round_plan = RoundPlan { scale: Scale::Plain, ..round_plan };
+        Self::new(round_plan, Gather::new(codec, rule, round_plan.payload)).counting_alike()
     }
 
     /// Brings replicas together at the end of every epoch by another exchange, which is to sum.
@@ -78,8 +78,8 @@ impl Averager {
 }
 
 impl Strategy for Averager {
-    fn turn(&self) -> Turn {
-        self.turn
+    fn round_plan(&self) -> RoundPlan {
+        self.round_plan
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {

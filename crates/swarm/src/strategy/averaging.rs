@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::local_steps::LocalSteps;
 use super::optimizer_state::OptimizerState;
 use super::options::{OptionDoc, OptionError};
-use super::turn::{Mixing, Payload, Scale, Turn};
+use super::round_plan::{Mixing, Payload, RoundPlan, Scale};
 use crate::codec::Codec;
 
 /// What is averaged, and how often.
@@ -42,8 +42,8 @@ pub(crate) const PAYLOAD: OptionDoc = OptionDoc {
 };
 
 impl Averaging {
-    /// The turn and the codec that follow from them; options that contradict each other are refused.
-    pub fn check(self, strategy: &'static str) -> Result<(Turn, Codec), OptionError> {
+    /// The plan of a round and the codec that follow from them; options that contradict each other are refused.
+    pub fn check(self, strategy: &'static str) -> Result<(RoundPlan, Codec), OptionError> {
         let Self { payload, local_steps, codec, optimizer_state } = self;
         let problem = match (payload, local_steps) {
             (Payload::Gradients, steps) if steps != LocalSteps::Batches(1) => {
@@ -55,7 +55,7 @@ impl Averaging {
             (_, steps) => {
                 let optimizer_state = optimizer_state.check(strategy, codec)?;
                 let (length, scale) = (steps.into(), Scale::Share);
-                return Ok((Turn { payload, length, scale, mixing: Mixing::Full, optimizer_state }, codec));
+                return Ok((RoundPlan { payload, length, scale, mixing: Mixing::Full, optimizer_state }, codec));
             }
         };
         Err(OptionError::Option { strategy, problem: problem.to_owned() })

@@ -43,13 +43,13 @@ impl<'a> Ctx<'a> {
     /// How many samples a member trains in this round, the same to all who ask; none if it has trained all that it had.
     pub fn n_samples(&self, rank: usize) -> usize {
         let Core { view, plan, .. } = &*self.core;
-        let (Some(seat), Some(plan)) = (self.core.seat_of(view.members[rank]), plan) else { return 0 };
-        plan.samples_of(seat, self.core.rounds_done(seat))
+        let (Some(slot), Some(plan)) = (self.core.slot_of(view.members[rank]), plan) else { return 0 };
+        plan.samples_of(slot, self.core.rounds_done(slot))
     }
 
     /// How many epochs this peer has done, and what part of the present one.
     pub fn epochs_done(&self) -> f64 {
-        let round = self.core.seat_of(self.core.me).map_or(0, |seat| self.core.rounds_done(seat));
+        let round = self.core.slot_of(self.core.me).map_or(0, |slot| self.core.rounds_done(slot));
         self.core.epochs_done(round, 0.0)
     }
 
@@ -60,7 +60,7 @@ impl<'a> Ctx<'a> {
 
     /// The number of the round, the same for all.
     pub fn round(&self) -> u32 {
-        self.core.place.standing.round
+        self.core.place.version.round
     }
 
     /// The ranges in which the vector is handed over. Behind the parameters lies the optimizer's state, where it is averaged too.

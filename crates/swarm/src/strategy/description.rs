@@ -4,8 +4,8 @@ use serde::Serialize;
 use toml::Value;
 
 use super::cost::{Cost, CostQuestion};
+use super::round_plan::Payload;
 use super::spec::Spec;
-use super::turn::Payload;
 
 /// A strategy with its usual options.
 #[derive(Debug, Serialize)]
@@ -61,7 +61,7 @@ impl Spec {
         let option = |name, about| DescribedOption { name, about, default: defaults.get(name).cloned() };
         Description {
             name: self.name,
-            is_asynchronous: strategy.turn().payload == Payload::Updates,
+            is_asynchronous: strategy.round_plan().payload == Payload::Updates,
             about: self.about,
             paper: self.paper,
             options: self.options.iter().map(|doc| option(doc.name, doc.about)).collect(),

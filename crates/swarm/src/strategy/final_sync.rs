@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::aggregation::{Aggregation, Rule};
 use super::ctx::Ctx;
-use super::turn::{Message, Payload};
+use super::round_plan::{Message, Payload};
 use crate::codec::Codec;
 use crate::collective::{Collective, Extent, Gather, Ring};
 use crate::malformed::Malformed;

@@ -7,14 +7,14 @@ use nettorrent_engine::model::Score;
 use super::async_ctx::AsyncCtx;
 use super::cost::{Cost, CostQuestion};
 use super::round_ctx::RoundCtx;
-use super::turn::{Message, Trained, Turn};
+use super::round_plan::{Message, RoundPlan, Trained};
 use crate::malformed::Malformed;
 
 /// The rule by which peers exchange what they learnt: what is known of it without a peer. How it exchanges is a
 /// [`RoundStrategy`] or an [`AsyncStrategy`].
 pub trait Strategy: Send {
     /// What a peer trains by itself before each exchange, and what it then hands over.
-    fn turn(&self) -> Turn;
+    fn round_plan(&self) -> RoundPlan;
 
     /// What a round costs.
     fn cost(&self, round: &CostQuestion<'_>) -> Cost;
@@ -68,12 +68,12 @@ pub trait Strategy: Send {
 
 /// A strategy that exchanges in rounds.
 ///
-/// In each round the peer trains a *turn* by itself and hands the strategy its part, bucket by bucket; the strategy talks to the
+/// In each round the peer trains by itself (the *local phase*) and hands the strategy its part, bucket by bucket; the strategy talks to the
 /// other peers and ends the round with [`RoundCtx::finish_round`]. A new view of who takes part ends the round without result: what
 /// was said in it is void.
 pub trait RoundStrategy: Strategy {
     /// For those who take steps by themselves: whether a peer whose numbers became infinite or none goes on, with the others'
-    /// parameters. What it trained in the turn is forgotten.
+    /// parameters. What it trained in the round is forgotten.
     fn survives_divergence(&self) -> bool {
         false
     }
@@ -81,7 +81,7 @@ pub trait RoundStrategy: Strategy {
     /// A part of this peer's contribution is there; the last layers come first.
     fn on_part(&mut self, ctx: &mut RoundCtx<'_>, bucket: usize, numbers: Vec<f32>);
 
-    /// The turn is over: all parts were handed over.
+    /// The local phase is over: all parts were handed over.
     fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, trained: &Trained) {
         let _ = (ctx, trained);
     }
@@ -99,12 +99,12 @@ pub trait RoundStrategy: Strategy {
         let _ = (ctx, timer);
     }
 
-    /// There is a new view: the round that was going on is void. Unless [`Self::keeps_turn`], a new turn follows.
+    /// There is a new view: the round that was going on is void. Unless [`Self::keeps_local_phase`], it begins anew.
     fn on_view(&mut self, ctx: &mut RoundCtx<'_>);
 
-    /// Whether what was trained in the present turn stays valid when the view changes: worth it where turns are long. Only
-    /// for those who exchange weights, which are handed over at the end of a turn and not bucket by bucket within it.
-    fn keeps_turn(&self) -> bool {
+    /// Whether what was trained in the present round stays valid when the view changes: worth it where rounds are long. Only
+    /// for those who exchange weights, which are handed over at its end and not bucket by bucket within it.
+    fn keeps_local_phase(&self) -> bool {
         false
     }
 

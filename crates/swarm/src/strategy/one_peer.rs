@@ -13,7 +13,7 @@ use super::interface::{RoundStrategy, Strategy};
 use super::optimizer_state::OptimizerState;
 use super::outcome::Counted;
 use super::round_ctx::RoundCtx;
-use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
+use super::round_plan::{Message, Mixing, Payload, RoundPlan, Scale, Trained};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Buckets, send_segments, vector_len};
 use crate::collective::segments::Label;
@@ -22,9 +22,9 @@ use crate::malformed::Malformed;
 /// One peer trains, the others wait for it.
 #[derive(Default)]
 pub(crate) struct OnePeer {
-    /// What this peer holds at the end of its turn, bucket by bucket.
+    /// What this peer holds at the end of its local phase, bucket by bucket.
     own: Vec<Vec<f32>>,
-    /// The round whose turn is over here.
+    /// The round whose local phase is over here.
     trained_in: Option<u32>,
     incoming: Buckets,
     /// For whom this peer waits.
@@ -39,7 +39,7 @@ fn trainer(ctx: &RoundCtx<'_>) -> Option<usize> {
 }
 
 impl OnePeer {
-    /// The turn is over: whoever trained tells all, and the others wait for that.
+    /// The local phase is over: whoever trained tells all, and the others wait for that.
     fn conclude(&mut self, ctx: &mut RoundCtx<'_>) {
         self.waits_for = trainer(ctx).filter(|&trainer| trainer != ctx.rank());
         if self.waits_for.is_some() {
@@ -72,8 +72,8 @@ impl OnePeer {
 }
 
 impl Strategy for OnePeer {
-    fn turn(&self) -> Turn {
-        Turn {
+    fn round_plan(&self) -> RoundPlan {
+        RoundPlan {
             payload: Payload::Weights,
             length: RoundLength::Epoch,
             scale: Scale::Plain,
@@ -127,7 +127,7 @@ impl RoundStrategy for OnePeer {
         }
     }
 
-    fn keeps_turn(&self) -> bool {
+    fn keeps_local_phase(&self) -> bool {
         true
     }
 }

@@ -37,9 +37,9 @@ impl<'a> RoundCtx<'a> {
         Self { ctx: Ctx::new(core, out) }
     }
 
-    /// Which of the members have something to train in this round. All of them, but for those who came during a long turn.
+    /// Which of the members have something to train in this round. All of them, but for those who came during a long round.
     pub fn trains(&self, rank: usize) -> bool {
-        self.ctx.core.seat_of(self.ctx.core.view.members[rank]).is_some()
+        self.ctx.core.slot_of(self.ctx.core.view.members[rank]).is_some()
     }
 
     /// In [`super::RoundStrategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.
@@ -52,7 +52,7 @@ impl<'a> RoundCtx<'a> {
         self.ctx.out.timers.push((after, self.ctx.core.timer_token(timer)));
     }
 
-    /// Ends the round with its result, bucket by bucket: the mean of the gradients, or the new parameters. The next turn
+    /// Ends the round with its result, bucket by bucket: the mean of the gradients, or the new parameters. The next round
     /// begins as soon as this peer's own is over.
     pub fn finish_round(&mut self, result: Vec<Vec<f32>>, counted: Counted) {
         self.ctx.core.request = Some(Request::FinishRound { result, counted });

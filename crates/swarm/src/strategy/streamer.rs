@@ -30,7 +30,7 @@ use super::optimizer_state::OptimizerState;
 use super::options::OptionDoc;
 use super::outcome::Past;
 use super::packing::{LEN_LEN, next_part, pack};
-use super::turn::{Message, Mixing, Payload, Scale, Trained, Turn};
+use super::round_plan::{Message, Mixing, Payload, RoundPlan, Scale, Trained};
 use crate::malformed::Malformed;
 
 /// What `staleness` does.
@@ -259,8 +259,8 @@ impl<S: Stream> Streamer<S> {
 }
 
 impl<S: Stream> Strategy for Streamer<S> {
-    fn turn(&self) -> Turn {
-        Turn {
+    fn round_plan(&self) -> RoundPlan {
+        RoundPlan {
             payload: Payload::Updates,
             length: RoundLength::Batches(1),
             scale: Scale::Share,

@@ -5,7 +5,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::job::Resplit;
 use toml::toml;
 
-use crate::table::{Pull, Seat, distinct, is_near, job, mean, pulled, run};
+use crate::table::{Pull, Scripted, distinct, is_near, job, mean, pulled, run};
 
 #[test]
 fn sums_end_with_the_mean_at_all_peers() {
@@ -31,10 +31,10 @@ fn sums_end_with_the_mean_at_all_peers() {
 fn a_manager_weighs_results_as_it_is_told() {
     // Six samples are the first peer's, three the second's and one the third's; each trains its own as one batch.
     let labels = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2];
-    let seats: Vec<Seat> = [4.0, 1.0, 2.0]
+    let peers: Vec<Scripted> = [4.0, 1.0, 2.0]
         .into_iter()
         .enumerate()
-        .map(|(rank, loss)| Seat { loss, ..Seat::new(Pull::By(distinct(rank))) })
+        .map(|(rank, loss)| Scripted { loss, ..Scripted::new(Pull::By(distinct(rank))) })
         .collect();
     let pulls: Vec<Vec<f32>> = (0..3).map(|rank| distinct(rank).to_vec()).collect();
     for (aggregation, weights) in [
@@ -47,7 +47,7 @@ fn a_manager_weighs_results_as_it_is_told() {
         options.insert("aggregation".to_owned(), aggregation.into());
         let mut job = Job { batch: 6, ..job("manager-worker", options) };
         (job.swarm.split, job.swarm.resplit) = (SplitRule::Class, Resplit::Run);
-        let course = run(&job, &labels, &seats);
+        let course = run(&job, &labels, &peers);
         let expected = mean(&pulls, &weights);
         for numbers in course.after(1) {
             assert!(is_near(&numbers, &expected), "{aggregation}: {numbers:?}, not {expected:?}");

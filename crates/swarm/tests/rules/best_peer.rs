@@ -4,16 +4,16 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use toml::{Table, toml};
 
-use crate::table::{N, Pull, Seat, distinct, job, run};
+use crate::table::{N, Pull, Scripted, distinct, job, run};
 
 fn options() -> Table {
     toml! { local_steps = 1 validation = 10 }
 }
 
 /// Peers of which so many of ten validation samples are right.
-fn judged(n_correct: &[usize]) -> Vec<Seat> {
-    let seat = |(rank, &n_correct): (usize, &usize)| Seat { n_correct, ..Seat::new(Pull::By(distinct(rank))) };
-    n_correct.iter().enumerate().map(seat).collect()
+fn judged(n_correct: &[usize]) -> Vec<Scripted> {
+    let peer = |(rank, &n_correct): (usize, &usize)| Scripted { n_correct, ..Scripted::new(Pull::By(distinct(rank))) };
+    n_correct.iter().enumerate().map(peer).collect()
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn all_go_on_from_the_highest_accuracy_and_of_equals_from_the_lowest_rank() {
 fn a_peer_whose_numbers_are_none_takes_the_best_ones_over() {
     for bad in [f32::NAN, f32::INFINITY] {
         // It would be the best, if its numbers were numbers.
-        let mut seats = judged(&[3, 10, 6]);
-        seats[1].pull = Pull::By([bad; N]);
-        let course = run(&job("best-peer", options()), &[0; 120], &seats);
+        let mut peers = judged(&[3, 10, 6]);
+        peers[1].pull = Pull::By([bad; N]);
+        let course = run(&job("best-peer", options()), &[0; 120], &peers);
         assert_eq!(course.after(1), vec![distinct(2).to_vec(); 3]);
     }
 }

@@ -4,7 +4,7 @@ use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use toml::Table;
 
-use crate::table::{Pull, Seat, distinct, is_near, job, mean, pulled, run};
+use crate::table::{Pull, Scripted, distinct, is_near, job, mean, pulled, run};
 
 fn options(form: &str) -> Table {
     Table::from_iter([("form".to_owned(), form.into())])
@@ -48,12 +48,12 @@ fn every_position_holds_the_mean_of_those_up_to_itself() {
 fn a_fixed_start_is_biased_to_the_first_and_a_rotating_one_is_not() {
     // The optimum of all is 1; the first peer alone would go to 0, and with a fixed start it never hears of the others.
     let (n_peers, n_rounds) = (4, 400);
-    let seats: Vec<Seat> =
-        (0..n_peers).map(|rank| Seat::new(Pull::To(if rank == 0 { 0.0 } else { 4.0 / 3.0 }))).collect();
+    let peers: Vec<Scripted> =
+        (0..n_peers).map(|rank| Scripted::new(Pull::To(if rank == 0 { 0.0 } else { 4.0 / 3.0 }))).collect();
     let end = |form: &str| {
         let optimizer = OptimizerSpec { lr: 0.05, ..OptimizerSpec::default() };
         let job = Job { optimizer, ..job("step-wise", options(form)) };
-        let course = run(&job, &vec![0; n_rounds * n_peers], &seats);
+        let course = run(&job, &vec![0; n_rounds * n_peers], &peers);
         course.end()[n_peers - 1][0]
     };
     let (fixed, rotating) = (end("fixed"), end("rotating"));

@@ -30,7 +30,7 @@ pub(crate) enum Pull {
 
 /// What one peer is made of.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Scripted {
     pub pull: Pull,
     /// Of ten samples that it is judged by, so many are right.
     pub n_correct: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Seat {
     pub loss: f64,
 }
 
-impl Seat {
+impl Scripted {
     pub(crate) fn new(pull: Pull) -> Self {
         Self { pull, n_correct: 5, loss: 1.0 }
     }
@@ -48,7 +48,7 @@ impl Seat {
 struct Given {
     layout: Layout,
     labels: Vec<u32>,
-    seat: Seat,
+    peer: Scripted,
 }
 
 impl Task for Given {
@@ -81,19 +81,19 @@ impl Stateless for Given {
         _: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        let pull = |k: usize| match &self.seat.pull {
+        let pull = |k: usize| match &self.peer.pull {
             Pull::By(by) => -by[k],
             Pull::To(to) => values[k] - to,
         };
         let gradient: Vec<f32> = (0..N).map(pull).collect();
         BUCKETS.iter().enumerate().for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
         let n = indices.len();
-        Ok(Score { loss_sum: self.seat.loss * n as f64, n_correct: n, n, ..Score::default() })
+        Ok(Score { loss_sum: self.peer.loss * n as f64, n_correct: n, n, ..Score::default() })
     }
 
     fn score(&self, _: &[f32], indices: &[usize]) -> Result<Score, TrainError> {
         let n = indices.len();
-        Ok(Score { loss_sum: n as f64, n_correct: n * self.seat.n_correct / 10, n, ..Score::default() })
+        Ok(Score { loss_sum: n as f64, n_correct: n * self.peer.n_correct / 10, n, ..Score::default() })
     }
 
     fn test(&self, _: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
@@ -130,17 +130,17 @@ impl Course {
 }
 
 /// Lets these peers train all samples of these labels, and writes down what they hold.
-pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
-    let given = |seat: &Seat| {
-        Arc::new(Given { layout: Layout::flat(N, N, BUCKETS.to_vec()), labels: labels.to_vec(), seat: seat.clone() })
+pub(crate) fn run(job: &Job, labels: &[u32], peers: &[Scripted]) -> Course {
+    let given = |peer: &Scripted| {
+        Arc::new(Given { layout: Layout::flat(N, N, BUCKETS.to_vec()), labels: labels.to_vec(), peer: peer.clone() })
     };
-    let setup = Arc::new(Setup::new(job, given(&seats[0])).unwrap());
-    let tasks: Vec<Arc<Given>> = seats.iter().map(given).collect();
-    let ids: Vec<PeerId> = (0..seats.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
+    let setup = Arc::new(Setup::new(job, given(&peers[0])).unwrap());
+    let tasks: Vec<Arc<Given>> = peers.iter().map(given).collect();
+    let ids: Vec<PeerId> = (0..peers.len()).map(|rank| PeerId::new(rank as u32, 0)).collect();
     let peer = |&id: &PeerId| setup.peer(id, State::fresh(setup.training()));
     let mut peers: Vec<Box<dyn Peer>> = ids.iter().map(peer).collect();
-    let mut course = vec![vec![State::fresh(setup.training()); seats.len()]];
-    let mut rounds = vec![0; seats.len()];
+    let mut course = vec![vec![State::fresh(setup.training()); peers.len()]];
+    let mut rounds = vec![0; peers.len()];
     let view = View::new(1, ids.clone());
     let mut inputs: VecDeque<(usize, Input)> = (0..ids.len()).map(|rank| (rank, Input::View(view.clone()))).collect();
     while let Some((rank, input)) = inputs.pop_front() {
@@ -148,15 +148,15 @@ pub(crate) fn run(job: &Job, labels: &[u32], seats: &[Seat]) -> Course {
         peers[rank].handle(Duration::ZERO, input, &mut out).unwrap();
         assert!(out.refused.is_empty() && out.failure.is_none(), "{:?} {:?}", out.refused, out.failure);
         let state = peers[rank].state().unwrap();
-        let round = state.place.standing.round as usize;
+        let round = state.place.version.round as usize;
         // The end of an epoch, where there is nothing to bring together, counts as a round that ends at once.
         while course.len() <= round {
-            course.push(vec![State::fresh(setup.training()); seats.len()]);
+            course.push(vec![State::fresh(setup.training()); peers.len()]);
         }
         (rounds[rank] + 1..=round).for_each(|round| course[round][rank] = state.clone());
         rounds[rank] = round;
-        let seat = |id: PeerId| ids.iter().position(|&other| other == id).unwrap();
-        inputs.extend(out.frames.into_iter().map(|(to, frame)| (seat(to), Input::Frame { from: ids[rank], frame })));
+        let peer = |id: PeerId| ids.iter().position(|&other| other == id).unwrap();
+        inputs.extend(out.frames.into_iter().map(|(to, frame)| (peer(to), Input::Frame { from: ids[rank], frame })));
         for work in out.work {
             let mut hand_over = |done| inputs.push_back((rank, Input::Done { done, took: Duration::from_millis(1) }));
             work.run(&mut StatelessWorker(tasks[rank].clone()), &mut hand_over);
@@ -176,8 +176,8 @@ pub(crate) fn distinct(rank: usize) -> [f32; N] {
 }
 
 /// So many peers with such numbers.
-pub(crate) fn pulled(n_peers: usize) -> Vec<Seat> {
-    (0..n_peers).map(|rank| Seat::new(Pull::By(distinct(rank)))).collect()
+pub(crate) fn pulled(n_peers: usize) -> Vec<Scripted> {
+    (0..n_peers).map(|rank| Scripted::new(Pull::By(distinct(rank)))).collect()
 }
 
 /// Weighted mean of vectors.

@@ -4,7 +4,7 @@
 //! grows with the length of a sequence and not with its square.
 
 use crate::kernel::{Matrix, MatrixMut, exp, largest, multiply, multiply_scaled, sum, vectorised};
-use crate::model::layer::{Backward, Context, Keeps, Layer, Memory, Mode, Scratch};
+use crate::model::layer::{Backward, Cache, Context, Keeps, Layer, Mode, Scratch};
 
 use super::dropout::DropMask;
 use super::rotary::Rotary;
@@ -182,23 +182,23 @@ impl Layer for Attention {
         }
     }
 
-    fn next(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory, scratch: &mut Scratch) {
+    fn next(&self, _: &Context<'_>, x: &[f32], y: &mut [f32], cache: &mut Cache, scratch: &mut Scratch) {
         let (len, kv_len) = (self.head_len, self.n_kv_heads * self.head_len);
         let turned = |row: &mut [f32]| {
             if let Some(rotary) = &self.rotary {
-                row.chunks_exact_mut(len).for_each(|head| rotary.turn(memory.n_read, head));
+                row.chunks_exact_mut(len).for_each(|head| rotary.turn(cache.n_read, head));
             }
         };
         let (queries, new) = x.split_at(self.n_outputs());
-        let (room, weights) = scratch.take(queries.len() + memory.n_read + 1).split_at_mut(queries.len());
+        let (room, weights) = scratch.take(queries.len() + cache.n_read + 1).split_at_mut(queries.len());
         room.copy_from_slice(queries);
         turned(room);
         let mut new = new.to_vec();
         turned(&mut new[..kv_len]);
-        memory.numbers.extend_from_slice(&new);
+        cache.numbers.extend_from_slice(&new);
         for (head, (query, y)) in room.chunks_exact(len).zip(y.chunks_exact_mut(len)).enumerate() {
             let of_kv = head * self.n_kv_heads / self.n_heads * len;
-            let rows = || memory.numbers.chunks_exact(2 * kv_len);
+            let rows = || cache.numbers.chunks_exact(2 * kv_len);
             vectorised(
                 #[inline(always)]
                 || {

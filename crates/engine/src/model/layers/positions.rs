@@ -1,7 +1,7 @@
 //! Learnt positions: a vector for every place in a sequence, added to what is there.
 
 use crate::kernel::vectorised;
-use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Memory, Scratch, Tensor};
+use crate::model::layer::{Backward, Cache, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 /// Adds a learnt vector to each position.
 pub struct Positions {
@@ -32,8 +32,8 @@ impl Layer for Positions {
         }
     }
 
-    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory, _: &mut Scratch) {
-        let vector = &context.params[memory.n_read * self.features..][..self.features];
+    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], cache: &mut Cache, _: &mut Scratch) {
+        let vector = &context.params[cache.n_read * self.features..][..self.features];
         x.iter().zip(vector).zip(y).for_each(|((x, vector), y)| *y = x + vector);
     }
 

@@ -5,7 +5,7 @@
 //! [next layer](super::States), so that the backward pass computes nothing again.
 
 use crate::kernel::{Before, Matrix, MatrixMut, multiply, vectorised};
-use crate::model::layer::{Backward, Context, Init, Keeps, Layer, Memory, Scratch, Tensor};
+use crate::model::layer::{Backward, Cache, Context, Init, Keeps, Layer, Scratch, Tensor};
 
 use super::cell::{Cell, Row};
 use super::rows::add_rows;
@@ -120,19 +120,19 @@ impl Layer for Recurrent {
         }
     }
 
-    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], memory: &mut Memory, scratch: &mut Scratch) {
+    fn next(&self, context: &Context<'_>, x: &[f32], y: &mut [f32], cache: &mut Cache, scratch: &mut Scratch) {
         let (inputs, states) = (self.n_inputs(), self.n_states);
         let (weights, biases) = context.params.split_at(self.n_weights());
         let (bias, state_bias) = biases.split_at(inputs);
         let carried = scratch.take(inputs);
         carried.copy_from_slice(state_bias);
-        if memory.n_read > 0 {
-            let state = Matrix::new(&memory.numbers[..states], 1, states);
+        if cache.n_read > 0 {
+            let state = Matrix::new(&cache.numbers[..states], 1, states);
             let weights = Matrix::new(weights, inputs, states).transposed();
             multiply(state, weights, 1.0, &mut MatrixMut::new(carried, 1, inputs));
         }
-        self.cell.forward(Row { x, bias, carried, before: &memory.numbers }, y, states);
-        memory.numbers = y.to_vec();
+        self.cell.forward(Row { x, bias, carried, before: &cache.numbers }, y, states);
+        cache.numbers = y.to_vec();
     }
 
     fn input_gradient(&self, context: &Context<'_>, back: Backward<'_>, dx: &mut [f32], scratch: &mut Scratch) {

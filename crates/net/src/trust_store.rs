@@ -1,4 +1,4 @@
-//! What a member knows about who belongs to its swarm: the charter, its own certificate and those of others.
+//! What a member knows about who belongs to its swarm: the policy, its own certificate and those of others.
 //!
 //! Nothing here knows of links or views. Whoever has a link asks here whether it may be, and hands in what members tell each other.
 
@@ -8,19 +8,19 @@ use nettorrent_swarm::view::PeerId;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{Certificate, LIFETIME, Pass};
-use crate::charter::{Amendment, Charter, MAX_KEYS, is_removed};
 use crate::clock::Clock;
 use crate::keys::{PrivateKey, PublicKey, Signature};
+use crate::policy::{MAX_KEYS, Policy, PolicyUpdate, is_removed};
 use crate::refusal::Refusal;
 use crate::ticket::Secret;
 
-/// The seat in the name of those who have none: joiners and observers.
+/// The join index in the name of those who have none: joiners and observers.
 pub const NO_JOIN_INDEX: u32 = (1 << 24) - 1;
 
 /// What a newcomer is given: from then on it is a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
-    pub(crate) amendment: Amendment,
+    pub(crate) policy_update: PolicyUpdate,
     pub(crate) certificate: Certificate,
     /// Who else was let in with the same ticket.
     pub(crate) admitted: Vec<Certificate>,
@@ -49,7 +49,7 @@ pub enum NotAdmitted {
     Unsound,
 }
 
-/// What a charter that was handed in comes to.
+/// What a policy that was handed in comes to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Adoption {
     /// It is in force.
@@ -63,10 +63,10 @@ pub(crate) enum Adoption {
 }
 
 /// What a member knows about who belongs to its swarm.
-pub(crate) struct Register {
+pub(crate) struct TrustStore {
     clock: Clock,
-    amendment: Amendment,
-    seal: PrivateKey,
+    policy_update: PolicyUpdate,
+    issuer: PrivateKey,
     own: Certificate,
     /// Members that were met.
     members: BTreeMap<PeerId, Pass>,
@@ -74,52 +74,58 @@ pub(crate) struct Register {
     admitted: BTreeMap<PublicKey, Certificate>,
 }
 
-impl Register {
-    /// The register of who founds a swarm, or was there when it was founded.
-    pub(crate) fn found(amendment: &Amendment, owner: &PublicKey, own: (PublicKey, u32), clock: Clock) -> Option<Self> {
-        let seal = amendment.unlock(owner)?;
+impl TrustStore {
+    /// The trust store of who founds a swarm, or was there when it was founded.
+    pub(crate) fn found(
+        policy_update: &PolicyUpdate,
+        owner: &PublicKey,
+        own: (PublicKey, u32),
+        clock: Clock,
+    ) -> Option<Self> {
+        let issuer = policy_update.unlock(owner)?;
         let now = clock.now();
-        let own = Certificate::issue(&seal, own, now, now);
-        let amendment = amendment.clone();
-        Some(Self { clock, amendment, seal, own, members: BTreeMap::new(), admitted: BTreeMap::new() })
+        let own = Certificate::issue(&issuer, own, now, now);
+        let policy_update = policy_update.clone();
+        Some(Self { clock, policy_update, issuer, own, members: BTreeMap::new(), admitted: BTreeMap::new() })
     }
 
-    /// The register of a newcomer.
+    /// The trust store of a newcomer.
     pub(crate) fn admitted(admission: &Admission, owner: &PublicKey, key: &PublicKey, clock: Clock) -> Option<Self> {
-        let Admission { amendment, certificate, admitted } = admission;
-        let seal = amendment.unlock(owner)?;
-        let is_own = certificate.key() == key && certificate.seat() < NO_JOIN_INDEX;
-        if !is_own || !certificate.is_under(&seal.public()) {
+        let Admission { policy_update, certificate, admitted } = admission;
+        let issuer = policy_update.unlock(owner)?;
+        let is_own = certificate.key() == key && certificate.join_index() < NO_JOIN_INDEX;
+        if !is_own || !certificate.is_under(&issuer.public()) {
             return None;
         }
-        let (amendment, own) = (amendment.clone(), certificate.clone());
-        let mut register = Self { clock, amendment, seal, own, members: BTreeMap::new(), admitted: BTreeMap::new() };
-        register.on_admitted(admitted.iter().chain([certificate]).cloned().collect());
-        Some(register)
+        let (policy_update, own) = (policy_update.clone(), certificate.clone());
+        let mut trust_store =
+            Self { clock, policy_update, issuer, own, members: BTreeMap::new(), admitted: BTreeMap::new() };
+        trust_store.on_admitted(admitted.iter().chain([certificate]).cloned().collect());
+        Some(trust_store)
     }
 
-    pub(crate) fn charter(&self) -> &Charter {
-        &self.amendment.charter
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy_update.policy
     }
 
-    /// All of the charter in force, for other members.
-    pub(crate) fn amendment(&self) -> &Amendment {
-        &self.amendment
+    /// All of the policy in force, for other members.
+    pub(crate) fn policy_update(&self) -> &PolicyUpdate {
+        &self.policy_update
     }
 
     /// What tickets hold.
     pub(crate) fn admission(&self) -> &Secret {
-        &self.amendment.admission
+        &self.policy_update.admission
     }
 
     /// What this member shows.
     pub(crate) fn pass(&self) -> Pass {
-        Pass { head: self.charter().head.clone(), certificate: self.own.clone() }
+        Pass { head: self.policy().head.clone(), certificate: self.own.clone() }
     }
 
     /// Whether somebody who shows this is a member.
     pub(crate) fn recognise(&self, pass: &Pass) -> Result<(), Refusal> {
-        if !pass.is_by(self.charter().owner()) || pass.certificate.seat() >= NO_JOIN_INDEX {
+        if !pass.is_by(self.policy().owner()) || pass.certificate.join_index() >= NO_JOIN_INDEX {
             return Err(Refusal::NoMember);
         }
         self.check(pass)
@@ -127,14 +133,14 @@ impl Register {
 
     /// Whether what somebody has shown still counts.
     fn check(&self, pass: &Pass) -> Result<(), Refusal> {
-        let (charter, certificate) = (self.charter(), &pass.certificate);
-        if let Some(word) = charter.removal(certificate.key()) {
+        let (policy, certificate) = (self.policy(), &pass.certificate);
+        if let Some(word) = policy.removal(certificate.key()) {
             return Err(Refusal::Removed(word));
         }
         if self.has_expired(certificate) {
             return Err(Refusal::Expired);
         }
-        if pass.head.rank() < charter.head.rank() && !charter.keeps(certificate.key()) {
+        if pass.head.rank() < policy.head.rank() && !policy.keeps(certificate.key()) {
             return Err(Refusal::Outdated);
         }
         let claimed = certificate.peer();
@@ -191,19 +197,19 @@ impl Register {
     }
 
     fn issue_own(&mut self, now: u64) {
-        let (key, seat, since) = (*self.own.key(), self.own.seat(), self.own.since());
-        self.own = Certificate::issue(&self.seal, (key, seat), since, now);
+        let (key, join_index, since) = (*self.own.key(), self.own.join_index(), self.own.since());
+        self.own = Certificate::issue(&self.issuer, (key, join_index), since, now);
     }
 
-    /// Lets somebody in who holds the ticket, and gives it a seat behind all that are taken.
+    /// Lets somebody in who holds the ticket, and gives it a join index behind all that are taken.
     pub(crate) fn admit(
         &mut self,
         key: &PublicKey,
         taken: impl Iterator<Item = PeerId>,
     ) -> Result<Admission, NotAdmitted> {
         let now = self.clock.now();
-        let limits = self.charter().limits();
-        if self.charter().removal(key).is_some() {
+        let limits = self.policy().limits();
+        if self.policy().removal(key).is_some() {
             return Err(NotAdmitted::Removed);
         }
         if limits.ends.is_some_and(|ends| ends < now) {
@@ -219,19 +225,19 @@ impl Register {
             if let Some(uses) = limits.uses.filter(|uses| n_uses >= *uses as usize) {
                 return Err(NotAdmitted::UsedUp { uses });
             }
-            let seat = self.free_seat(taken).filter(|_| n_uses < MAX_KEYS).ok_or(NotAdmitted::Full)?;
-            self.admitted.insert(*key, Certificate::issue(&self.seal, (*key, seat), now, now));
+            let join_index = self.free_join_index(taken).filter(|_| n_uses < MAX_KEYS).ok_or(NotAdmitted::Full)?;
+            self.admitted.insert(*key, Certificate::issue(&self.issuer, (*key, join_index), now, now));
         }
         let certificate = self.admitted[key].clone();
         let admitted = self.admitted.values().cloned().collect();
-        Ok(Admission { amendment: self.amendment.clone(), certificate, admitted })
+        Ok(Admission { policy_update: self.policy_update.clone(), certificate, admitted })
     }
 
-    fn free_seat(&self, taken: impl Iterator<Item = PeerId>) -> Option<u32> {
+    fn free_join_index(&self, taken: impl Iterator<Item = PeerId>) -> Option<u32> {
         let known =
             self.members.values().map(|pass| &pass.certificate).chain(self.admitted.values()).chain([&self.own]);
-        let highest = known.map(Certificate::seat).chain(taken.map(PeerId::join_index)).max();
-        highest.map_or(Some(0), |seat| seat.checked_add(1)).filter(|seat| *seat < NO_JOIN_INDEX)
+        let highest = known.map(Certificate::join_index).chain(taken.map(PeerId::join_index)).max();
+        highest.map_or(Some(0), |join_index| join_index.checked_add(1)).filter(|join_index| *join_index < NO_JOIN_INDEX)
     }
 
     /// Who was let in with the present ticket.
@@ -241,19 +247,19 @@ impl Register {
 
     /// Whether it matters how many were let in.
     pub(crate) fn counts_uses(&self) -> bool {
-        self.charter().limits().uses.is_some()
+        self.policy().limits().uses.is_some()
     }
 
     /// Others have let these in.
     pub(crate) fn on_admitted(&mut self, certificates: Vec<Certificate>) {
-        let seal = self.seal.public();
+        let issuer = self.issuer.public();
         for certificate in certificates {
             if self.admitted.contains_key(certificate.key()) {
                 continue;
             }
-            // If one is not of the present seal none is, as who has sent them may not have heard of it yet. To look at all of
+            // If one is not of the present issuer key none is, as who has sent them may not have heard of it yet. To look at all of
             // them would take long.
-            let is_sound = certificate.seat() < NO_JOIN_INDEX && certificate.is_under(&seal);
+            let is_sound = certificate.join_index() < NO_JOIN_INDEX && certificate.is_under(&issuer);
             if !is_sound || self.admitted.len() >= MAX_KEYS {
                 return;
             }
@@ -271,16 +277,16 @@ impl Register {
         keys
     }
 
-    /// Puts a later charter in force.
-    pub(crate) fn adopt(&mut self, amendment: &Amendment) -> Adoption {
-        if amendment.charter.head.rank() <= self.charter().head.rank() {
+    /// Puts a later policy in force.
+    pub(crate) fn adopt(&mut self, policy_update: &PolicyUpdate) -> Adoption {
+        if policy_update.policy.head.rank() <= self.policy().head.rank() {
             return Adoption::Known;
         }
-        let Some(seal) = amendment.unlock(self.charter().owner()) else { return Adoption::Unsound };
-        if amendment.charter.removal(self.own.key()).is_some() {
+        let Some(issuer) = policy_update.unlock(self.policy().owner()) else { return Adoption::Unsound };
+        if policy_update.policy.removal(self.own.key()).is_some() {
             return Adoption::Removed;
         }
-        (self.amendment, self.seal) = (amendment.clone(), seal);
+        (self.policy_update, self.issuer) = (policy_update.clone(), issuer);
         self.admitted.clear();
         self.issue_own(self.clock.now());
         Adoption::Adopted
@@ -288,7 +294,7 @@ impl Register {
 
     /// Whether the owner has removed this very peer, as somebody says.
     pub(crate) fn is_removed(&self, word: &Signature) -> bool {
-        is_removed(self.charter().owner(), self.own.key(), word)
+        is_removed(self.policy().owner(), self.own.key(), word)
     }
 
     fn has_expired(&self, certificate: &Certificate) -> bool {
@@ -301,11 +307,11 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::{Admission, Adoption, NotAdmitted, Register};
+    use super::{Admission, Adoption, NotAdmitted, TrustStore};
     use crate::certificate::{Certificate, LIFETIME, Pass};
-    use crate::charter::{Amendment, OwnerKey, TicketLimits};
     use crate::clock::Clock;
     use crate::keys::{PrivateKey, PublicKey};
+    use crate::policy::{OwnerKey, PolicyUpdate, TicketLimits};
     use crate::refusal::Refusal;
     use crate::ticket::Secret;
     use nettorrent_swarm::view::PeerId;
@@ -318,87 +324,87 @@ mod tests {
         PrivateKey::from_seed(&[n; 32]).public()
     }
 
-    fn founded(limits: TicketLimits) -> Amendment {
+    fn founded(limits: TicketLimits) -> PolicyUpdate {
         owner().found(Secret::from_bytes([2; 32]), Secret::from_bytes([3; 32]), limits)
     }
 
     /// A swarm's founder with the key 10, and its clock.
-    fn founder(limits: TicketLimits) -> (Register, Arc<AtomicU64>) {
+    fn founder(limits: TicketLimits) -> (TrustStore, Arc<AtomicU64>) {
         let now = Arc::new(AtomicU64::new(1_000_000));
         let clock = Clock::Set(now.clone());
-        (Register::found(&founded(limits), &owner().public(), (key(10), 0), clock).unwrap(), now)
+        (TrustStore::found(&founded(limits), &owner().public(), (key(10), 0), clock).unwrap(), now)
     }
 
-    fn admit(register: &mut Register, n: u8) -> Result<Admission, NotAdmitted> {
-        register.admit(&key(n), std::iter::empty())
+    fn admit(trust_store: &mut TrustStore, n: u8) -> Result<Admission, NotAdmitted> {
+        trust_store.admit(&key(n), std::iter::empty())
     }
 
-    fn join(register: &mut Register, n: u8) -> Register {
-        let admission = admit(register, n).unwrap();
-        Register::admitted(&admission, &owner().public(), &key(n), register.clock.clone()).unwrap()
+    fn join(trust_store: &mut TrustStore, n: u8) -> TrustStore {
+        let admission = admit(trust_store, n).unwrap();
+        TrustStore::admitted(&admission, &owner().public(), &key(n), trust_store.clock.clone()).unwrap()
     }
 
     #[test]
-    fn newcomers_get_seats_behind_all_that_are_taken_or_promised_and_one_each() {
-        let (mut register, _) = founder(TicketLimits::default());
-        let mut seat = |n, taken: &[u32]| {
-            let taken = taken.iter().map(|seat| PeerId::new(*seat, 7));
-            register.admit(&key(n), taken).unwrap().certificate.seat()
+    fn newcomers_get_join_indices_behind_all_that_are_taken_or_promised_and_one_each() {
+        let (mut trust_store, _) = founder(TicketLimits::default());
+        let mut join_index = |n, taken: &[u32]| {
+            let taken = taken.iter().map(|join_index| PeerId::new(*join_index, 7));
+            trust_store.admit(&key(n), taken).unwrap().certificate.join_index()
         };
-        assert_eq!(seat(11, &[]), 1);
-        assert_eq!(seat(12, &[7]), 8);
-        assert_eq!(seat(13, &[]), 9);
-        assert_eq!(seat(11, &[]), 1, "who asks again");
+        assert_eq!(join_index(11, &[]), 1);
+        assert_eq!(join_index(12, &[7]), 8);
+        assert_eq!(join_index(13, &[]), 9);
+        assert_eq!(join_index(11, &[]), 1, "who asks again");
     }
 
     #[test]
     fn who_was_let_in_is_recognised_and_nobody_else() {
-        let (mut register, now) = founder(TicketLimits::default());
-        let newcomer = join(&mut register, 11);
+        let (mut trust_store, now) = founder(TicketLimits::default());
+        let newcomer = join(&mut trust_store, 11);
         let pass = newcomer.pass();
-        assert_eq!(register.recognise(&pass), Ok(()));
-        assert_eq!(newcomer.recognise(&register.pass()), Ok(()));
-        // With another seal, whoever made it.
+        assert_eq!(trust_store.recognise(&pass), Ok(()));
+        assert_eq!(newcomer.recognise(&trust_store.pass()), Ok(()));
+        // With another issuer key, whoever made it.
         let certificate = Certificate::issue(&PrivateKey::from_seed(&[9; 32]), (key(11), 1), 0, 1_000_000);
-        assert_eq!(register.recognise(&Pass { certificate, ..pass.clone() }), Err(Refusal::NoMember));
+        assert_eq!(trust_store.recognise(&Pass { certificate, ..pass.clone() }), Err(Refusal::NoMember));
         let other = OwnerKey::from_seed(&[8; 32]).found(Secret::random(), Secret::random(), TicketLimits::default());
         let other =
-            Register::found(&other, &OwnerKey::from_seed(&[8; 32]).public(), (key(11), 1), Clock::System).unwrap();
-        assert_eq!(register.recognise(&other.pass()), Err(Refusal::NoMember));
+            TrustStore::found(&other, &OwnerKey::from_seed(&[8; 32]).public(), (key(11), 1), Clock::System).unwrap();
+        assert_eq!(trust_store.recognise(&other.pass()), Err(Refusal::NoMember));
         now.fetch_add(LIFETIME + 1, Ordering::Relaxed);
-        assert_eq!(register.recognise(&pass), Err(Refusal::Expired));
+        assert_eq!(trust_store.recognise(&pass), Err(Refusal::Expired));
     }
 
     #[test]
     fn a_name_belongs_to_the_key_that_was_met_under_it() {
-        let (mut register, _) = founder(TicketLimits::default());
-        let pass = join(&mut register, 11).pass();
-        register.meet(&pass);
+        let (mut trust_store, _) = founder(TicketLimits::default());
+        let pass = join(&mut trust_store, 11).pass();
+        trust_store.meet(&pass);
         // Another key in the same place, as if its 40 bits were the same.
-        let impostor = join(&mut register, 12).pass();
-        register.members.insert(impostor.certificate.peer(), pass);
+        let impostor = join(&mut trust_store, 12).pass();
+        trust_store.members.insert(impostor.certificate.peer(), pass);
         let claimed = impostor.certificate.peer();
-        assert_eq!(register.recognise(&impostor), Err(Refusal::WrongKey { claimed }));
+        assert_eq!(trust_store.recognise(&impostor), Err(Refusal::WrongKey { claimed }));
     }
 
     #[test]
-    fn a_certificate_is_renewed_when_half_of_its_time_is_over_and_keeps_its_seat() {
-        let (mut register, now) = founder(TicketLimits::default());
-        let mut newcomer = join(&mut register, 11);
+    fn a_certificate_is_renewed_when_half_of_its_time_is_over_and_keeps_its_join_index() {
+        let (mut trust_store, now) = founder(TicketLimits::default());
+        let mut newcomer = join(&mut trust_store, 11);
         let first = newcomer.pass();
-        register.meet(&first);
+        trust_store.meet(&first);
         assert!(!newcomer.renew());
         now.fetch_add(LIFETIME / 2 + 1, Ordering::Relaxed);
         assert!(newcomer.renew() && !newcomer.renew());
         let renewed = newcomer.pass();
         assert_eq!(renewed.certificate.peer(), first.certificate.peer());
         assert_eq!(renewed.certificate.since(), first.certificate.since());
-        assert!(register.on_renewed(first.certificate.peer(), &renewed));
+        assert!(trust_store.on_renewed(first.certificate.peer(), &renewed));
         now.fetch_add(LIFETIME / 2, Ordering::Relaxed);
-        assert_eq!(register.objection(first.certificate.peer()), None);
-        assert!(!register.on_renewed(register.own().peer(), &renewed), "another's");
+        assert_eq!(trust_store.objection(first.certificate.peer()), None);
+        assert!(!trust_store.on_renewed(trust_store.own().peer(), &renewed), "another's");
         now.fetch_add(LIFETIME, Ordering::Relaxed);
-        assert_eq!(register.objection(first.certificate.peer()), Some(Refusal::Expired));
+        assert_eq!(trust_store.objection(first.certificate.peer()), Some(Refusal::Expired));
     }
 
     #[test]
@@ -418,10 +424,10 @@ mod tests {
 
     #[test]
     fn only_certificates_of_the_seal_count_as_uses() {
-        let (mut register, _) = founder(TicketLimits { uses: Some(1), ends: None });
+        let (mut trust_store, _) = founder(TicketLimits { uses: Some(1), ends: None });
         let forged = Certificate::issue(&PrivateKey::from_seed(&[9; 32]), (key(11), 1), 0, 1_000_000);
-        register.on_admitted(vec![forged]);
-        assert!(admit(&mut register, 12).is_ok());
+        trust_store.on_admitted(vec![forged]);
+        assert!(admit(&mut trust_store, 12).is_ok());
     }
 
     #[test]
@@ -431,41 +437,41 @@ mod tests {
         for pass in [other.pass(), removed.pass()] {
             one.meet(&pass);
         }
-        let amendment = owner().amend(one.charter(), one.keys(), &[key(12)], TicketLimits::default());
+        let policy_update = owner().amend(one.policy(), one.keys(), &[key(12)], TicketLimits::default());
         let (before, sybil) = (other.pass(), join(&mut removed, 13).pass());
         assert_eq!(one.recognise(&sybil), Ok(()), "as long as nobody is removed, every member may let others in");
-        assert_eq!(one.adopt(&amendment), Adoption::Adopted);
-        assert_eq!(one.adopt(&amendment), Adoption::Known);
+        assert_eq!(one.adopt(&policy_update), Adoption::Adopted);
+        assert_eq!(one.adopt(&policy_update), Adoption::Known);
         let word = match one.recognise(&removed.pass()) {
             Err(Refusal::Removed(word)) => word,
             other => panic!("{other:?}"),
         };
         assert!(removed.is_removed(&word) && !other.is_removed(&word));
         assert_eq!(one.recognise(&sybil), Err(Refusal::Outdated));
-        assert_eq!(removed.adopt(&amendment), Adoption::Removed);
+        assert_eq!(removed.adopt(&policy_update), Adoption::Removed);
         // Who has not heard of it yet is kept, and recognises who has.
         assert_eq!(one.recognise(&before), Ok(()));
         assert_eq!(other.recognise(&one.pass()), Ok(()));
-        assert_eq!(other.adopt(&amendment), Adoption::Adopted);
+        assert_eq!(other.adopt(&policy_update), Adoption::Adopted);
         assert_eq!(one.recognise(&other.pass()), Ok(()));
         assert_eq!(admit(&mut one, 12), Err(NotAdmitted::Removed));
-        assert!(other.pass().certificate.seat() == before.certificate.seat());
+        assert!(other.pass().certificate.join_index() == before.certificate.join_index());
     }
 
     #[test]
     fn what_the_owner_has_not_signed_changes_nothing() {
-        let (mut register, _) = founder(TicketLimits::default());
+        let (mut trust_store, _) = founder(TicketLimits::default());
         let stranger = OwnerKey::from_seed(&[8; 32]);
-        let forged = stranger.amend(register.charter(), register.keys(), &[key(10)], TicketLimits::default());
-        assert_eq!(register.adopt(&forged), Adoption::Unsound);
-        assert_eq!(register.charter().number(), 1);
+        let forged = stranger.amend(trust_store.policy(), trust_store.keys(), &[key(10)], TicketLimits::default());
+        assert_eq!(trust_store.adopt(&forged), Adoption::Unsound);
+        assert_eq!(trust_store.policy().number(), 1);
     }
 
     #[test]
     fn an_admission_for_another_key_or_by_another_owner_is_refused() {
-        let (mut register, _) = founder(TicketLimits::default());
-        let admission = admit(&mut register, 11).unwrap();
-        let admitted = |owner: PublicKey, own| Register::admitted(&admission, &owner, &own, Clock::System).is_some();
+        let (mut trust_store, _) = founder(TicketLimits::default());
+        let admission = admit(&mut trust_store, 11).unwrap();
+        let admitted = |owner: PublicKey, own| TrustStore::admitted(&admission, &owner, &own, Clock::System).is_some();
         assert!(admitted(owner().public(), key(11)));
         assert!(!admitted(owner().public(), key(12)) && !admitted(key(8), key(11)));
     }

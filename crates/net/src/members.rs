@@ -5,11 +5,11 @@ use serde::Serialize;
 
 use crate::address::Address;
 use crate::ask::{AskError, ask, ask_any, find_addresses};
-use crate::charter::{OwnerKey, TicketLimits};
 use crate::handshake::{Encryption, Terms};
 use crate::hello::Purpose;
 use crate::identity::{Identity, IdentityError};
 use crate::keys::PublicKey;
+use crate::policy::{OwnerKey, TicketLimits};
 use crate::service::{Answer, ListedMember, MemberList, Question};
 use crate::tcp::Tcp;
 use crate::ticket::Ticket;
@@ -18,7 +18,7 @@ use crate::ticket::Ticket;
 const LEAST_LETTERS: usize = 6;
 
 /// A swarm's members.
-pub struct Roll {
+pub struct Members {
     terms: Terms,
     ticket: Ticket,
     list: MemberList,
@@ -26,7 +26,7 @@ pub struct Roll {
 
 /// Why members cannot be listed or changed.
 #[derive(Debug, thiserror::Error)]
-pub enum RollError {
+pub enum MembersError {
     /// Keys cannot be made.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -65,16 +65,16 @@ pub enum RollError {
     Superseded,
 }
 
-impl Roll {
+impl Members {
     /// Asks whoever of the swarm answers first; with `discover`, on the local network too.
-    pub async fn ask(ticket: &Ticket, encryption: Encryption, discover: bool) -> Result<Self, RollError> {
+    pub async fn ask(ticket: &Ticket, encryption: Encryption, discover: bool) -> Result<Self, MembersError> {
         let terms = Terms { encryption, ..Terms::new(Identity::visitor(ticket)?, Purpose::Observer) };
         let addresses = find_addresses(ticket, discover).await?;
         match ask_any(&Tcp, &terms, &addresses, &Question::Members).await? {
-            (Answer::Members(list), _) if list.charter.is_sound(&ticket.owner) => {
+            (Answer::Members(list), _) if list.policy.is_sound(&ticket.owner) => {
                 Ok(Self { terms, ticket: ticket.clone(), list: *list })
             }
-            _ => Err(RollError::Senseless),
+            _ => Err(MembersError::Senseless),
         }
     }
 
@@ -84,7 +84,7 @@ impl Roll {
     }
 
     /// The member of this number, or whose key's fingerprint begins so.
-    pub fn find(&self, which: &str) -> Result<&ListedMember, RollError> {
+    pub fn find(&self, which: &str) -> Result<&ListedMember, MembersError> {
         let number: Option<u32> = which.parse().ok();
         let has_number = |member: &&ListedMember| number == Some(member.peer.join_index());
         let has_key = |member: &&ListedMember| {
@@ -98,9 +98,9 @@ impl Roll {
             [member] => Ok(member),
             [] => {
                 let members = self.members().iter().map(ToString::to_string).collect();
-                Err(RollError::NoSuchMember { which: which.to_owned(), members })
+                Err(MembersError::NoSuchMember { which: which.to_owned(), members })
             }
-            _ => Err(RollError::Ambiguous { which: which.to_owned() }),
+            _ => Err(MembersError::Ambiguous { which: which.to_owned() }),
         }
     }
 
@@ -110,30 +110,30 @@ impl Roll {
         owner: &OwnerKey,
         removed: &[PublicKey],
         limits: TicketLimits,
-    ) -> Result<Ticket, RollError> {
+    ) -> Result<Ticket, MembersError> {
         if owner.public() != self.ticket.owner {
-            return Err(RollError::OtherOwner);
+            return Err(MembersError::OtherOwner);
         }
-        let MemberList { charter, keys, members } = &self.list;
+        let MemberList { policy, keys, members } = &self.list;
         let keys = keys.iter().chain(members.iter().map(|member| &member.key)).copied();
-        let amendment = owner.amend(charter, keys, removed, limits);
+        let policy_update = owner.amend(policy, keys, removed, limits);
         // Those who are removed must not get to know the new secrets.
         let kept: Vec<&ListedMember> = members.iter().filter(|member| !removed.contains(&member.key)).collect();
         let addresses: Vec<Address> = kept.iter().map(|member| member.address.clone()).collect();
         let ticket = Ticket {
-            secret: amendment.admission.clone(),
+            secret: policy_update.admission.clone(),
             owner: self.ticket.owner,
-            number: amendment.charter.number(),
+            number: policy_update.policy.number(),
             addresses,
         };
-        let question = Question::Amend(Box::new(amendment));
-        let mut problem = RollError::NobodyLeft;
+        let question = Question::Amend(Box::new(policy_update));
+        let mut problem = MembersError::NobodyLeft;
         for member in kept {
             let terms = Terms { expected: Some(member.peer), ..self.terms.clone() };
             match ask(&Tcp, &terms, &member.address, &question).await {
                 Ok((Answer::Amended { is_in_force: true }, _)) => return Ok(ticket),
-                Ok((Answer::Amended { is_in_force: false }, _)) => return Err(RollError::Superseded),
-                Ok(_) => problem = RollError::Senseless,
+                Ok((Answer::Amended { is_in_force: false }, _)) => return Err(MembersError::Superseded),
+                Ok(_) => problem = MembersError::Senseless,
                 Err(error) => problem = error.into(),
             }
         }

@@ -1,13 +1,13 @@
-//! A swarm's charter: what its owner has decided about keys and tickets, and has signed.
+//! A swarm's policy: what its owner has decided about keys and tickets, and has signed.
 //!
 //! ```text
-//! owner's key ── signs ── charter: number, the seal's public key, which ticket is good, who is kept, who is removed
+//! owner's key ── signs ── policy: number, the issuer key's public half, which ticket is good, who is kept, who is removed
 //!                             │
-//!                    seal (members hold its private key) ── signs ── certificate: a member's key, its seat, when it expires
+//!                    issuer key (members hold it)         ── signs ── certificate: a member's key, its join index, when it expires
 //! ```
 //!
-//! A charter with a higher number replaces one with a lower. With it comes another seal and another admission secret, so what was
-//! signed or given away before counts only for those whom the new charter keeps.
+//! A policy with a higher number replaces one with a lower. With it comes another issuer key and another admission secret, so what was
+//! signed or given away before counts only for those whom the new policy keeps.
 
 use data_encoding::BASE32_NOPAD;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,13 @@ use zeroize::Zeroizing;
 use crate::keys::{PrivateKey, PublicKey, Signature, sha256};
 use crate::ticket::Secret;
 
-/// The most keys that a charter keeps, and the most that it removes.
+/// The most keys that a policy keeps, and the most that it removes.
 pub(crate) const MAX_KEYS: usize = 4096;
 
 /// How the text of an owner's key begins; the number is its version.
 const OWNER_PREFIX: &str = "nt-owner1";
 
-const CHARTER: &str = "charter";
+const POLICY: &str = "policy";
 const REMOVAL: &str = "removal";
 
 /// How long a ticket is good.
@@ -34,9 +34,9 @@ pub struct TicketLimits {
     pub ends: Option<u64>,
 }
 
-/// A charter's beginning, which is enough to check certificates.
+/// A policy's beginning, which is enough to check certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CharterHead {
+pub(crate) struct PolicyHead {
     statement: Statement,
     signature: Signature,
 }
@@ -46,35 +46,35 @@ pub(crate) struct CharterHead {
 struct Statement {
     owner: PublicKey,
     number: u32,
-    seal: PublicKey,
+    issuer: PublicKey,
     /// The SHA-256 of the rest.
     rest: [u8; 32],
 }
 
-impl CharterHead {
+impl PolicyHead {
     /// Whether this owner has signed it.
     pub(crate) fn is_by(&self, owner: &PublicKey) -> bool {
-        self.statement.owner == *owner && owner.has_signed(CHARTER, &self.statement, &self.signature)
+        self.statement.owner == *owner && owner.has_signed(POLICY, &self.statement, &self.signature)
     }
 
     pub(crate) fn number(&self) -> u32 {
         self.statement.number
     }
 
-    pub(crate) fn seal(&self) -> &PublicKey {
-        &self.statement.seal
+    pub(crate) fn issuer(&self) -> &PublicKey {
+        &self.statement.issuer
     }
 
-    /// Of two charters the one of higher rank is in force; the seal decides only if an owner has signed two of one number.
+    /// Of two policies the one of higher rank is in force; the issuer key decides only if an owner has signed two of one number.
     pub(crate) fn rank(&self) -> (u32, &PublicKey) {
-        (self.statement.number, &self.statement.seal)
+        (self.statement.number, &self.statement.issuer)
     }
 }
 
 /// What the owner of a swarm has decided. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Charter {
-    pub(crate) head: CharterHead,
+pub(crate) struct Policy {
+    pub(crate) head: PolicyHead,
     rest: Rest,
 }
 
@@ -83,7 +83,7 @@ struct Rest {
     /// What shows which admission secret is meant, and does not give it away.
     ticket: [u8; 32],
     limits: TicketLimits,
-    /// Members whose certificates of earlier charters still count.
+    /// Members whose certificates of earlier policies still count.
     kept: Vec<PublicKey>,
     /// Who can never come back, and the owner's word for it.
     removed: Vec<(PublicKey, Signature)>,
@@ -95,7 +95,7 @@ impl Rest {
     }
 }
 
-impl Charter {
+impl Policy {
     /// Its number.
     pub(crate) fn number(&self) -> u32 {
         self.head.number()
@@ -134,24 +134,24 @@ pub(crate) fn is_removed(owner: &PublicKey, key: &PublicKey, signature: &Signatu
     owner.has_signed(REMOVAL, &(owner, key), signature)
 }
 
-/// A charter with the secrets that belong to it. Only members get to see it.
+/// A policy with the secrets that belong to it. Only members get to see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Amendment {
-    pub(crate) charter: Charter,
-    /// From which the seal is made.
-    seal: Secret,
+pub struct PolicyUpdate {
+    pub(crate) policy: Policy,
+    /// From which the issuer key is made.
+    issuer: Secret,
     /// What tickets hold.
     pub(crate) admission: Secret,
 }
 
-impl Amendment {
-    /// The seal, if all this is this owner's and fits together.
+impl PolicyUpdate {
+    /// The issuer key, if all this is this owner's and fits together.
     pub(crate) fn unlock(&self, owner: &PublicKey) -> Option<PrivateKey> {
-        let seal = PrivateKey::from_seed(self.seal.bytes());
-        let is_sound = self.charter.is_sound(owner)
-            && seal.public() == *self.charter.head.seal()
-            && self.admission.derive::<32>("ticket") == self.charter.rest.ticket;
-        is_sound.then_some(seal)
+        let issuer = PrivateKey::from_seed(self.issuer.bytes());
+        let is_sound = self.policy.is_sound(owner)
+            && issuer.public() == *self.policy.head.issuer()
+            && self.admission.derive::<32>("ticket") == self.policy.rest.ticket;
+        is_sound.then_some(issuer)
     }
 }
 
@@ -184,22 +184,22 @@ impl OwnerKey {
         self.0.public()
     }
 
-    /// The first charter, with these secrets.
-    pub(crate) fn found(&self, seal: Secret, admission: Secret, limits: TicketLimits) -> Amendment {
-        self.sign(1, seal, admission, Rest { ticket: [0; 32], limits, kept: Vec::new(), removed: Vec::new() })
+    /// The first policy, with these secrets.
+    pub(crate) fn found(&self, issuer: Secret, admission: Secret, limits: TicketLimits) -> PolicyUpdate {
+        self.sign(1, issuer, admission, Rest { ticket: [0; 32], limits, kept: Vec::new(), removed: Vec::new() })
     }
 
-    /// The charter after this one: with fresh secrets, for these members without those who are removed.
+    /// The policy after this one: with fresh secrets, for these members without those who are removed.
     pub(crate) fn amend(
         &self,
-        charter: &Charter,
+        policy: &Policy,
         members: impl IntoIterator<Item = PublicKey>,
         removed: &[PublicKey],
         limits: TicketLimits,
-    ) -> Amendment {
+    ) -> PolicyUpdate {
         let owner = self.public();
-        let mut all_removed = charter.rest.removed.clone();
-        for key in removed.iter().filter(|key| charter.removal(key).is_none()) {
+        let mut all_removed = policy.rest.removed.clone();
+        for key in removed.iter().filter(|key| policy.removal(key).is_none()) {
             all_removed.push((*key, self.0.sign(REMOVAL, &(owner, key))));
         }
         let is_removed = |key: &PublicKey| all_removed.iter().any(|(removed, _)| removed == key);
@@ -207,15 +207,15 @@ impl OwnerKey {
         kept.sort_unstable();
         kept.dedup();
         let rest = Rest { ticket: [0; 32], limits, kept, removed: all_removed };
-        self.sign(charter.number().saturating_add(1), Secret::random(), Secret::random(), rest)
+        self.sign(policy.number().saturating_add(1), Secret::random(), Secret::random(), rest)
     }
 
-    fn sign(&self, number: u32, seal: Secret, admission: Secret, rest: Rest) -> Amendment {
+    fn sign(&self, number: u32, issuer: Secret, admission: Secret, rest: Rest) -> PolicyUpdate {
         let rest = Rest { ticket: admission.derive("ticket"), ..rest };
-        let seal_key = PrivateKey::from_seed(seal.bytes()).public();
-        let statement = Statement { owner: self.public(), number, seal: seal_key, rest: rest.hash() };
-        let signature = self.0.sign(CHARTER, &statement);
-        Amendment { charter: Charter { head: CharterHead { statement, signature }, rest }, seal, admission }
+        let seal_key = PrivateKey::from_seed(issuer.bytes()).public();
+        let statement = Statement { owner: self.public(), number, issuer: seal_key, rest: rest.hash() };
+        let signature = self.0.sign(POLICY, &statement);
+        PolicyUpdate { policy: Policy { head: PolicyHead { statement, signature }, rest }, issuer, admission }
     }
 }
 
@@ -228,7 +228,7 @@ fn checksum(seed: &[u8; 32]) -> [u8; 4] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Amendment, MAX_KEYS, OwnerKey, TicketLimits, is_removed};
+    use super::{MAX_KEYS, OwnerKey, PolicyUpdate, TicketLimits, is_removed};
     use crate::keys::{PrivateKey, PublicKey};
     use crate::ticket::Secret;
 
@@ -236,7 +236,7 @@ mod tests {
         OwnerKey::from_seed(&[1; 32])
     }
 
-    fn founded() -> Amendment {
+    fn founded() -> PolicyUpdate {
         owner().found(Secret::from_bytes([2; 32]), Secret::from_bytes([3; 32]), TicketLimits::default())
     }
 
@@ -250,30 +250,30 @@ mod tests {
         assert!(good.unlock(&owner().public()).is_some());
         assert!(good.unlock(&key(9)).is_none());
         let mut changed = good.clone();
-        changed.charter.rest.limits.uses = Some(7);
+        changed.policy.rest.limits.uses = Some(7);
         assert!(changed.unlock(&owner().public()).is_none());
         let mut changed = good.clone();
-        changed.charter.head.statement.number = 2;
+        changed.policy.head.statement.number = 2;
         assert!(changed.unlock(&owner().public()).is_none());
-        let other_seal = Amendment { seal: Secret::from_bytes([4; 32]), ..good.clone() };
+        let other_seal = PolicyUpdate { issuer: Secret::from_bytes([4; 32]), ..good.clone() };
         assert!(other_seal.unlock(&owner().public()).is_none());
-        let other_ticket = Amendment { admission: Secret::from_bytes([4; 32]), ..good };
+        let other_ticket = PolicyUpdate { admission: Secret::from_bytes([4; 32]), ..good };
         assert!(other_ticket.unlock(&owner().public()).is_none());
     }
 
     #[test]
     fn a_removed_key_is_never_kept_again_and_can_see_the_owners_word_for_it() {
         let first = founded();
-        let second = owner().amend(&first.charter, [key(5), key(6)], &[key(6)], TicketLimits::default());
+        let second = owner().amend(&first.policy, [key(5), key(6)], &[key(6)], TicketLimits::default());
         assert!(second.unlock(&owner().public()).is_some());
-        assert_eq!(second.charter.number(), 2);
-        assert!(second.charter.keeps(&key(5)) && !second.charter.keeps(&key(6)));
-        let third = owner().amend(&second.charter, [key(5), key(6)], &[], TicketLimits::default());
-        assert!(!third.charter.keeps(&key(6)));
-        let word = third.charter.removal(&key(6)).unwrap();
+        assert_eq!(second.policy.number(), 2);
+        assert!(second.policy.keeps(&key(5)) && !second.policy.keeps(&key(6)));
+        let third = owner().amend(&second.policy, [key(5), key(6)], &[], TicketLimits::default());
+        assert!(!third.policy.keeps(&key(6)));
+        let word = third.policy.removal(&key(6)).unwrap();
         assert!(is_removed(&owner().public(), &key(6), &word));
         assert!(!is_removed(&owner().public(), &key(5), &word) && !is_removed(&key(7), &key(6), &word));
-        assert_ne!((&first.seal, &first.admission), (&second.seal, &second.admission));
+        assert_ne!((&first.issuer, &first.admission), (&second.issuer, &second.admission));
     }
 
     #[test]
@@ -288,9 +288,9 @@ mod tests {
     #[test]
     fn a_charter_of_senseless_size_is_refused_whoever_signed_it() {
         let keys = |n: usize| (0..n).map(|n| PublicKey([n.to_le_bytes(); 4].concat().try_into().unwrap()));
-        let most = owner().amend(&founded().charter, keys(MAX_KEYS), &[], TicketLimits::default());
-        assert!(most.charter.is_sound(&owner().public()));
-        let more = owner().amend(&founded().charter, keys(MAX_KEYS + 1), &[], TicketLimits::default());
-        assert!(!more.charter.is_sound(&owner().public()));
+        let most = owner().amend(&founded().policy, keys(MAX_KEYS), &[], TicketLimits::default());
+        assert!(most.policy.is_sound(&owner().public()));
+        let more = owner().amend(&founded().policy, keys(MAX_KEYS + 1), &[], TicketLimits::default());
+        assert!(!more.policy.is_sound(&owner().public()));
     }
 }

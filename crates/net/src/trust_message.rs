@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{Certificate, Pass};
-use crate::charter::Amendment;
 use crate::keys::Signature;
+use crate::policy::PolicyUpdate;
 
 /// What one member tells another. It goes over links between members only, since some of it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Word {
-    /// This charter is in force.
-    Charter(Box<Amendment>),
+pub(crate) enum TrustMessage {
+    /// This policy is in force.
+    Policy(Box<PolicyUpdate>),
     /// The sender's certificate has been renewed.
     Renewed(Box<Pass>),
     /// These were let in with the present ticket.

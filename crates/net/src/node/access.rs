@@ -5,15 +5,15 @@ use nettorrent_swarm::wire::Frame;
 use nettorrent_swarm::{Peer, PeerId};
 
 use super::Node;
-use crate::charter::Amendment;
 use crate::inbox::LinkId;
 use crate::keys::PublicKey;
 use crate::membership;
+use crate::policy::PolicyUpdate;
 use crate::refusal::Refusal;
-use crate::register::Adoption;
 use crate::report::Report;
 use crate::service::{Answer, Invitation, ListedMember, MemberList};
-use crate::word::Word;
+use crate::trust_message::TrustMessage;
+use crate::trust_store::Adoption;
 
 /// What people are told whose peer was removed.
 const REMOVED: &str = "the swarm's owner has removed this peer for good; the others go on without it";
@@ -25,18 +25,18 @@ impl Node {
     /// There is a link with a peer: each tells the other what it may have missed.
     pub(super) fn greet(&mut self, peer: PeerId, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let identity = self.endpoint.identity();
-        let Some(register) = identity.register() else { return };
+        let Some(trust_store) = identity.trust_store() else { return };
         // What the owner has decided may have come while the two shook hands.
-        if let Some(refusal) = register.objection(peer) {
-            drop(register);
+        if let Some(refusal) = trust_store.objection(peer) {
+            drop(trust_store);
             return self.turn_out(peer, refusal, report);
         }
-        let is_behind = register.of(peer).is_some_and(|pass| pass.head.rank() < register.charter().head.rank());
+        let is_behind = trust_store.of(peer).is_some_and(|pass| pass.head.rank() < trust_store.policy().head.rank());
         if is_behind {
-            self.tell(peer, &Word::Charter(Box::new(register.amendment().clone())));
+            self.tell(peer, &TrustMessage::Policy(Box::new(trust_store.policy_update().clone())));
         }
-        if register.counts_uses() {
-            self.tell(peer, &Word::Admitted(register.all_admitted()));
+        if trust_store.counts_uses() {
+            self.tell(peer, &TrustMessage::Admitted(trust_store.all_admitted()));
         }
     }
 
@@ -48,24 +48,24 @@ impl Node {
         report: &mut impl FnMut(Report<'_>, &dyn Peer),
     ) {
         let identity = self.endpoint.identity();
-        let word = self.contacts.find(from, link).and_then(|link| link.read(frame).ok());
-        let (Some(word), Some(mut register)) = (word, identity.register()) else {
+        let message = self.contacts.find(from, link).and_then(|link| link.read(frame).ok());
+        let (Some(message), Some(mut trust_store)) = (message, identity.trust_store()) else {
             return self.contacts.cut(from);
         };
-        match word {
-            Word::Charter(amendment) => {
-                drop(register);
-                self.adopt(&amendment, report);
+        match message {
+            TrustMessage::Policy(policy_update) => {
+                drop(trust_store);
+                self.adopt(&policy_update, report);
             }
-            Word::Renewed(pass) => {
-                if !register.on_renewed(from, &pass) {
-                    drop(register);
+            TrustMessage::Renewed(pass) => {
+                if !trust_store.on_renewed(from, &pass) {
+                    drop(trust_store);
                     self.turn_out(from, Refusal::NoMember, report);
                 }
             }
-            Word::Admitted(certificates) => register.on_admitted(certificates),
-            Word::Removed(word) => {
-                if register.is_removed(&word) {
+            TrustMessage::Admitted(certificates) => trust_store.on_admitted(certificates),
+            TrustMessage::Removed(signature) => {
+                if trust_store.is_removed(&signature) {
                     self.failure.get_or_insert_with(|| REMOVED.to_owned());
                 }
             }
@@ -76,8 +76,8 @@ impl Node {
     pub(super) fn on_refused(&mut self, refusal: Option<Refusal>) {
         let identity = self.endpoint.identity();
         let problem = match refusal {
-            Some(Refusal::Removed(word)) => {
-                identity.register().filter(|register| register.is_removed(&word)).map(|_| REMOVED)
+            Some(Refusal::Removed(signature)) => {
+                identity.trust_store().filter(|trust_store| trust_store.is_removed(&signature)).map(|_| REMOVED)
             }
             Some(Refusal::Outdated) => Some(OUTDATED),
             _ => None,
@@ -90,33 +90,34 @@ impl Node {
     /// Renews the own certificate in time, and parts from those whose certificate has expired.
     pub(super) fn check_certificates(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let identity = self.endpoint.identity();
-        let Some(mut register) = identity.register() else { return };
-        let renewed = register.renew().then(|| Word::Renewed(Box::new(register.pass())));
+        let Some(mut trust_store) = identity.trust_store() else { return };
+        let renewed = trust_store.renew().then(|| TrustMessage::Renewed(Box::new(trust_store.pass())));
         let linked: Vec<PeerId> = self.contacts.linked().collect();
-        let objections: Vec<_> = linked.iter().filter_map(|peer| Some((*peer, register.objection(*peer)?))).collect();
-        drop(register);
-        renewed.iter().for_each(|word| linked.iter().for_each(|peer| self.tell(*peer, word)));
+        let objections: Vec<_> =
+            linked.iter().filter_map(|peer| Some((*peer, trust_store.objection(*peer)?))).collect();
+        drop(trust_store);
+        renewed.iter().for_each(|message| linked.iter().for_each(|peer| self.tell(*peer, message)));
         objections.into_iter().for_each(|(peer, refusal)| self.turn_out(peer, refusal, report));
     }
 
     /// Puts what the owner has decided in force, and passes it on.
-    fn adopt(&mut self, amendment: &Amendment, report: &mut impl FnMut(Report<'_>, &dyn Peer)) -> Adoption {
+    fn adopt(&mut self, policy_update: &PolicyUpdate, report: &mut impl FnMut(Report<'_>, &dyn Peer)) -> Adoption {
         let identity = self.endpoint.identity();
-        let Some(mut register) = identity.register() else { return Adoption::Unsound };
-        let adoption = register.adopt(amendment);
-        let renewed = Word::Renewed(Box::new(register.pass()));
-        drop(register);
+        let Some(mut trust_store) = identity.trust_store() else { return Adoption::Unsound };
+        let adoption = trust_store.adopt(policy_update);
+        let renewed = TrustMessage::Renewed(Box::new(trust_store.pass()));
+        drop(trust_store);
         match adoption {
             Adoption::Adopted => {
                 let text = "the swarm's owner has replaced its keys; earlier tickets let nobody in any more";
                 report(Report::Keys(text.to_owned()), &*self.peer);
-                let charter = Word::Charter(Box::new(amendment.clone()));
+                let policy = TrustMessage::Policy(Box::new(policy_update.clone()));
                 for peer in self.contacts.linked().collect::<Vec<_>>() {
-                    let objection = identity.register().and_then(|register| register.objection(peer));
+                    let objection = identity.trust_store().and_then(|trust_store| trust_store.objection(peer));
                     if let Some(refusal) = objection {
                         self.turn_out(peer, refusal, report);
                     } else {
-                        self.tell(peer, &charter);
+                        self.tell(peer, &policy);
                         self.tell(peer, &renewed);
                     }
                 }
@@ -132,8 +133,8 @@ impl Node {
     /// Parts from a peer that is no member any more.
     fn turn_out(&mut self, peer: PeerId, refusal: Refusal, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
         let input = match refusal {
-            Refusal::Removed(word) => {
-                self.tell(peer, &Word::Removed(word));
+            Refusal::Removed(signature) => {
+                self.tell(peer, &TrustMessage::Removed(signature));
                 membership::Input::Excluded(peer)
             }
             _ => {
@@ -146,9 +147,9 @@ impl Node {
         self.on_members(input, report);
     }
 
-    fn tell(&self, peer: PeerId, word: &Word) {
+    fn tell(&self, peer: PeerId, message: &TrustMessage) {
         if let Some(link) = self.contacts.link(peer) {
-            link.say(word);
+            link.say(message);
         }
     }
 
@@ -156,11 +157,11 @@ impl Node {
     pub(super) fn admit(&mut self, link: LinkId) -> Option<Answer> {
         let key = self.visitors.key(link)?;
         let (identity, members) = (self.endpoint.identity(), self.members());
-        let admitted = identity.register()?.admit(&key, members.iter().map(|(peer, _)| *peer));
+        let admitted = identity.trust_store()?.admit(&key, members.iter().map(|(peer, _)| *peer));
         Some(match admitted {
             Ok(admission) => {
-                let word = Word::Admitted(vec![admission.certificate.clone()]);
-                self.contacts.linked().collect::<Vec<_>>().iter().for_each(|peer| self.tell(*peer, &word));
+                let message = TrustMessage::Admitted(vec![admission.certificate.clone()]);
+                self.contacts.linked().collect::<Vec<_>>().iter().for_each(|peer| self.tell(*peer, &message));
                 let package = self.settings.package.clone();
                 Answer::Join(Box::new(Invitation { package, admission, members }))
             }
@@ -169,26 +170,30 @@ impl Node {
     }
 
     /// Takes what the owner has decided from somebody who brings it.
-    pub(super) fn amend(&mut self, amendment: &Amendment, report: &mut impl FnMut(Report<'_>, &dyn Peer)) -> Answer {
-        let is_in_force = matches!(self.adopt(amendment, report), Adoption::Adopted);
+    pub(super) fn amend(
+        &mut self,
+        policy_update: &PolicyUpdate,
+        report: &mut impl FnMut(Report<'_>, &dyn Peer),
+    ) -> Answer {
+        let is_in_force = matches!(self.adopt(policy_update, report), Adoption::Adopted);
         Answer::Amended { is_in_force }
     }
 
     /// Who belongs to the swarm.
     pub(super) fn list(&self) -> Option<Answer> {
         let identity = self.endpoint.identity();
-        let register = identity.register()?;
+        let trust_store = identity.trust_store()?;
         let listed = |member: &membership::Member| {
-            let known = register.of(member.id).map(|pass| &pass.certificate);
-            let certificate = if member.id == register.own().peer() { Some(register.own()) } else { known }?;
+            let known = trust_store.of(member.id).map(|pass| &pass.certificate);
+            let certificate = if member.id == trust_store.own().peer() { Some(trust_store.own()) } else { known }?;
             let (key, since, expires): (PublicKey, _, _) =
                 (*certificate.key(), certificate.since(), certificate.expires());
             Some(ListedMember { peer: member.id, key, address: member.address.clone(), since, expires })
         };
         let members = self.membership.members().filter_map(listed).collect();
         Some(Answer::Members(Box::new(MemberList {
-            charter: register.charter().clone(),
-            keys: register.keys(),
+            policy: trust_store.policy().clone(),
+            keys: trust_store.keys(),
             members,
         })))
     }

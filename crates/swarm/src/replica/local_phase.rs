@@ -1,4 +1,4 @@
-//! A turn: what a peer trains by itself before each exchange.
+//! The local phase: what a peer trains by itself before each exchange.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::step_work::StepTaken;
 use crate::strategy::{Payload, Scale, Trained, held_at};
 use crate::work::{What, Work, scaled};
 
-/// A turn that is going on, or over and waiting for its round to end.
-pub(super) struct TurnState {
+/// The local phase that is going on, or over and waiting for its round to end.
+pub(super) struct LocalPhase {
     /// Its work.
     work: u64,
     /// Where the peer takes steps by itself: what it says about them while they are taken.
@@ -26,7 +26,7 @@ pub(super) struct TurnState {
     pub round: usize,
     /// The first batch, counted from the beginning of the segment.
     first: u32,
-    /// How many batches the turn has for this peer.
+    /// How many batches there are for this peer.
     pub n_mine: u32,
     /// How many of its batches are trained.
     n_done: u32,
@@ -34,7 +34,7 @@ pub(super) struct TurnState {
     share: f32,
     /// The gradient of the batch, where peers train asynchronously.
     gradient: Vec<Vec<f32>>,
-    /// How long this peer waited for others before the turn, and how far it is ahead of the slowest of them.
+    /// How long this peer waited for others before it began, and how far it is ahead of the slowest of them.
     pub waited: Duration,
     staleness: u32,
     /// Whether every gradient so far was made of numbers.
@@ -54,7 +54,7 @@ pub(super) struct Loan {
     pub handle: PhaseHandle,
 }
 
-/// A batch of a turn that is computed.
+/// A batch of it that is computed.
 pub(super) struct Batch {
     pub score: Score,
     pub took: Duration,
@@ -64,23 +64,23 @@ pub(super) struct Batch {
     pub end: Option<LocalState>,
 }
 
-impl TurnState {
-    /// Begins the turn that the ledger and the plan say is next.
+impl LocalPhase {
+    /// Begins what the ledger and the plan say is next.
     pub(super) fn begin(learner: &mut Learner) -> Self {
         let Learner { core, strategy, .. } = learner;
         core.delay = strategy.delay();
-        let plan = core.plan.clone().expect("a turn begins within a segment");
-        let seat = core.seat_of(core.me);
+        let plan = core.plan.clone().expect("a local phase begins within a segment");
+        let slot = core.slot_of(core.me);
         let round = core.own_round();
-        let batches = seat.map_or(0..0, |seat| plan.batches_in(seat, round));
-        let share = match core.turn.scale {
+        let batches = slot.map_or(0..0, |slot| plan.batches_in(slot, round));
+        let share = match core.round_plan.scale {
             Scale::Plain => 1.0,
             Scale::Share => {
-                let mine = seat.map_or(0, |seat| plan.samples_of(seat, round));
+                let mine = slot.map_or(0, |slot| plan.samples_of(slot, round));
                 (mine as f64 / plan.samples_in(round).max(1) as f64) as f32
             }
         };
-        let turn = Self {
+        let local = Self {
             work: 0,
             phase: None,
             round,
@@ -99,22 +99,22 @@ impl TurnState {
         };
         core.is_computing = true;
         core.enter(Phase::Training);
-        turn
+        local
     }
 
     /// Has it computed: the gradient of its batch, or where the peer takes steps by itself, all of them.
     ///
     /// A worker that is lent the parameters for several rounds is at it already.
     pub(super) fn order(&mut self, core: &mut Core, loan: &mut Option<Loan>, out: &mut Outbox) {
-        let (Some(seat), Some(plan)) = (core.seat_of(core.me), core.plan.clone()) else { return };
+        let (Some(slot), Some(plan)) = (core.slot_of(core.me), core.plan.clone()) else { return };
         if let Some(loan) = loan.as_ref().filter(|_| core.is_lent()) {
             self.work = loan.work;
             return;
         }
         self.work = core.next_work_id();
         let step = core.place.step;
-        let place = BatchPlace { plan, seat, batch: self.first as usize, step };
-        let what = match core.turn.payload {
+        let place = BatchPlace { plan, slot, batch: self.first as usize, step };
+        let what = match core.round_plan.payload {
             Payload::Weights => {
                 let state = LocalState { values: core.values.clone(), optimizer: core.optimizer.clone() };
                 self.local_phase(state, place, core)
@@ -130,8 +130,8 @@ impl TurnState {
             Payload::Gradients | Payload::Updates => What::Gradient {
                 values: core.values.clone(),
                 place,
-                seed: core.training.batch_seed(seat, step),
-                scale: if core.turn.payload == Payload::Gradients { self.share } else { 1.0 },
+                seed: core.training.batch_seed(slot, step),
+                scale: if core.round_plan.payload == Payload::Gradients { self.share } else { 1.0 },
                 outliers: core.outliers.clone(),
                 spare: std::mem::take(&mut core.spare),
             },
@@ -172,7 +172,7 @@ impl TurnState {
             self.is_finite = false;
             return;
         }
-        match learner.core.turn.payload {
+        match learner.core.round_plan.payload {
             Payload::Gradients => {
                 learner.strategy.on_part(&mut learner.core, out, bucket, numbers);
             }
@@ -200,7 +200,7 @@ impl TurnState {
         let lr = core.lr(self.round, self.share_at(self.n_done));
         out.records.push(core.record(Event::Batch {
             epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
+            round: core.place.version.round,
             n_samples: score.n as u64,
             loss: score.loss(),
             n_correct: score.n_correct as u64,
@@ -219,7 +219,7 @@ impl TurnState {
         f64::from(batch) / f64::from(self.n_mine.max(1))
     }
 
-    /// What is wrong with a turn whose last batch had this loss.
+    /// What is wrong with a local phase whose last batch had this loss.
     pub(super) fn problem(&self, loss: f64) -> String {
         match (loss.is_finite(), self.is_finite) {
             (false, _) => format!("the loss became {loss}"),
@@ -228,7 +228,7 @@ impl TurnState {
         }
     }
 
-    /// What this peer trained in the turn is forgotten; it waits for the others' parameters.
+    /// What this peer trained is forgotten; it waits for the others' parameters.
     pub(super) fn give_up(&mut self, core: &mut Core) {
         self.phase = None;
         core.roll_back();
@@ -238,7 +238,7 @@ impl TurnState {
 
     /// Hands over what was trained.
     pub(super) fn end(&mut self, learner: &mut Learner, out: &mut Outbox) {
-        if learner.core.turn.payload == Payload::Weights {
+        if learner.core.round_plan.payload == Payload::Weights {
             self.hand_over_weights(learner, out);
         }
         self.ended = Some(learner.core.now);
@@ -264,7 +264,7 @@ impl TurnState {
     /// A peer with nothing to train takes part all the same, without weight.
     pub(super) fn contribute_nothing(&mut self, learner: &mut Learner, out: &mut Outbox) {
         let Learner { core, strategy, .. } = learner;
-        if core.turn.payload == Payload::Gradients {
+        if core.round_plan.payload == Payload::Gradients {
             let task = core.training.task.clone();
             for (bucket, range) in task.buckets().iter().enumerate() {
                 let mut numbers = core.buffer(range.len());
@@ -300,24 +300,24 @@ impl TurnState {
             ..Trained::default()
         };
         strategy.on_trained(core, out, &trained);
-        if let Some(seat) = core.seat_of(core.me) {
-            core.count_round(seat);
+        if let Some(slot) = core.slot_of(core.me) {
+            core.count_round(slot);
         }
-        core.place.standing.round += 1;
+        core.place.version.round += 1;
         core.place.step += 1;
         core.epoch_score += self.score;
         out.records.push(self.record(core, lr, self.waited));
     }
 
-    /// What there is to tell of the round that this turn was for, now that it counts. Times that only a host can measure are
+    /// What there is to tell of the round that this was for, now that it counts. Times that only a host can measure are
     /// its to fill in.
     pub(super) fn record(&self, core: &mut Core, lr: f32, waited: Duration) -> Record {
         let (sent_bytes, received_bytes) = core.take_counts();
         core.record(Event::Round {
             epoch: core.place.ledger.epoch,
-            round: core.place.standing.round,
+            round: core.place.version.round,
             n_samples: self.score.n as u64,
-            n_samples_all: core.place.standing.n_samples,
+            n_samples_all: core.place.version.n_samples,
             loss: self.score.loss(),
             n_correct: self.score.n_correct as u64,
             lr,

@@ -10,7 +10,7 @@ use super::optimizer_state::OptimizerState;
 
 /// What a peer trains by itself before each exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct RoundPlan {
     /// What is handed over then.
     pub payload: Payload,
     /// How much is trained.
@@ -57,7 +57,7 @@ pub enum Scale {
     Share,
 }
 
-/// How a turn went.
+/// How a local phase went.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trained {
     /// Samples trained.
