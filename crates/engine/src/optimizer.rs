@@ -177,6 +177,17 @@ impl Optimizer {
         Self { spec, n_params, n_steps: 0, vectors }
     }
 
+    /// The same rule that begins anew, where its first steps are not longer than others; else a copy.
+    #[must_use]
+    pub fn restarted(&self) -> Self {
+        match self.spec.kind {
+            OptimizerKind::Sgd | OptimizerKind::Adam | OptimizerKind::Adamw if self.spec.custom.is_none() => {
+                Self::new(self.spec.clone(), self.n_params)
+            }
+            _ => self.clone(),
+        }
+    }
+
     /// The rule and its settings.
     pub(crate) fn spec(&self) -> &OptimizerSpec {
         &self.spec

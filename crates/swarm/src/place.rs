@@ -120,7 +120,7 @@ impl State {
 
     /// The beginning, as the job's seed gives it.
     pub fn fresh(training: &TrainPlan) -> Self {
-        Self::from_values(training, training.task.init(training.seed))
+        Self::from_values(training, training.initial_values())
     }
 
     /// The beginning, from parameters that come from elsewhere.

@@ -95,9 +95,18 @@ impl TrainPlan {
 
     /// What tells models that are broken from those that have not begun to learn.
     pub(crate) fn collapse(&self) -> &Collapse {
-        self.collapse.get_or_init(|| {
-            let initial = self.task.init(self.seed);
-            Collapse::new(self.guessing, size(&initial[..self.task.n_params()]))
-        })
+        self.collapse.get_or_init(|| self.collapse_from(&self.task.init(self.seed)))
+    }
+
+    /// The parameters with which training begins.
+    pub(crate) fn initial_values(&self) -> Vec<f32> {
+        let initial = self.task.init(self.seed);
+        // Now, as nobody wants to make them a second time beside all that training holds.
+        self.collapse.get_or_init(|| self.collapse_from(&initial));
+        initial
+    }
+
+    fn collapse_from(&self, initial: &[f32]) -> Collapse {
+        Collapse::new(self.guessing, size(&initial[..self.task.n_params()]))
     }
 }

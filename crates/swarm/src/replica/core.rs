@@ -67,7 +67,7 @@ pub(crate) struct Core {
     pub plan: Option<Arc<Plan>>,
     pub request: Option<Request>,
     /// Whether the local phase from before the last change of the view is still valid.
-    pub turn_goes_on: bool,
+    pub local_phase_goes_on: bool,
     /// How this peer's samples of the present epoch were classified while training.
     pub epoch_score: Score,
     /// How large the parameters were together when the last epoch ended.
@@ -127,7 +127,7 @@ impl Core {
             round_start: None,
             plan: None,
             request: None,
-            turn_goes_on: false,
+            local_phase_goes_on: false,
             epoch_score: Score::default(),
             epoch_size: 0.0,
             earlier_score: epoch_score,

@@ -1,4 +1,5 @@
-//! A run that diverges is not finished: the swarm goes back to its state after the last good epoch, with half the learning rate.
+//! A run that diverges is not finished: the swarm goes back to its state after the last good epoch, with half the learning rate and an optimizer that
+//! begins anew.
 //!
 //! Every peer watches its own losses. Whoever sees that training has diverged tells the first member, which goes back and gives its state to
 //! all, as when others are behind in a new view. Rounds then have numbers that nobody has used before, so what was said until then is void.
@@ -42,6 +43,11 @@ struct Watch {
     good: Option<State>,
 }
 
+/// The state as it is kept. Its optimizer begins anew, so that nobody holds another copy of what it remembers all the time.
+fn to_go_back_to(state: State) -> State {
+    State { optimizer: state.optimizer.restarted(), ..state }
+}
+
 /// What a peer does when training has diverged.
 pub(super) enum Reaction {
     /// It stops, and has said why.
@@ -56,7 +62,8 @@ impl Recovery {
     /// For a run in which guessing would do so. What it begins with is what to go back to, as long as there is nothing better: its losses
     /// are not known yet.
     pub(super) fn new(guessing: Guessing, first: State) -> Self {
-        let watch = Watch { guard: LossGuard::beside(guessing), recent: Score::default(), good: Some(first) };
+        let watch =
+            Watch { guard: LossGuard::beside(guessing), recent: Score::default(), good: Some(to_go_back_to(first)) };
         Self { watch: Some(watch), has_diverged: false }
     }
 
@@ -103,7 +110,7 @@ impl Recovery {
         if core.rank >= N_KEEPERS {
             watch.good = None;
         } else if core.is_finite() && core.training.collapse().is_worth_keeping(&watch.guard, core.params()) {
-            watch.good = Some(learner.state());
+            watch.good = Some(to_go_back_to(learner.state()));
         }
     }
 

@@ -122,16 +122,16 @@ impl Training {
         if core.phase == Phase::Finished {
             if was_behind {
                 // It has to know whose parameters these are, though nothing more is done with them.
-                core.turn_goes_on = false;
+                core.local_phase_goes_on = false;
                 strategy.on_view(core, out);
             }
             return InView::AsBefore;
         }
         // If only peers who are gone had anything left to train, the round is empty, and who was behind begins another one.
         let is_worth_it = !was_behind && self.rounds.local.is_some() && !core.segment_is_over();
-        core.turn_goes_on = strategy.keeps_local_phase() && is_worth_it;
+        core.local_phase_goes_on = strategy.keeps_local_phase() && is_worth_it;
         strategy.on_view(core, out);
-        if core.turn_goes_on {
+        if core.local_phase_goes_on {
             core.enter(if self.rounds.local_phase_is_over() { Phase::Exchanging } else { Phase::Training });
             self.rounds.end_turn_if_trained(&mut self.learner, out);
             return InView::AsBefore;

@@ -258,7 +258,7 @@ impl RoundStrategy for Diloco {
     fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         // A new one owes nobody anything.
         self.exchange = Exchange::new(self.local.collective());
-        self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
+        self.trained_in = self.trained_in.filter(|&round| ctx.local_phase_goes_on() && round == ctx.round());
         if self.trained_in.is_some() {
             for bucket in 0..ctx.buckets().len() {
                 let held = ctx.held(bucket).into_owned();

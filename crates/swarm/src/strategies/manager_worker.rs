@@ -339,7 +339,7 @@ impl RoundStrategy for ManagerWorker {
 
     fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.forget_others();
-        if !ctx.turn_goes_on() {
+        if !ctx.local_phase_goes_on() {
             self.own = Answer::default();
         } else if self.own.report.is_some() {
             self.answer(ctx);

@@ -121,7 +121,7 @@ impl RoundStrategy for OnePeer {
     fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.incoming = Buckets::default();
         self.waits_for = None;
-        self.trained_in = self.trained_in.filter(|&round| ctx.turn_goes_on() && round == ctx.round());
+        self.trained_in = self.trained_in.filter(|&round| ctx.local_phase_goes_on() && round == ctx.round());
         if self.trained_in.is_some() {
             self.conclude(ctx);
         }

@@ -43,8 +43,8 @@ impl<'a> RoundCtx<'a> {
     }
 
     /// In [`super::RoundStrategy::on_view`]: whether what was trained before stays valid, and handed over parts with it.
-    pub(crate) fn turn_goes_on(&self) -> bool {
-        self.ctx.core.turn_goes_on
+    pub(crate) fn local_phase_goes_on(&self) -> bool {
+        self.ctx.core.local_phase_goes_on
     }
 
     /// Wakes the strategy after a time, unless the view or the round changes before.
