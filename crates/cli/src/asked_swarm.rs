@@ -10,6 +10,13 @@ use crate::ticket::TicketArguments;
 pub(crate) struct AskedSwarm {
     #[command(flatten)]
     pub(crate) ticket: TicketArguments,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// How a swarm is reached.
+#[derive(Args)]
+pub(crate) struct Reach {
     /// Look for peers on the local network by mDNS, too.
     #[arg(long)]
     pub(crate) discover: bool,
@@ -18,7 +25,7 @@ pub(crate) struct AskedSwarm {
     plain: bool,
 }
 
-impl AskedSwarm {
+impl Reach {
     /// Whether its links are encrypted.
     pub(crate) fn encryption(&self) -> Encryption {
         if self.plain { Encryption::Off } else { Encryption::On }

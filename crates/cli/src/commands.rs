@@ -17,4 +17,5 @@ pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod strategies;
 pub(crate) mod study;
+pub(crate) mod ticket;
 pub(crate) mod train;

@@ -51,6 +51,8 @@ enum Command {
     Join(commands::join::JoinArguments),
     /// Show who trains in a swarm, how far each is, and whom it waits for.
     Status(commands::status::StatusArguments),
+    /// Show again with what others join the swarm of a run.
+    Ticket(commands::ticket::TicketCommandArguments),
     /// List who belongs to a swarm; as its owner, remove members and replace its ticket.
     Members(commands::members::MembersArguments),
     /// Simulate a swarm of any size.
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Command::Start(arguments) => commands::start::start(&arguments),
         Command::Join(arguments) => commands::join::join(&arguments),
         Command::Status(arguments) => commands::status::status(&arguments),
+        Command::Ticket(arguments) => commands::ticket::ticket(&arguments),
         Command::Members(arguments) => commands::members::members(&arguments),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),
         Command::Study(arguments) => commands::study::study(&arguments),

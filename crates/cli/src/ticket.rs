@@ -7,6 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_net::ticket::{Ticket, TicketError};
+use nettorrent_session::run_folder::RunFolder;
 
 const VARIABLE: &str = "NETTORRENT_TICKET";
 /// Tickets are far shorter.
@@ -15,7 +16,7 @@ const MAX_LEN: u64 = 64 << 10;
 /// The ticket of commands that need one.
 #[derive(Args)]
 pub(crate) struct TicketArguments {
-    /// The ticket that `nettorrent start` has printed, or `-` to read it from standard input. Other users of this machine can see a
+    /// The ticket that `nettorrent start` has printed, the folder of a run that takes part, or `-` to read it from standard input. Other users of this machine can see a
     /// program's arguments: --ticket-file and NETTORRENT_TICKET keep it from them [default: what NETTORRENT_TICKET says].
     ticket: Option<TicketSource>,
     /// A file that holds the ticket.
@@ -43,13 +44,19 @@ pub(crate) enum TicketSource {
     Given(Ticket),
     /// `-`: what standard input says.
     Input,
+    /// That of the swarm in which this run takes part.
+    Run(PathBuf),
 }
 
 impl FromStr for TicketSource {
     type Err = TicketError;
 
     fn from_str(text: &str) -> Result<Self, TicketError> {
-        if text == "-" { Ok(Self::Input) } else { text.parse().map(Self::Given) }
+        match text {
+            "-" => Ok(Self::Input),
+            _ if Path::new(text).is_dir() => Ok(Self::Run(text.into())),
+            _ => text.parse().map(Self::Given),
+        }
     }
 }
 
@@ -57,6 +64,11 @@ impl FromStr for TicketSource {
 pub(crate) fn read(argument: Option<&TicketSource>, file: Option<&Path>) -> anyhow::Result<Option<Ticket>> {
     let (text, whence) = match (argument, file) {
         (Some(TicketSource::Given(ticket)), _) => return Ok(Some(ticket.clone())),
+        (Some(TicketSource::Run(run)), _) => {
+            let ticket = RunFolder::open(run)?.ticket()?;
+            let missing = || format!("{} has no ticket: it never took part in a swarm", run.display());
+            return ticket.with_context(missing).map(Some);
+        }
         (Some(TicketSource::Input), _) => (read_text(std::io::stdin())?, "standard input".to_owned()),
         (None, Some(path)) => {
             let shown = path.display().to_string();

@@ -1,5 +1,8 @@
 //! Asking a swarm from outside: for what joiners and observers need to know.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -18,6 +21,8 @@ use crate::wire::Wire;
 
 /// How long a peer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// For how long one is waited for before the next is called on, too.
+const STAGGER: Duration = Duration::from_millis(500);
 /// How long the local network is searched.
 const SEARCH: Duration = Duration::from_secs(3);
 const INBOX_BYTES: usize = 8 << 20;
@@ -138,6 +143,50 @@ pub async fn ask(
     Ok((visit.ask(question).await?, visit.seen))
 }
 
+/// Calls on the peers at several addresses: on the next one when the one before has failed or has not answered for a moment. So
+/// machines that are gone cost little time, and questions are asked of one peer at a time.
+struct Visits<'a> {
+    transport: &'a dyn Transport,
+    terms: &'a Terms,
+    addresses: std::slice::Iter<'a, Address>,
+    begun: Vec<Beginning<'a>>,
+}
+
+type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Visit, AskError>> + Send + 'a>>;
+
+impl Visits<'_> {
+    /// The next one that has begun or failed; none when there are no more.
+    async fn next(&mut self) -> Option<Result<Visit, AskError>> {
+        loop {
+            if self.begun.is_empty() {
+                self.begin_another().then_some(())?;
+            }
+            match timeout(STAGGER, poll_fn(|context| first_of(&mut self.begun, context))).await {
+                Ok(visit) => return Some(visit),
+                Err(_) => _ = self.begin_another(),
+            }
+        }
+    }
+
+    /// Whether there was one.
+    fn begin_another(&mut self) -> bool {
+        let Some(address) = self.addresses.next() else { return false };
+        self.begun.push(Box::pin(Visit::begin(self.transport, self.terms, address)));
+        true
+    }
+}
+
+/// The result of the first that is done, which is then one of them no more.
+fn first_of<'a>(begun: &mut Vec<Beginning<'a>>, context: &mut Context<'_>) -> Poll<Result<Visit, AskError>> {
+    for k in 0..begun.len() {
+        if let Poll::Ready(visit) = begun[k].as_mut().poll(context) {
+            drop(begun.remove(k));
+            return Poll::Ready(visit);
+        }
+    }
+    Poll::Pending
+}
+
 /// Asks the first of these that answers. Whatever one of them says, the next is asked: its process may be ending, its address may be
 /// another's by now, and anybody in the local network can announce one.
 pub async fn ask_any(
@@ -147,8 +196,13 @@ pub async fn ask_any(
     question: &Question,
 ) -> Result<Answered, AskError> {
     let mut problems = Vec::new();
-    for address in addresses {
-        match ask(transport, terms, address, question).await {
+    let mut visits = Visits { transport, terms, addresses: addresses.iter(), begun: Vec::new() };
+    while let Some(visit) = visits.next().await {
+        let answered = match visit {
+            Ok(mut visit) => visit.ask(question).await.map(|answer| (answer, visit.seen)),
+            Err(problem) => Err(problem),
+        };
+        match answered {
             Ok(answered) => return Ok(answered),
             Err(problem) => problems.push(problem),
         }

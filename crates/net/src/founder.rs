@@ -71,8 +71,7 @@ impl Founder {
 
     /// The ticket with which others ask to be let in, at these addresses.
     pub fn ticket(&self, addresses: Vec<Address>) -> Ticket {
-        let PolicyUpdate { policy, admission, .. } = &self.policy_update;
-        Ticket { secret: admission.clone(), owner: self.owner.public(), number: policy.number(), addresses }
+        self.policy_update.ticket(addresses)
     }
 
     fn key(&self, number: u32) -> PrivateKey {

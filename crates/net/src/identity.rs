@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nettorrent_swarm::view::PeerId;
 use ring::hmac;
 
+use crate::address::Address;
 use crate::certificate::Pass;
 use crate::clock::Clock;
 use crate::key_tls::TlsKeys;
@@ -69,6 +70,11 @@ impl Identity {
         let peer = trust_store.own().peer();
         let trust = Trust::Member(Arc::new(Mutex::new(trust_store)));
         Ok(Self { peer, tls: TlsKeys::new(&key)?, key: Arc::new(key), trust })
+    }
+
+    /// The present ticket of the swarm, which names these addresses; none for who is no member.
+    pub fn ticket(&self, addresses: Vec<Address>) -> Option<Ticket> {
+        Some(self.trust_store()?.policy_update().ticket(addresses))
     }
 
     /// The same key, as the member that it is from now on.

@@ -83,6 +83,12 @@ impl Members {
         &self.list.members
     }
 
+    /// The same ticket with which they were asked, which names those who are there.
+    pub fn ticket(&self) -> Ticket {
+        let addresses = self.members().iter().map(|member| member.address.clone()).collect();
+        Ticket { addresses, ..self.ticket.clone() }
+    }
+
     /// The member of this number, or whose key's fingerprint begins so.
     pub fn find(&self, which: &str) -> Result<&ListedMember, MembersError> {
         let number: Option<u32> = which.parse().ok();
@@ -120,12 +126,7 @@ impl Members {
         // Those who are removed must not get to know the new secrets.
         let kept: Vec<&ListedMember> = members.iter().filter(|member| !removed.contains(&member.key)).collect();
         let addresses: Vec<Address> = kept.iter().map(|member| member.address.clone()).collect();
-        let ticket = Ticket {
-            secret: policy_update.admission.clone(),
-            owner: self.ticket.owner,
-            number: policy_update.policy.number(),
-            addresses,
-        };
+        let ticket = policy_update.ticket(addresses);
         let question = Question::Amend(Box::new(policy_update));
         let mut problem = MembersError::NobodyLeft;
         for member in kept {

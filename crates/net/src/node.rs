@@ -29,6 +29,7 @@ use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
 use crate::service::{Answer, Awaited, JobPackage, PeerStatus, Question};
 use crate::telemetry::Telemetry;
+use crate::ticket::Ticket;
 use crate::timers::Timers;
 use crate::visitors::Visitors;
 
@@ -94,6 +95,8 @@ pub struct Node {
     meters: Meters,
     churn: Churn,
     telemetry: Telemetry,
+    /// The ticket that was told last.
+    ticket: Option<Ticket>,
 }
 
 impl Node {
@@ -134,6 +137,7 @@ impl Node {
             meters: Meters::new(settings.measures_waits),
             churn: Churn::default(),
             telemetry: Telemetry::default(),
+            ticket: None,
             settings,
         })
     }
@@ -266,6 +270,7 @@ impl Node {
             self.check_joining(now);
             self.check_certificates(report);
             self.tell_of_folder(report);
+            self.tell_of_ticket(report);
             if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
                 self.on_input(Input::Uplink(bytes_per_s), report);
             }

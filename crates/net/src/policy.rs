@@ -3,7 +3,7 @@
 //! ```text
 //! owner's key ── signs ── policy: number, the issuer key's public half, which ticket is good, who is kept, who is removed
 //!                             │
-//!                    issuer key (members hold it)         ── signs ── certificate: a member's key, its join index, when it expires
+//!                    issuer key (members hold it) ── signs ── certificate: a member's key, its join index, when it expires
 //! ```
 //!
 //! A policy with a higher number replaces one with a lower. With it comes another issuer key and another admission secret, so what was
@@ -13,8 +13,9 @@ use data_encoding::BASE32_NOPAD;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::address::Address;
 use crate::keys::{PrivateKey, PublicKey, Signature, sha256};
-use crate::ticket::Secret;
+use crate::ticket::{Secret, Ticket};
 
 /// The most keys that a policy keeps, and the most that it removes.
 pub(crate) const MAX_KEYS: usize = 4096;
@@ -145,6 +146,12 @@ pub struct PolicyUpdate {
 }
 
 impl PolicyUpdate {
+    /// The ticket with which others ask to be let in, at these addresses.
+    pub(crate) fn ticket(&self, addresses: Vec<Address>) -> Ticket {
+        let Self { policy, admission, .. } = self;
+        Ticket { secret: admission.clone(), owner: *policy.owner(), number: policy.number(), addresses }
+    }
+
     /// The issuer key, if all this is this owner's and fits together.
     pub(crate) fn unlock(&self, owner: &PublicKey) -> Option<PrivateKey> {
         let issuer = PrivateKey::from_seed(self.issuer.bytes());

@@ -7,6 +7,7 @@ use nettorrent_swarm::{PeerId, SavedBlock};
 
 use crate::membership::Note;
 use crate::shared_folder::News;
+use crate::ticket::Ticket;
 
 /// What a node tells while it runs.
 pub enum Report<'a> {
@@ -25,6 +26,8 @@ pub enum Report<'a> {
     Refused(String),
     /// What the swarm's owner has decided about its keys and members.
     Keys(String),
+    /// With what others ask to be let in now: who is there, or the swarm's keys, have changed.
+    Ticket(&'a Ticket),
     /// Who shares the directory, or why it is not used any more.
     Folder(&'a News),
     /// Another peer tells about itself, as this one is the first member of its view.

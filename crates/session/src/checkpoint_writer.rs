@@ -9,6 +9,7 @@ use nettorrent_engine::checkpoint::{PieceWriter, Progress};
 use nettorrent_engine::job::{CheckpointSpec, Job};
 use nettorrent_engine::model::Layout;
 use nettorrent_engine::optimizer::OptimizerSpec;
+use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::{Place, SavedBlock, State};
 
 use crate::error::SessionError;
@@ -41,7 +42,7 @@ pub enum Written {
     },
     /// One was taken out of the way: it is of a course that is void.
     SetAside(PathBuf),
-    /// One could not be taken out of the way, or an old one not be removed.
+    /// One could not be taken out of the way, an old one not be removed, or the ticket not be written.
     NotMoved(SessionError),
 }
 
@@ -76,6 +77,7 @@ impl CheckpointWriter {
                         drop(block);
                         on_block();
                     }
+                    Order::Ticket(ticket) => disk.write_ticket(&ticket, &mut tell),
                     Order::SetAside { step } => disk.set_aside_after(step, &mut tell),
                     Order::Wait(done) => drop(done.send(())),
                 }
@@ -93,6 +95,11 @@ impl CheckpointWriter {
     /// memory gives the next one when this one is written.
     pub fn keep_block(&self, block: SavedBlock) {
         self.orders.push(Order::Block(block));
+    }
+
+    /// Has the swarm's present ticket written, so that it can be shown again.
+    pub fn keep_ticket(&self, ticket: Ticket) {
+        self.orders.push(Order::Ticket(ticket));
     }
 
     /// Training goes on from an earlier step: has the checkpoints of later ones taken out of the way.
@@ -151,6 +158,10 @@ struct Disk<'a> {
 impl Disk<'_> {
     fn write(&self, state: &State, tell: &mut dyn FnMut(Written)) {
         self.conclude(state, save(&self.run, self.layout, self.seed, state), tell);
+    }
+
+    fn write_ticket(&self, ticket: &Ticket, tell: &mut dyn FnMut(Written)) {
+        self.run.write_ticket(ticket).unwrap_or_else(|problem| tell(Written::NotMoved(problem)));
     }
 
     /// Puts a block where it belongs. Of a checkpoint of which one could not be written, the others are not wanted.

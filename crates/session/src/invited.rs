@@ -10,6 +10,7 @@ use nettorrent_net::ticket::Ticket;
 
 use crate::error::SessionError;
 use crate::options::Options;
+use crate::run_folder::RunFolder;
 
 /// Who was let in, and who is there, as one of the members tells.
 pub struct Invited {
@@ -33,6 +34,16 @@ impl Invited {
             }
             (Answer::NotAdmitted(reason), _) => Err(reason.into()),
             _ => Err(SessionError::OtherVersion),
+        }
+    }
+
+    /// Asks the swarm in which a run took part to be let in again; none if it never took part in one, or nobody of it answers.
+    pub async fn again(run: &RunFolder, options: &Options) -> Result<Option<Self>, SessionError> {
+        let Some(ticket) = run.ticket()? else { return Ok(None) };
+        match Self::ask(&ticket, options).await {
+            Ok(invited) => Ok(Some(invited)),
+            Err(SessionError::Ask(_)) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -163,6 +163,11 @@ impl<'a> Reporter<'a> {
                 let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
                 tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine });
             }
+            // Where all have one folder, nobody else can come.
+            Report::Ticket(ticket) if self.keep == Keep::Always => {
+                self.checkpoint_writer.keep_ticket((*ticket).clone());
+            }
+            Report::Ticket(_) => {}
             Report::Folder(news) => {
                 tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning });
             }

@@ -11,6 +11,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_files::{write_file, write_private_file};
 use nettorrent_net::keys::PublicKey;
 use nettorrent_net::policy::OwnerKey;
+use nettorrent_net::ticket::{Ticket, TicketError};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -24,6 +25,7 @@ const TOKENIZER_FILE: &str = "tokenizer.json";
 const EVENTS_FILE: &str = "events.jsonl";
 /// Where runs are made unless another place is named.
 const RUNS: &str = "runs";
+const TICKET_FILE: &str = "ticket";
 const OWNER_FILE: &str = "owner.key";
 const CHECKPOINTS: &str = "checkpoints";
 /// How the names of checkpoints end that are being removed, and of those that are being written.
@@ -115,6 +117,24 @@ impl RunFolder {
     pub(crate) fn write_owner_key(&self, owner: &OwnerKey) -> Result<(), SessionError> {
         let text = Zeroizing::new(format!("{}\n", *owner.to_text()));
         Ok(write_private_file(&self.path.join(OWNER_FILE), text.as_bytes())?)
+    }
+
+    /// Keeps the present ticket of the swarm in which this run takes part.
+    pub(crate) fn write_ticket(&self, ticket: &Ticket) -> Result<(), SessionError> {
+        let text = Zeroizing::new(format!("{ticket}\n"));
+        Ok(write_private_file(&self.path.join(TICKET_FILE), text.as_bytes())?)
+    }
+
+    /// The ticket of the swarm in which this run took part last; none if it never did.
+    pub fn ticket(&self) -> Result<Option<Ticket>, SessionError> {
+        let path = self.path.join(TICKET_FILE);
+        let text = match fs::read_to_string(&path).map(Zeroizing::new) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(SessionError::file("cannot read", &path)(error)),
+        };
+        let damaged = |why| SessionError::Run(format!("{} holds no ticket: {why}", path.display()));
+        text.parse().map(Some).map_err(|why: TicketError| damaged(why))
     }
 
     /// The key that decides about the swarm that was started from this folder.

@@ -82,13 +82,16 @@ impl Session {
         options: Options,
     ) -> Result<(Self, Ticket), SessionError> {
         training.check(options.wait_for)?;
+        // First of all: from here on this run is ours.
+        let events = run.open_events(options.tensorboard)?;
         let founder = Founder::new(options.ticket);
         let bound = options.bind(founder.member(0)?, &training).await?;
         let ticket = founder.ticket(options.addresses(&bound.0));
         run.write_owner_key(founder.owner())?;
+        run.write_ticket(&ticket)?;
         let address = ticket.addresses.first().unwrap_or(bound.0.local_address()).clone();
         let peers = vec![BoundPeer::new(bound, address)];
-        Ok((Self::new(training, start, run, options, Topology::OneOfMany, peers)?, ticket))
+        Ok((Self::new(training, start, (run, events), options, Topology::OneOfMany, peers), ticket))
     }
 
     /// Takes part in a swarm to which this peer was invited.
@@ -98,13 +101,18 @@ impl Session {
         run: RunFolder,
         options: Options,
     ) -> Result<Self, SessionError> {
+        let events = run.open_events(options.tensorboard)?;
         let Invited { invitation: Invitation { members, .. }, identity, seen } = invited;
         let bound = options.bind(identity, &training).await?;
         let endpoint = &bound.0;
         let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
+        let there = std::iter::once(&address).chain(members.iter().map(|(_, address)| address));
+        if let Some(ticket) = endpoint.identity().ticket(there.cloned().collect()) {
+            run.write_ticket(&ticket)?;
+        }
         let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
         let peers = vec![BoundPeer::new(bound, address)];
-        Ok(Self { members, ..Self::new(training, start, run, options, Topology::OneOfMany, peers)? })
+        Ok(Self { members, ..Self::new(training, start, (run, events), options, Topology::OneOfMany, peers) })
     }
 
     /// Trains with so many peers in this process. They reach each other through memory, and nobody else reaches them.
@@ -131,19 +139,19 @@ impl Session {
             peers.push(BoundPeer::new(bound, address));
         }
         let topology = if training.is_alone() { Topology::Alone } else { Topology::Local(n_peers) };
-        Self::new(training, start, run, options, topology, peers)
+        let events = run.open_events(options.tensorboard)?;
+        Ok(Self::new(training, start, (run, events), options, topology, peers))
     }
 
     fn new(
         training: Arc<Training>,
         start: StartState,
-        run: RunFolder,
+        (run, events): (RunFolder, EventLog),
         options: Options,
         topology: Topology,
         peers: Vec<BoundPeer>,
-    ) -> Result<Self, SessionError> {
-        let events = run.open_events(options.tensorboard)?;
-        Ok(Self { training, start, run, events, options, topology, peers, members: Vec::new() })
+    ) -> Self {
+        Self { training, start, run, events, options, topology, peers, members: Vec::new() }
     }
 
     /// What it trains.

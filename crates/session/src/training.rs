@@ -168,6 +168,13 @@ impl Training {
         Ok(Self { package: package.clone(), ..training })
     }
 
+    /// What a swarm trains in which a run takes part again, with what this machine had for it.
+    pub fn of_run(package: &JobPackage, run: &RunFolder) -> Result<Self, SessionError> {
+        let job = run.job(&[])?;
+        let data = job.data.path.as_deref().map(|path| path.to_string_lossy());
+        Self::from_package(package, data.as_deref(), Some(job.threads), job.python())
+    }
+
     /// Whether it is for a process that trains by itself.
     pub fn is_alone(&self) -> bool {
         self.is_alone

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::{SavedBlock, State};
 
 /// What is to be written.
@@ -12,6 +13,8 @@ pub(crate) enum Order {
     State(Box<State>),
     /// A block of one.
     Block(SavedBlock),
+    /// The swarm's present ticket.
+    Ticket(Ticket),
     /// Nothing: training goes on from an earlier step, and what was written of later ones is void.
     SetAside {
         /// Which.
@@ -97,7 +100,7 @@ mod tests {
         match order {
             Order::State(state) => state.place.step,
             Order::SetAside { step } => 100 + step,
-            Order::Block(_) | Order::Wait(_) => u64::MAX,
+            Order::Block(_) | Order::Ticket(_) | Order::Wait(_) => u64::MAX,
         }
     }
 

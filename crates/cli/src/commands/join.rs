@@ -81,6 +81,12 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
         let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
         measuring.watch(&run)?;
+        if !json {
+            println!(
+                "Others join through this peer, too; for their ticket: nettorrent ticket {}",
+                run.path().display()
+            );
+        }
         train(session, json).await
     })?
 }

@@ -40,12 +40,12 @@ pub(crate) struct MembersArguments {
 /// Runs `members`.
 pub(crate) fn members(arguments: &MembersArguments) -> anyhow::Result<ExitCode> {
     let ticket = arguments.swarm.ticket.read()?;
-    let encryption = arguments.swarm.encryption();
+    let encryption = arguments.swarm.reach.encryption();
     let changes = arguments.rotate || !arguments.remove.is_empty();
     // Said before anybody is asked.
     let owner = changes.then(|| owner_key(arguments, &ticket)).transpose()?;
     block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let members = Members::ask(&ticket, encryption, arguments.swarm.discover).await?;
+        let members = Members::ask(&ticket, encryption, arguments.swarm.reach.discover).await?;
         match &owner {
             Some(owner) => amend(arguments, &members, owner).await?,
             None => list(&members, arguments.json)?,

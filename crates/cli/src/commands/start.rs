@@ -10,7 +10,7 @@ use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::checkpoint_writer::save_values;
 use nettorrent_session::run_folder::RunFolder;
-use nettorrent_session::{Options, Session, StartState, Training};
+use nettorrent_session::{Invited, Options, Session, StartState, Training};
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
@@ -30,7 +30,8 @@ pub(crate) struct StartArguments {
     /// Start from these weights (safetensors) instead of random ones.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Resume a run from its latest checkpoint, with the peers that join now; its job is taken, not another.
+    /// Resume a run from its latest checkpoint, with the peers that join now; its job is taken, not another. If the run's swarm still
+    /// trains, join it instead.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["job", "weights", "run"])]
     resume: Option<PathBuf>,
     /// The folder for this run [default: runs/MODEL-TIME].
@@ -52,7 +53,13 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     // Said before anything is made.
     options.open_folder()?;
     let (run, training, start) = match &arguments.resume {
-        Some(path) => resumed(arguments, RunFolder::open(path)?)?,
+        Some(path) => {
+            let run = RunFolder::open(path)?;
+            if let Some(invited) = block_on(Load { n_processes: 1, n_bytes: 0 }, Invited::again(&run, &options))?? {
+                return rejoin(arguments, invited, &run, options);
+            }
+            resumed(arguments, run)?
+        }
         None => fresh(arguments)?,
     };
     let (wait_for, json) = (options.wait_for, network.json);
@@ -73,6 +80,24 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
         }
         train(session, json).await
     })?
+}
+
+/// The swarm of the run that is to be resumed still trains: takes part in it.
+fn rejoin(arguments: &StartArguments, invited: Invited, run: &RunFolder, options: Options) -> anyhow::Result<ExitCode> {
+    let StartArguments { network: NetworkArguments { json, .. }, measuring, .. } = arguments;
+    if !json {
+        println!("The swarm of this run still trains, with {} there: joining it", n_peers(invited.n_members()));
+    }
+    let training = Training::of_run(invited.package(), run)?;
+    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
+        let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
+        measuring.watch(run)?;
+        train(session, *json).await
+    })?
+}
+
+fn n_peers(n: usize) -> String {
+    if n == 1 { "1 peer".to_owned() } else { format!("{n} peers") }
 }
 
 fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {

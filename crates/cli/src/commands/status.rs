@@ -23,10 +23,10 @@ pub(crate) struct StatusArguments {
 
 /// Runs `status`.
 pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
-    let encryption = arguments.swarm.encryption();
+    let encryption = arguments.swarm.reach.encryption();
     let ticket = arguments.swarm.ticket.read()?;
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.swarm.discover).await?.status().await)
+        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.swarm.reach.discover).await?.status().await)
     })??;
     if arguments.json {
         let problem = |peer, problem| serde_json::json!({ "peer": peer, "problem": problem });

@@ -1,9 +1,11 @@
-//! A ticket need not be an argument, which other users of the machine can see.
+//! Tickets: where they come from, and that every member has one.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::program::{Outcome, Place, Running};
+use serde_json::Value;
+
+use crate::program::{Outcome, Place, Running, all_events};
 use crate::swarm::start;
 
 /// Runs a command that reads this from standard input.
@@ -62,4 +64,50 @@ fn a_ticket_that_is_not_there_is_asked_for() {
     assert!(said.contains("there is no ticket in ticket"), "{said}");
     assert!(place.fail(&["status", "--ticket-file", "nowhere"]).contains("cannot read the ticket in nowhere"));
     assert!(place.run(&["status", "-", "--ticket-file", "ticket"]).stderr.contains("cannot be used with"));
+}
+
+#[test]
+fn who_started_a_swarm_may_go_others_join_through_any_member_and_it_joins_again() {
+    let [first, second, third, fourth] = [(); 4].map(|()| Place::new());
+    let for_long = ["--listen", "127.0.0.1:0", "--epochs", "100000", "--wait-for", "3", "--set", "swarm.deadline=1"];
+    let (mut starter, ticket) = start(&first, &for_long);
+    let join = |place: &Place, ticket: &str| {
+        place.start(&["join", ticket, "--listen", "127.0.0.1:0", "--json", "--run", "run"])
+    };
+    let members = [join(&second, &ticket), join(&third, &ticket)];
+    starter.wait_for("epoch");
+    starter.signal(&["KILL"]);
+    starter.finish();
+    assert!(
+        fourth.fail(&["join", &ticket]).contains("no peer of this swarm has answered"),
+        "it named only one address"
+    );
+
+    // Whichever is asked, it names those who are there, and one of them lets others in.
+    let asked: Value = serde_json::from_str(&third.succeed(&["ticket", "run", "--json"]).stdout).expect("JSON");
+    assert!(asked["members"].as_array().is_some_and(|members| !members.is_empty()), "{asked}");
+    let ticket = second.succeed(&["ticket", "run"]).stdout;
+    let mut newcomer = join(&fourth, ticket.trim());
+    newcomer.wait_for("epoch");
+    let status = fourth.succeed(&["status", "run", "--json"]).stdout;
+    assert!(status.contains("\"phase\""), "{status}");
+
+    // Whoever started it finds it where it was.
+    let mut again = first.start(&["start", "--resume", "run", "--listen", "127.0.0.1:0", "--json"]);
+    again.wait_for("epoch");
+    let others = |event: &Value| event["members"].as_array().is_some_and(|members| members.len() >= 3);
+    assert!(all_events(&first.path("run")).iter().rev().any(others), "it is one of them");
+    drop(members);
+}
+
+#[test]
+fn a_run_without_a_swarm_has_no_ticket_and_one_whose_swarm_is_over_says_so() {
+    let place = Place::new();
+    place.succeed(&["train", "--epochs", "1", "--run", "alone"]);
+    assert!(place.fail(&["ticket", "alone"]).contains("has no ticket"));
+    assert!(place.fail(&["status", "alone"]).contains("never took part in a swarm"));
+    let (starter, _) = start(&place, &["--listen", "127.0.0.1:0", "--wait-for", "1", "--epochs", "1"]);
+    assert_eq!(starter.finish().code, Some(0));
+    let said = place.fail(&["ticket", "run"]);
+    assert!(said.contains("is over, or cannot be reached") && said.contains("start --resume"), "{said}");
 }

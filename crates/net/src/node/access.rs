@@ -5,6 +5,7 @@ use nettorrent_swarm::wire::Frame;
 use nettorrent_swarm::{Peer, PeerId};
 
 use super::Node;
+use crate::address::Address;
 use crate::inbox::LinkId;
 use crate::keys::PublicKey;
 use crate::membership;
@@ -12,6 +13,7 @@ use crate::policy::PolicyUpdate;
 use crate::refusal::Refusal;
 use crate::report::Report;
 use crate::service::{Answer, Invitation, ListedMember, MemberList};
+use crate::ticket::MAX_ADDRESSES;
 use crate::trust_message::TrustMessage;
 use crate::trust_store::Adoption;
 
@@ -177,6 +179,35 @@ impl Node {
     ) -> Answer {
         let is_in_force = matches!(self.adopt(policy_update, report), Adoption::Adopted);
         Answer::Amended { is_in_force }
+    }
+
+    /// Tells with what others ask to be let in, if that has changed.
+    pub(super) fn tell_of_ticket(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+        let ticket = self.endpoint.identity().ticket(self.ticket_addresses());
+        if ticket != self.ticket {
+            ticket.iter().for_each(|ticket| report(Report::Ticket(ticket), &*self.peer));
+            self.ticket = ticket;
+        }
+    }
+
+    /// Where newcomers may ask: here; at other members, each naming those who follow it first, so that not all are sent to the same;
+    /// and at what else this machine is called.
+    fn ticket_addresses(&self) -> Vec<Address> {
+        let (me, own) = (self.endpoint.identity().peer, &self.settings.address);
+        let (after, before): (Vec<_>, Vec<_>) = self.membership.members().partition(|member| member.id > me);
+        let members = after.into_iter().chain(before).map(|member| &member.address);
+        let local = self.endpoint.addresses();
+        let aliases = local.iter().filter(|_| local.contains(own));
+        let mut addresses = vec![own.clone()];
+        for address in members.chain(aliases) {
+            if addresses.len() == MAX_ADDRESSES {
+                break;
+            }
+            if !addresses.contains(address) {
+                addresses.push(address.clone());
+            }
+        }
+        addresses
     }
 
     /// Who belongs to the swarm.
