@@ -124,81 +124,34 @@ impl RunLog {
     /// this is the first to tell of it is returned.
     pub fn add_record(&mut self, at: Duration, record: &Record, course: impl FnOnce(u64) -> Course) -> bool {
         match &record.event {
-            RecordEvent::Epoch {
-                epoch,
-                round,
-                step,
-                train_loss,
-                train_accuracy,
-                test_loss,
-                test_accuracy,
-                metrics,
-                test_s,
-                is_guessing,
-                ..
-            } => {
-                if !self.is_news(record) {
-                    return false;
+            RecordEvent::Epoch { epoch, .. } => {
+                let is_news = self.is_news(record);
+                if is_news {
+                    self.write_epoch(at, record, course(*epoch));
                 }
-                (self.epoch, self.round, self.is_guessing) = (*epoch, Some(*round), *is_guessing);
-                self.write_replicas(at, *epoch);
-                let Course { lr, samples_per_s, took } = course(*epoch);
-                self.events.write_at(
-                    at,
-                    Event::Epoch(Epoch {
-                        epoch: *epoch,
-                        step: *step,
-                        train_loss: *train_loss,
-                        train_accuracy: *train_accuracy,
-                        test_loss: *test_loss,
-                        test_accuracy: *test_accuracy,
-                        metrics: metrics.clone(),
-                        lr,
-                        samples_per_s,
-                        seconds: took.as_secs_f64(),
-                        test_seconds: *test_s,
-                        sent_bytes: self.sent_bytes,
-                        peers: self.peer_epochs.take(*epoch),
-                    }),
-                );
-                return true;
+                is_news
             }
-            RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, metrics, test_s, .. }
-                if *epoch > self.evaluated =>
-            {
-                self.evaluated = *epoch;
-                let evaluation = Evaluation {
-                    epoch: *epoch,
-                    step: *step,
-                    test_loss: *test_loss,
-                    test_accuracy: *test_accuracy,
-                    metrics: metrics.clone(),
-                    test_seconds: *test_s,
-                    sent_bytes: self.sent_bytes,
-                };
-                self.events.write_at(at, Event::Evaluation(evaluation));
-                return true;
-            }
-            RecordEvent::Replica { epoch, sketch } if *epoch > self.epoch => {
-                let sketches = self.sketches.entry(*epoch).or_default();
-                sketches.push(sketch.clone());
-                if sketches.len() >= self.members.len() {
-                    self.write_replicas(at, *epoch);
+            RecordEvent::Evaluation { epoch, .. } => {
+                let is_news = *epoch > self.evaluated;
+                if is_news {
+                    self.write_evaluation(at, record);
                 }
+                is_news
             }
-            RecordEvent::View { view, members, donor, was_behind, round } => {
+            RecordEvent::Replica { epoch, sketch } => {
+                self.add_sketch(at, *epoch, sketch);
+                false
+            }
+            RecordEvent::View { members, .. } => {
                 self.members.clone_from(members);
-                let (peer, members) = (record.peer, members.clone());
-                let (view, donor, was_behind, round) = (*view, *donor, *was_behind, *round);
-                self.events.write_at(at, Event::View(ViewChange { peer, view, members, donor, was_behind, round }));
+                self.write_plain(at, record)
             }
-            RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
+            RecordEvent::RolledBack { epoch, .. } => {
                 self.epoch = self.epoch.min(*epoch);
                 self.void_until = self.round;
                 self.evaluated = self.evaluated.min(*epoch as f64);
                 self.peer_epochs.forget();
-                self.events.write_at(at, Event::Rollback(rollback(why, [*from_step, *epoch, *step], *lr_factor)));
-                return true;
+                self.write_plain(at, record)
             }
             RecordEvent::LeftOut { samples, step } => {
                 // They come again in every epoch, and one word is enough.
@@ -206,56 +159,97 @@ impl RunLog {
                     samples.iter().copied().filter(|&sample| self.left_out.insert(sample)).collect();
                 if !fresh.is_empty() {
                     self.events.write_at(at, Event::LeftOut(left_out(&fresh, *step, &self.setup)));
-                    return true;
                 }
-            }
-            RecordEvent::GivenUp { n_samples, donor } => {
-                let text = format!(
-                    "{n_samples} samples that were trained without most of the members are given up: \
-                     the state of {donor} goes on"
-                );
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
-                return true;
-            }
-            RecordEvent::StateReceived { n_bytes, seconds, donors } => {
-                let (peer, n_bytes, seconds, donors) = (record.peer, *n_bytes, *seconds, donors.clone());
-                self.events.write_at(at, Event::StateReceived(StateReceived { peer, n_bytes, seconds, donors }));
-            }
-            RecordEvent::Joined { admission_s, round_s } => {
-                let (peer, admission_s, round_s) = (record.peer, *admission_s, *round_s);
-                self.events.write_at(at, Event::Joined(Joined { peer, admission_s, round_s }));
-            }
-            RecordEvent::Lost { who, cause, view, detection_s, recovery_s } => {
-                let (peer, lost, cause, view) = (record.peer, *who, *cause, *view);
-                let (detection_s, recovery_s) = (*detection_s, *recovery_s);
-                self.events.write_at(at, Event::Loss(Loss { peer, lost, cause, view, detection_s, recovery_s }));
-            }
-            RecordEvent::LateDonor { who, instead } => {
-                let text =
-                    format!("{who} was asked for its state and has sent nothing for long: {instead} is asked instead");
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
-                return true;
-            }
-            RecordEvent::Differs { who, from, epoch, is_outvoted } => {
-                let (peer, who, from, epoch, is_outvoted) = (record.peer, *who, *from, *epoch, *is_outvoted);
-                self.events.write_at(at, Event::Differs(Differs { peer, who, from, epoch, is_outvoted }));
-                return true;
+                !fresh.is_empty()
             }
             // All peers tell the same.
-            RecordEvent::Ended { reason } if !std::mem::replace(&mut self.has_ended, true) => {
-                let text = format!("the run ends here: {reason}");
-                self.events.write_at(at, Event::Note(Note { peer: record.peer, text, is_routine: false }));
-                return true;
-            }
-            RecordEvent::Ended { .. }
-            | RecordEvent::Evaluation { .. }
-            | RecordEvent::Batch { .. }
+            RecordEvent::Ended { .. } if std::mem::replace(&mut self.has_ended, true) => false,
+            RecordEvent::Differs { .. }
+            | RecordEvent::Ended { .. }
+            | RecordEvent::GivenUp { .. }
+            | RecordEvent::Joined { .. }
+            | RecordEvent::LateDonor { .. }
+            | RecordEvent::Lost { .. }
+            | RecordEvent::StateReceived { .. } => self.write_plain(at, record),
+            RecordEvent::Batch { .. }
+            | RecordEvent::Finished { .. }
             | RecordEvent::Round { .. }
-            | RecordEvent::Replica { .. }
-            | RecordEvent::Synced { .. }
-            | RecordEvent::Finished { .. } => {}
+            | RecordEvent::Synced { .. } => false,
         }
-        false
+    }
+
+    fn write_epoch(&mut self, at: Duration, record: &Record, course: Course) {
+        let RecordEvent::Epoch {
+            epoch,
+            round,
+            step,
+            train_loss,
+            train_accuracy,
+            test_loss,
+            test_accuracy,
+            ref metrics,
+            test_s,
+            is_guessing,
+            ..
+        } = record.event
+        else {
+            return;
+        };
+        (self.epoch, self.round, self.is_guessing) = (epoch, Some(round), is_guessing);
+        self.write_replicas(at, epoch);
+        let Course { lr, samples_per_s, took } = course;
+        let epoch = Epoch {
+            epoch,
+            step,
+            train_loss,
+            train_accuracy,
+            test_loss,
+            test_accuracy,
+            metrics: metrics.clone(),
+            lr,
+            samples_per_s,
+            seconds: took.as_secs_f64(),
+            test_seconds: test_s,
+            sent_bytes: self.sent_bytes,
+            peers: self.peer_epochs.take(epoch),
+        };
+        self.events.write_at(at, Event::Epoch(epoch));
+    }
+
+    fn write_evaluation(&mut self, at: Duration, record: &Record) {
+        let RecordEvent::Evaluation { epoch, step, test_loss, test_accuracy, ref metrics, test_s, .. } = record.event
+        else {
+            return;
+        };
+        self.evaluated = epoch;
+        let (metrics, test_seconds, sent_bytes) = (metrics.clone(), test_s, self.sent_bytes);
+        let evaluation = Evaluation { epoch, step, test_loss, test_accuracy, metrics, test_seconds, sent_bytes };
+        self.events.write_at(at, Event::Evaluation(evaluation));
+    }
+
+    fn add_sketch(&mut self, at: Duration, epoch: u64, sketch: &[f32]) {
+        if epoch > self.epoch {
+            let sketches = self.sketches.entry(epoch).or_default();
+            sketches.push(sketch.to_vec());
+            if sketches.len() >= self.members.len() {
+                self.write_replicas(at, epoch);
+            }
+        }
+    }
+
+    /// Writes what can be written as it was told; returns whether people should hear of it.
+    fn write_plain(&mut self, at: Duration, record: &Record) -> bool {
+        let is_routine = matches!(
+            record.event,
+            RecordEvent::View { .. }
+                | RecordEvent::StateReceived { .. }
+                | RecordEvent::Joined { .. }
+                | RecordEvent::Lost { .. }
+        );
+        let event = plain_event(record);
+        let is_told = event.is_some() && !is_routine;
+        event.into_iter().for_each(|event| self.events.write_at(at, event));
+        is_told
     }
 
     /// Says how far replicas were apart, if there are several.
@@ -287,6 +281,38 @@ pub fn incident_text(event: &RecordEvent, setup: &Setup) -> Option<String> {
         }
         RecordEvent::LeftOut { samples, step } => Some(left_out(samples, *step, setup).to_string()),
         RecordEvent::Ended { reason } => Some(format!("The run ends here: {reason}.")),
+        _ => None,
+    }
+}
+
+/// What a peer tells, as it is written, where that takes nothing else.
+fn plain_event(record: &Record) -> Option<Event> {
+    let peer = record.peer;
+    let note = |text| Some(Event::Note(Note { peer, text, is_routine: false }));
+    match record.event.clone() {
+        RecordEvent::View { view, members, donor, was_behind, round } => {
+            Some(Event::View(ViewChange { peer, view, members, donor, was_behind, round }))
+        }
+        RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
+            Some(Event::Rollback(rollback(&why, [from_step, epoch, step], lr_factor)))
+        }
+        RecordEvent::GivenUp { n_samples, donor } => note(format!(
+            "{n_samples} samples that were trained without most of the members are given up: the state of {donor} goes on"
+        )),
+        RecordEvent::StateReceived { n_bytes, seconds, donors } => {
+            Some(Event::StateReceived(StateReceived { peer, n_bytes, seconds, donors }))
+        }
+        RecordEvent::Joined { admission_s, round_s } => Some(Event::Joined(Joined { peer, admission_s, round_s })),
+        RecordEvent::Lost { who, cause, view, detection_s, recovery_s } => {
+            Some(Event::Loss(Loss { peer, lost: who, cause, view, detection_s, recovery_s }))
+        }
+        RecordEvent::LateDonor { who, instead } => {
+            note(format!("{who} was asked for its state and has sent nothing for long: {instead} is asked instead"))
+        }
+        RecordEvent::Differs { who, from, epoch, is_outvoted } => {
+            Some(Event::Differs(Differs { peer, who, from, epoch, is_outvoted }))
+        }
+        RecordEvent::Ended { reason } => note(format!("the run ends here: {reason}")),
         _ => None,
     }
 }

@@ -96,7 +96,7 @@ fn has(words: &[String], word: &str) -> bool {
 fn is_left_out(words: &[String]) -> bool {
     has(words, "TICKET")
         || has(words, "ticket.txt")
-        || ["start", "dashboard"].contains(&&*words[1])
+        || ["start", "join", "status", "ticket", "dashboard"].contains(&&*words[1])
         || words[1..].starts_with(&["data", "fetch"].map(str::to_owned))
 }
 

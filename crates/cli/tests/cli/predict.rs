@@ -78,7 +78,7 @@ fn numbers_are_predicted_in_the_units_of_the_data() {
     place.write(
         "job.toml",
         "model = \"mlp:16\"\nepochs = 30\nbatch = 16\n[data]\npath = \"table.csv\"\nlabel = [\"price\", \"rest\"]\n\
-         target = \"numbers\"\nstandardise_targets = true\n[optimizer]\nlr = 0.05\n",
+         target = \"numbers\"\n[optimizer]\nlr = 0.05\n",
     );
     train(&place, &["job.toml"]);
     place.write("new.csv", "x\n2\n8\n");

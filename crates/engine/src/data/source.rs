@@ -289,7 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("all.csv");
         std::fs::write(&path, (0..200).map(|i| format!("{i},{}.5\n", i * 7)).collect::<String>()).unwrap();
-        let spec = spec("target = \"numbers\"\nstandardise = false");
+        let spec = spec("target = \"numbers\"\nstandardise = false\nstandardise_targets = false");
         let (train, test) = (open(&spec, Some(&path), Split::Train, 1)?, open(&spec, Some(&path), Split::Test, 1)?);
         assert_eq!((train.len(), test.len(), train.target()), (180, 20, test.target()));
         let TargetKind::Numbers { n: 1, variance } = train.target() else { panic!("{:?}", train.target()) };

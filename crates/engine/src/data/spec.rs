@@ -71,8 +71,8 @@ pub struct DataSpec {
     /// Default: yes, unless `mean` or `deviation` is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise: Option<bool>,
-    /// Whether numbers to predict are brought to mean 0 and deviation 1, both measured on the training part; the loss is then
-    /// in those units. Default: no.
+    /// Whether numbers to predict are brought to mean 0 and deviation 1, both measured on the training part; losses and errors are then
+    /// in deviations. Default: yes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standardise_targets: Option<bool>,
     /// How many samples of the training set are trained on: a random part of it, drawn by the job's seed; all of them are

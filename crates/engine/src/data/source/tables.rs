@@ -117,7 +117,7 @@ fn prepare(
         true => train.measure(),
         false => usual.unwrap_or_else(|| Normalisation::scaled(1.0)),
     };
-    let spread = train.spread(spec.standardise_targets.unwrap_or(false));
+    let spread = train.spread(spec.standardise_targets.unwrap_or(true));
     let set = match (wanted.split, test) {
         (Split::Train, _) => train,
         (Split::Test, None) => hold(Split::Test)?,
