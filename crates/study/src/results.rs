@@ -336,6 +336,11 @@ pub struct Published {
 }
 
 impl Results {
+    /// Whether every run is of one process, without anybody to exchange with.
+    pub(crate) fn has_no_peers(&self) -> bool {
+        self.runs.iter().all(|run| run.facts.n_peers <= 1)
+    }
+
     /// What its runs are judged by, going by the first that ended as it should.
     pub fn measure(&self) -> Measure {
         self.runs.iter().find_map(RunResult::measurement).map_or_else(Measure::default, |found| found.measure)

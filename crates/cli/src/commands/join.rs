@@ -11,7 +11,7 @@ use nettorrent_session::{Invited, Session, Training};
 
 use crate::measuring::MeasuringArguments;
 use crate::size::size;
-use crate::swarm::network::{NetworkArguments, train};
+use crate::swarm::network::{NetworkArguments, show_ticket, train};
 use crate::ticket::TicketArguments;
 
 /// Arguments of `join`.
@@ -81,12 +81,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
         let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
         measuring.watch(&run)?;
-        if !json {
-            println!(
-                "Others join through this peer, too; for their ticket: nettorrent ticket {}",
-                run.path().display()
-            );
-        }
+        show_ticket(&session, json)?;
         train(session, json).await
     })?
 }

@@ -16,7 +16,7 @@ use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
 use crate::resume_point::resume_point;
-use crate::swarm::network::{NetworkArguments, train};
+use crate::swarm::network::{NetworkArguments, print_ticket, show_ticket, train};
 use crate::ticket_limits::TicketLimitArguments;
 
 /// Arguments of `start`.
@@ -67,10 +67,7 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
         let (session, ticket) = Session::start(training, start, run.clone(), options).await?;
         measuring.watch(&run)?;
         if json {
-            let event = serde_json::json!({
-                "event": "ticket", "ticket": ticket.to_string(), "address": session.address()
-            });
-            println!("{event}");
+            print_ticket(&ticket, &session);
         } else {
             println!("Others join with:\n\n  nettorrent join {ticket}\n");
             let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
@@ -92,6 +89,7 @@ fn rejoin(arguments: &StartArguments, invited: Invited, run: &RunFolder, options
     block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
         let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
         measuring.watch(run)?;
+        show_ticket(&session, *json)?;
         train(session, *json).await
     })?
 }

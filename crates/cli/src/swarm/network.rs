@@ -9,6 +9,7 @@ use std::rc::Rc;
 use clap::Args;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::handshake::Encryption;
+use nettorrent_net::ticket::Ticket;
 use nettorrent_session::live_log::Topology;
 use nettorrent_session::peer_event::Ending;
 use nettorrent_session::{Options, Outcome, Session};
@@ -68,6 +69,23 @@ impl NetworkArguments {
             ..Options::default()
         }
     }
+}
+
+/// Tells programs with what others join.
+pub(crate) fn print_ticket(ticket: &Ticket, session: &Session) {
+    let event = serde_json::json!({ "event": "ticket", "ticket": ticket.to_string(), "address": session.address() });
+    println!("{event}");
+}
+
+/// Tells how others join through a peer that has joined itself.
+pub(crate) fn show_ticket(session: &Session, json: bool) -> anyhow::Result<()> {
+    let run = session.run_folder();
+    if !json {
+        println!("Others join through this peer, too; for their ticket: nettorrent ticket {}", run.path().display());
+    } else if let Some(ticket) = run.ticket()? {
+        print_ticket(&ticket, session);
+    }
+    Ok(())
 }
 
 /// Trains until all is done, or until Ctrl-C, which leaves the others if there are any.

@@ -50,6 +50,7 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
         n => format!("{n} failures, left out below"),
     };
     let host = match results.study.host {
+        Host::Processes if results.has_no_peers() => "Each run was one process.",
         Host::Processes => "Peers were processes on one machine that communicated over sockets.",
         Host::Sim => "Peers and all times were simulated.",
     };
