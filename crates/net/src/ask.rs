@@ -162,7 +162,12 @@ impl Visits<'_> {
                 self.begin_another().then_some(())?;
             }
             match timeout(STAGGER, poll_fn(|context| first_of(&mut self.begun, context))).await {
-                Ok(visit) => return Some(visit),
+                Ok(visit) => {
+                    if visit.is_err() {
+                        self.begin_another();
+                    }
+                    return Some(visit);
+                }
                 Err(_) => _ = self.begin_another(),
             }
         }
@@ -222,4 +227,55 @@ pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<Addre
         addresses.extend(found.filter(|address| !ticket.addresses.contains(address)));
     }
     Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use tokio::time::Instant;
+
+    use super::{AskError, PATIENCE, STAGGER, Visits};
+    use crate::address::Address;
+    use crate::founder::Founder;
+    use crate::handshake::Terms;
+    use crate::hello::Purpose;
+    use crate::transport::{ByteStream, Doing, Listener, Transport};
+
+    /// Where nobody ever answers at even addresses, and odd ones are refused.
+    #[derive(Debug)]
+    struct Deserted;
+
+    impl Transport for Deserted {
+        fn listen<'a>(&'a self, _: &'a Address) -> Doing<'a, Box<dyn Listener>> {
+            unreachable!("nobody listens here")
+        }
+
+        fn connect<'a>(&'a self, to: &'a Address) -> Doing<'a, ByteStream> {
+            match to {
+                Address::InProcess(n) if n % 2 == 1 => {
+                    Box::pin(async { Err(Error::from(ErrorKind::ConnectionRefused)) })
+                }
+                _ => Box::pin(std::future::pending()),
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_does_not_hold_up_those_after_it() {
+        let addresses = [0, 2, 1, 3].map(Address::InProcess);
+        let terms = Terms::new(Founder::within_process().visitor(7).unwrap(), Purpose::Observer);
+        let mut visits = Visits { transport: &Deserted, terms: &terms, addresses: addresses.iter(), begun: Vec::new() };
+        let (began, mut told) = (Instant::now(), Vec::new());
+        while let Some(visit) = visits.next().await {
+            let Err(AskError::Unreachable { address, .. }) = visit else { panic!("nobody is there") };
+            told.push((address, began.elapsed()));
+        }
+        let expected = [(1, 2 * STAGGER), (3, 2 * STAGGER), (0, PATIENCE), (2, PATIENCE + STAGGER)];
+        for ((address, at), (number, when)) in told.iter().zip(expected) {
+            assert_eq!(*address, Address::InProcess(number));
+            assert!(at.abs_diff(when).as_millis() < 10, "{address}: {at:?} and not {when:?}");
+        }
+        assert_eq!(told.len(), expected.len());
+    }
 }
