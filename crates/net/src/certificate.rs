@@ -64,7 +64,7 @@ impl Certificate {
     }
 }
 
-/// What a member shows: its certificate, and the owner's word for the issuer key that signed it.
+/// What a member shows: its certificate, and the owner's signature of the issuer key that signed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pass {
     pub(crate) head: PolicyHead,

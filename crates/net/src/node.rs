@@ -431,7 +431,7 @@ impl Node {
                     self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
                 }
                 Kind::Telemetry => self.on_telemetry(peer, &frame.body, report),
-                Kind::Service => self.on_word((peer, link), &frame, report),
+                Kind::Service => self.on_trust_message((peer, link), &frame, report),
                 Kind::Hello => self.contacts.cut(peer),
                 Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
                     // What is said for a later view is kept until then, so only those may say it who can be in that view.

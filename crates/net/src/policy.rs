@@ -86,7 +86,7 @@ struct Rest {
     limits: TicketLimits,
     /// Members whose certificates of earlier policies still count.
     kept: Vec<PublicKey>,
-    /// Who can never come back, and the owner's word for it.
+    /// Who can never come back, and the owner's signature of that.
     removed: Vec<(PublicKey, Signature)>,
 }
 
@@ -114,7 +114,7 @@ impl Policy {
         self.rest.kept.binary_search(key).is_ok()
     }
 
-    /// The owner's word that a key is removed, if it is.
+    /// The owner's signature that a key is removed, if it is.
     pub(crate) fn removal(&self, key: &PublicKey) -> Option<Signature> {
         self.rest.removed.iter().find(|(removed, _)| removed == key).map(|(_, signature)| *signature)
     }

@@ -43,7 +43,7 @@ impl Node {
     }
 
     /// A member tells something about who belongs to the swarm.
-    pub(super) fn on_word(
+    pub(super) fn on_trust_message(
         &mut self,
         (from, link): (PeerId, LinkId),
         frame: &Frame,
