@@ -117,7 +117,12 @@ fn prepare(
         true => train.measure(),
         false => usual.unwrap_or_else(|| Normalisation::scaled(1.0)),
     };
-    let spread = train.spread(spec.standardise_targets.unwrap_or(true));
+    let has_numbers = spec.target == Some(Target::Numbers);
+    if spec.standardise_targets.is_some() && !has_numbers {
+        let problem = "`standardise_targets` means nothing without `target = \"numbers\"`: what is asked for are classes; remove it";
+        return Err(DataError::Setting(problem.to_owned()));
+    }
+    let spread = train.spread(has_numbers && spec.standardise_targets.unwrap_or(true));
     let set = match (wanted.split, test) {
         (Split::Train, _) => train,
         (Split::Test, None) => hold(Split::Test)?,
@@ -150,7 +155,10 @@ mod tests {
         let [train, test] = [Split::Train, Split::Test].map(|split| part("", folder.path(), split).unwrap());
         assert_eq!((train.len(), test.len(), train.classes().len()), (36, 4, 2));
         let numbers = part("target = \"numbers\"", folder.path(), Split::Test).unwrap();
-        assert!(matches!(numbers.target(), TargetKind::Numbers { n: 1, variance } if variance > 0.2));
+        assert!(matches!(numbers.target(), TargetKind::Numbers { n: 1, variance } if (variance - 1.0).abs() < 1e-5));
+        let raw = part("target = \"numbers\"\nstandardise_targets = false", folder.path(), Split::Test).unwrap();
+        assert!(matches!(raw.target(), TargetKind::Numbers { n: 1, variance } if (variance - 0.25).abs() < 0.01));
+        assert!(problem("standardise_targets = true", folder.path()).contains("without `target = \"numbers\"`"));
         assert!(
             problem("length = 8", folder.path()).contains("`length` means nothing for this data set of format `jsonl`")
         );
