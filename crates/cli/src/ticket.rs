@@ -65,9 +65,7 @@ pub(crate) fn read(argument: Option<&TicketSource>, file: Option<&Path>) -> anyh
     let (text, whence) = match (argument, file) {
         (Some(TicketSource::Given(ticket)), _) => return Ok(Some(ticket.clone())),
         (Some(TicketSource::Run(run)), _) => {
-            let ticket = RunFolder::open(run)?.ticket()?;
-            let missing = || format!("{} has no ticket: it never took part in a swarm", run.display());
-            return ticket.with_context(missing).map(Some);
+            return of_run(run).map(Some);
         }
         (Some(TicketSource::Input), _) => (read_text(std::io::stdin())?, "standard input".to_owned()),
         (None, Some(path)) => {
@@ -82,6 +80,14 @@ pub(crate) fn read(argument: Option<&TicketSource>, file: Option<&Path>) -> anyh
     };
     let ticket = text.trim().parse().with_context(|| format!("there is no ticket in {whence}"))?;
     Ok(Some(ticket))
+}
+
+/// The ticket of the swarm in which a run takes part, or did.
+pub(crate) fn of_run(run: &Path) -> anyhow::Result<Ticket> {
+    RunFolder::open(run)?.ticket()?.with_context(|| {
+        let shown = run.display();
+        format!("{shown} has no ticket: it never took part in a swarm, as runs of `nettorrent start` and `nettorrent join` do")
+    })
 }
 
 fn read_text(source: impl Read) -> anyhow::Result<String> {

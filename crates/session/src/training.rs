@@ -168,9 +168,8 @@ impl Training {
         Ok(Self { package: package.clone(), ..training })
     }
 
-    /// What a swarm trains in which a run takes part again, with what this machine had for it.
-    pub fn of_run(package: &JobPackage, run: &RunFolder) -> Result<Self, SessionError> {
-        let job = run.job(&[])?;
+    /// What a swarm trains in which a run takes part again, with what the run's own job says of this machine: data, threads, Python.
+    pub fn of_run(package: &JobPackage, job: &Job) -> Result<Self, SessionError> {
         let data = job.data.path.as_deref().map(|path| path.to_string_lossy());
         Self::from_package(package, data.as_deref(), Some(job.threads), job.python())
     }

@@ -38,14 +38,16 @@ struct Waiting {
 }
 
 impl WriteQueue {
-    /// Adds an order. A state takes the place of one that waits: that one is returned.
+    /// Adds an order. A state or a ticket takes the place of one that waits: if it is a state, that one is returned.
     pub(crate) fn push(&self, order: Order) -> Option<Box<State>> {
         let mut waiting = self.lock();
         if waiting.is_closed {
             return None;
         }
-        let is_state = |order: &Order| matches!(order, Order::State(_));
-        let older = waiting.orders.iter().position(is_state).filter(|_| is_state(&order));
+        let is_older = |other: &Order| {
+            matches!((other, &order), (Order::State(_), Order::State(_)) | (Order::Ticket(_), Order::Ticket(_)))
+        };
+        let older = waiting.orders.iter().position(is_older);
         let older = older.and_then(|k| waiting.orders.remove(k));
         waiting.orders.push_back(order);
         drop(waiting);

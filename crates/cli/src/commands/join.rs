@@ -2,16 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::needs::{MachineLimits, Needs};
-use nettorrent_session::{Invited, Session, Training};
+use nettorrent_session::{Invited, Training};
 
 use crate::measuring::MeasuringArguments;
 use crate::size::size;
-use crate::swarm::network::{NetworkArguments, show_ticket, train};
+use crate::swarm::network::{NetworkArguments, take_part};
 use crate::ticket::TicketArguments;
 
 /// Arguments of `join`.
@@ -77,11 +76,5 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     )?;
     Needs::of(&training)?.check(&arguments.limits())?;
     let run = training.create_run(arguments.run.as_deref())?;
-    let json = network.json;
-    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
-        let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
-        measuring.watch(&run)?;
-        show_ticket(&session, json)?;
-        train(session, json).await
-    })?
+    take_part(invited, training, &run, options, (measuring, network.json))
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::checkpoint_writer::save_values;
+use nettorrent_session::needs::{MachineLimits, Needs};
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Options, Session, StartState, Training};
 
@@ -16,7 +17,7 @@ use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
 use crate::resume_point::resume_point;
-use crate::swarm::network::{NetworkArguments, print_ticket, show_ticket, train};
+use crate::swarm::network::{NetworkArguments, print_ticket, take_part, train};
 use crate::ticket_limits::TicketLimitArguments;
 
 /// Arguments of `start`.
@@ -81,21 +82,16 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
 
 /// The swarm of the run that is to be resumed still trains: takes part in it.
 fn rejoin(arguments: &StartArguments, invited: Invited, run: &RunFolder, options: Options) -> anyhow::Result<ExitCode> {
-    let StartArguments { network: NetworkArguments { json, .. }, measuring, .. } = arguments;
-    if !json {
-        println!("The swarm of this run still trains, with {} there: joining it", n_peers(invited.n_members()));
+    let StartArguments { job, network, measuring, .. } = arguments;
+    let notice = Notice { json: network.json };
+    notice.say(&format!("The swarm of this run still trains (members: {}): joining it", invited.n_members()));
+    let settings = job.settings();
+    if !settings.is_empty() {
+        notice.tell("It trains by its own job: of what is set here only --threads is taken");
     }
-    let training = Training::of_run(invited.package(), run)?;
-    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
-        let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
-        measuring.watch(run)?;
-        show_ticket(&session, *json)?;
-        train(session, *json).await
-    })?
-}
-
-fn n_peers(n: usize) -> String {
-    if n == 1 { "1 peer".to_owned() } else { format!("{n} peers") }
+    let training = Training::of_run(invited.package(), &run.job(&settings)?)?;
+    Needs::of(&training)?.check(&MachineLimits::available(run.path()))?;
+    take_part(invited, training, run, options, (measuring, network.json))
 }
 
 fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {

@@ -7,9 +7,9 @@ use anyhow::Context;
 use clap::Args;
 use nettorrent_net::members::Members;
 use nettorrent_net::{Load, block_on};
-use nettorrent_session::run_folder::RunFolder;
 
 use crate::asked_swarm::Reach;
+use crate::ticket::of_run;
 
 /// Arguments of `ticket`.
 #[derive(Args)]
@@ -27,9 +27,7 @@ pub(crate) struct TicketCommandArguments {
 pub(crate) fn ticket(arguments: &TicketCommandArguments) -> anyhow::Result<ExitCode> {
     let TicketCommandArguments { run, reach, json } = arguments;
     let shown = run.display();
-    let kept = RunFolder::open(run)?.ticket()?.with_context(|| {
-        format!("{shown} has no ticket: only runs of `nettorrent start` and `nettorrent join` take part in a swarm")
-    })?;
+    let kept = of_run(run)?;
     let asked = Members::ask(&kept, reach.encryption(), reach.discover);
     let members = block_on(Load { n_processes: 1, n_bytes: 0 }, asked)?.with_context(|| {
         format!("the swarm of {shown} is over, or cannot be reached; go on with the run by: nettorrent start --resume {shown}")

@@ -5,14 +5,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use clap::Args;
 use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::ticket::Ticket;
+use nettorrent_net::{Load, block_on};
 use nettorrent_session::live_log::Topology;
 use nettorrent_session::peer_event::Ending;
-use nettorrent_session::{Options, Outcome, Session};
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_session::{Invited, Options, Outcome, Session, Training};
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use super::banner::announce;
@@ -77,15 +80,27 @@ pub(crate) fn print_ticket(ticket: &Ticket, session: &Session) {
     println!("{event}");
 }
 
-/// Tells how others join through a peer that has joined itself.
-pub(crate) fn show_ticket(session: &Session, json: bool) -> anyhow::Result<()> {
-    let run = session.run_folder();
-    if !json {
-        println!("Others join through this peer, too; for their ticket: nettorrent ticket {}", run.path().display());
-    } else if let Some(ticket) = run.ticket()? {
-        print_ticket(&ticket, session);
-    }
-    Ok(())
+/// Takes part in a swarm to which this peer was invited.
+pub(crate) fn take_part(
+    invited: Invited,
+    training: Training,
+    run: &RunFolder,
+    options: Options,
+    (measuring, json): (&MeasuringArguments, bool),
+) -> anyhow::Result<ExitCode> {
+    block_on(Load { n_processes: 1, n_bytes: training.n_bytes() }, async {
+        let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
+        measuring.watch(run)?;
+        if !json {
+            println!(
+                "Others join through this peer, too; for their ticket: nettorrent ticket {}",
+                run.path().display()
+            );
+        } else if let Some(ticket) = run.ticket()? {
+            print_ticket(&ticket, &session);
+        }
+        train(session, json).await
+    })?
 }
 
 /// Trains until all is done, or until Ctrl-C, which leaves the others if there are any.

@@ -197,7 +197,7 @@ impl Node {
         let (after, before): (Vec<_>, Vec<_>) = self.membership.members().partition(|member| member.id > me);
         let members = after.into_iter().chain(before).map(|member| &member.address);
         let local = self.endpoint.addresses();
-        let aliases = local.iter().filter(|_| local.contains(own));
+        let aliases = if local.contains(own) { local } else { &[] };
         let mut addresses = vec![own.clone()];
         for address in members.chain(aliases) {
             if addresses.len() == MAX_ADDRESSES {
