@@ -1,0 +1,5 @@
+//! Whole swarms in a simulated world.
+
+mod churn;
+mod ending;
+mod seeds;

@@ -1,9 +1,0 @@
-//! The rule of each strategy by itself: a few numbers at a few peers, and what they are after an exchange.
-
-#![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
-
-mod averages;
-mod best_peer;
-mod pairs;
-mod step_wise;
-mod table;
