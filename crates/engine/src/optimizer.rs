@@ -4,160 +4,22 @@
 
 mod clip;
 mod exchange;
+mod rule;
+mod spec;
 
 use std::ops::Range;
 use std::slice::ChunksMut;
 use std::sync::Arc;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use serde::{Deserialize, Serialize};
 
 use crate::kernel::vectorised;
 use crate::model::Workspace;
 
 use clip::clip_scale;
+use rule::{Part, Rule};
 
-/// Which rule, and its settings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OptimizerSpec {
-    /// The rule. Default: `sgd`.
-    pub kind: OptimizerKind,
-    /// The learning rate, before the schedule. Default: 0.01.
-    pub lr: f32,
-    /// For `sgd` and `rmsprop`: how much of the last change goes on. Default: 0.
-    pub momentum: f32,
-    /// For `sgd`: look ahead along the momentum. Default: no.
-    pub nesterov: bool,
-    /// How strongly parameters are pulled to zero: with the gradient, or beside it for `adamw`. Default: 0.
-    pub weight_decay: f32,
-    /// For `adam` and `adamw`: how slowly the mean of the gradients changes. Default: 0.9.
-    pub beta1: f32,
-    /// For `adam` and `adamw`: how slowly the mean of their squares changes. Default: 0.999.
-    pub beta2: f32,
-    /// For `rmsprop`: how slowly the mean of the squares changes. Default: 0.99.
-    pub alpha: f32,
-    /// What is added where a division by zero threatens. Default: 1e-10 for `adagrad`, else 1e-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epsilon: Option<f32>,
-    /// The largest norm of a gradient: a longer one is shortened to it before the step (gradient clipping). Where peers exchange gradients
-    /// it bounds their mean, where they exchange changes or weights it bounds each peer's own, and each stage of a pipeline bounds its
-    /// own part. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clip_norm: Option<f32>,
-    /// For tasks whose workers have an optimizer of their own, such as one of PyTorch's: how many vectors as long as the parameters its
-    /// state fills. The other settings then only say what it is like. Default: none, the steps are ours.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub custom: Option<usize>,
-}
-
-/// The names of the vectors that hold the state of a custom optimizer.
-const CUSTOM: [&str; 8] = ["state.0", "state.1", "state.2", "state.3", "state.4", "state.5", "state.6", "state.7"];
-
-/// The rules, by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OptimizerKind {
-    /// Steps shrink with the sum of all squared gradients so far (Duchi et al. 2011).
-    Adagrad,
-    /// Means of gradients and of their squares (Kingma and Ba 2014).
-    Adam,
-    /// The same with the weight decay apart (Loshchilov and Hutter 2017).
-    Adamw,
-    /// Steps shrink with a running mean of squared gradients (Hinton 2012).
-    Rmsprop,
-    /// Plain steps against the gradient, with momentum (Nesterov's, if wanted).
-    #[default]
-    Sgd,
-}
-
-impl Default for OptimizerSpec {
-    fn default() -> Self {
-        Self {
-            kind: OptimizerKind::default(),
-            lr: 0.01,
-            momentum: 0.0,
-            nesterov: false,
-            weight_decay: 0.0,
-            beta1: 0.9,
-            beta2: 0.999,
-            alpha: 0.99,
-            epsilon: None,
-            clip_norm: None,
-            custom: None,
-        }
-    }
-}
-
-/// A setting that makes no sense.
-#[derive(Debug, PartialEq, thiserror::Error)]
-#[error("optimizer.{setting} = {value}: {problem}")]
-pub struct OptimizerError {
-    setting: &'static str,
-    value: f32,
-    problem: &'static str,
-}
-
-impl OptimizerSpec {
-    /// Refuses settings that make no sense.
-    pub fn check(&self) -> Result<(), OptimizerError> {
-        let share = 0.0..1.0_f32;
-        let positive = f32::MIN_POSITIVE..f32::MAX;
-        let at_least_zero = 0.0..f32::MAX;
-        let shares = "must be at least 0 and below 1";
-        for (setting, value, range, problem) in [
-            ("lr", self.lr, &at_least_zero, "must be a number from 0 up"),
-            ("momentum", self.momentum, &share, shares),
-            ("weight_decay", self.weight_decay, &at_least_zero, "must be a number from 0 up"),
-            ("beta1", self.beta1, &share, shares),
-            ("beta2", self.beta2, &share, shares),
-            ("alpha", self.alpha, &share, shares),
-            ("epsilon", self.epsilon(), &positive, "must be above 0"),
-            ("clip_norm", self.clip_norm.unwrap_or(1.0), &positive, "must be above 0"),
-        ] {
-            if !range.contains(&value) {
-                return Err(OptimizerError { setting, value, problem });
-            }
-        }
-        if let (Some(most), Some(_)) = (self.clip_norm, self.custom) {
-            let problem = "the task's own optimizer takes the steps; clip gradients there";
-            return Err(OptimizerError { setting: "clip_norm", value: most, problem });
-        }
-        if let Some(n_vectors) = self.custom.filter(|&n_vectors| n_vectors > CUSTOM.len()) {
-            let problem = "the state of an optimizer fills at most 8 vectors as long as the parameters";
-            return Err(OptimizerError { setting: "custom", value: n_vectors as f32, problem });
-        }
-        let uses_momentum = matches!(self.kind, OptimizerKind::Sgd | OptimizerKind::Rmsprop);
-        if self.momentum != 0.0 && !uses_momentum {
-            let problem = "only sgd and rmsprop have a momentum; adam and adamw have beta1 in its place";
-            return Err(OptimizerError { setting: "momentum", value: self.momentum, problem });
-        }
-        if self.nesterov && (self.kind != OptimizerKind::Sgd || self.momentum == 0.0) {
-            let problem = "Nesterov's rule is sgd's with a momentum above 0";
-            return Err(OptimizerError { setting: "nesterov", value: 1.0, problem });
-        }
-        Ok(())
-    }
-
-    fn epsilon(&self) -> f32 {
-        self.epsilon.unwrap_or(if self.kind == OptimizerKind::Adagrad { 1e-10 } else { 1e-8 })
-    }
-
-    /// The vectors that the rule remembers from step to step, by the names PyTorch gives them.
-    pub(crate) fn state_names(&self) -> &'static [&'static str] {
-        if let Some(n_vectors) = self.custom {
-            return &CUSTOM[..n_vectors.min(CUSTOM.len())];
-        }
-        match self.kind {
-            OptimizerKind::Adagrad => &["sum"],
-            OptimizerKind::Adam | OptimizerKind::Adamw => &["exp_avg", "exp_avg_sq"],
-            OptimizerKind::Rmsprop if self.momentum == 0.0 => &["square_avg"],
-            OptimizerKind::Rmsprop => &["square_avg", "momentum_buffer"],
-            OptimizerKind::Sgd if self.momentum == 0.0 => &[],
-            OptimizerKind::Sgd => &["momentum_buffer"],
-        }
-    }
-}
+pub use spec::{OptimizerError, OptimizerKind, OptimizerSpec};
 
 /// A rule with what it remembers.
 #[derive(Clone, Debug, PartialEq)]
@@ -347,87 +209,4 @@ fn vectors_at<'a>(
     let mut of = vectors.iter_mut().map(|vector| Arc::make_mut(vector).get_mut(trained.clone()).unwrap_or_default());
     let (first, second) = (of.next().unwrap_or_default(), of.next().unwrap_or_default());
     (n_trained, first, second)
-}
-
-/// A part of the trained numbers, with what belongs to them.
-struct Part<'a> {
-    values: &'a mut [f32],
-    gradient: &'a [f32],
-    first: &'a mut [f32],
-    second: &'a mut [f32],
-}
-
-/// One step's numbers.
-struct Rule<'a> {
-    spec: &'a OptimizerSpec,
-    lr: f32,
-    /// By what the gradient is multiplied first: below 1 where it is clipped.
-    scale: f32,
-    epsilon: f32,
-    /// For the Adams: what makes up for the means having started at zero.
-    correction1: f32,
-    correction2: f32,
-}
-
-impl<'a> Rule<'a> {
-    fn new(spec: &'a OptimizerSpec, lr: f32, scale: f32, n_steps: u64) -> Self {
-        let correction = |beta: f32| (1.0 - f64::from(beta).powf(n_steps as f64)) as f32;
-        let (correction1, correction2) = (correction(spec.beta1), correction(spec.beta2).sqrt());
-        Self { spec, lr, scale, epsilon: spec.epsilon(), correction1, correction2 }
-    }
-
-    fn apply(&self, part: Part<'_>) {
-        vectorised(
-            #[inline(always)]
-            || self.apply_to(part),
-        );
-    }
-
-    #[inline(always)]
-    fn apply_to(&self, Part { values, gradient, first, second }: Part<'_>) {
-        let Self { lr, scale, epsilon, .. } = *self;
-        let OptimizerSpec { momentum, weight_decay, alpha, beta1, beta2, .. } = *self.spec;
-        let each = values.iter_mut().zip(gradient);
-        match (self.spec.kind, momentum != 0.0) {
-            (OptimizerKind::Sgd, false) => each.for_each(|(w, g)| *w -= lr * (scale * g + weight_decay * *w)),
-            (OptimizerKind::Sgd, true) => {
-                let ahead = if self.spec.nesterov { 1.0 } else { 0.0 };
-                let along = if self.spec.nesterov { momentum } else { 1.0 };
-                each.zip(first).for_each(|((w, g), velocity)| {
-                    let g = scale * g + weight_decay * *w;
-                    *velocity = momentum * *velocity + g;
-                    *w -= lr * (ahead * g + along * *velocity);
-                });
-            }
-            (OptimizerKind::Adagrad, _) => each.zip(first).for_each(|((w, g), sum)| {
-                let g = scale * g + weight_decay * *w;
-                *sum += g * g;
-                *w -= lr * g / (sum.sqrt() + epsilon);
-            }),
-            (OptimizerKind::Rmsprop, false) => each.zip(first).for_each(|((w, g), square)| {
-                let g = scale * g + weight_decay * *w;
-                *square = alpha * *square + (1.0 - alpha) * g * g;
-                *w -= lr * g / (square.sqrt() + epsilon);
-            }),
-            (OptimizerKind::Rmsprop, true) => {
-                each.zip(first).zip(second).for_each(|(((w, g), square), velocity)| {
-                    let g = scale * g + weight_decay * *w;
-                    *square = alpha * *square + (1.0 - alpha) * g * g;
-                    *velocity = momentum * *velocity + g / (square.sqrt() + epsilon);
-                    *w -= lr * *velocity;
-                });
-            }
-            (OptimizerKind::Adam | OptimizerKind::Adamw, _) => {
-                let apart = self.spec.kind == OptimizerKind::Adamw;
-                let (pull, shrink) = if apart { (0.0, 1.0 - lr * weight_decay) } else { (weight_decay, 1.0) };
-                let (rate, correction2) = (lr / self.correction1, self.correction2);
-                each.zip(first).zip(second).for_each(|(((w, g), mean), square)| {
-                    let g = scale * g + pull * *w;
-                    *mean = beta1 * *mean + (1.0 - beta1) * g;
-                    *square = beta2 * *square + (1.0 - beta2) * g * g;
-                    *w = *w * shrink - rate * *mean / (square.sqrt() / correction2 + epsilon);
-                });
-            }
-        }
-    }
 }

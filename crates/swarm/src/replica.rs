@@ -13,6 +13,7 @@ mod agreement;
 mod asynchronous;
 pub(crate) mod core;
 mod donor;
+mod early;
 mod epoch_evaluation;
 mod evaluations;
 mod fetch;
@@ -34,6 +35,7 @@ use std::time::Duration;
 use agreement::{Agreement, Verdict};
 use core::Core;
 use donor::Donor;
+use early::EarlyFrames;
 use fetch::{Fetch, Partial};
 use gate::Gate;
 use learner::Learner;
@@ -42,7 +44,6 @@ use recovery::{Reaction, Recovery};
 use training::{Applied, InView, Training, Want};
 
 use crate::effects::{Input, Outbox, Phase, Status};
-use crate::held::{HeldFrames, HeldRoom};
 use crate::malformed::Malformed;
 use crate::peer::Peer;
 use crate::place::{Place, State};
@@ -62,17 +63,12 @@ pub struct Replica {
     /// What has come of another's state before the view changed.
     partial: Partial,
     /// What came before its time: in a view or a round that this peer has yet to reach.
-    held: HeldFrames,
-    /// Where this peer was when all of that came; none if it was not all the same.
-    held_at: Option<Gate>,
+    early: EarlyFrames,
     /// A view that came while the parameters are lent.
     next_view: Option<View>,
     /// Whether its host wants to stop.
     is_stopping: bool,
 }
-
-/// What is held besides the vectors of rounds that are ahead: from each peer, and from all together.
-const HELD_BYTES: HeldRoom = HeldRoom { each: 1 << 20, shared: 64 << 20 };
 
 impl Peer for Replica {
     fn handle(&mut self, now: Duration, input: Input, out: &mut Outbox) -> Result<(), Malformed> {
@@ -83,7 +79,7 @@ impl Peer for Replica {
                 self.carry_out(want, out);
             }
             Input::Frame { from, frame } => self.on_frame(from, frame, out)?,
-            Input::LinkEnded(peer) => self.held.forget(peer, self.core().view.number),
+            Input::LinkEnded(peer) => self.early.forget(peer, self.core().view.number),
             Input::Timer(token) if token.timer == fetch::TIMER => {
                 self.agreement.on_timer(token, &self.training.learner.core, out);
             }
@@ -173,8 +169,7 @@ impl Replica {
             agreement: Agreement::default(),
             donor: None,
             partial: Partial::default(),
-            held: HeldFrames::default(),
-            held_at: None,
+            early: EarlyFrames::default(),
             next_view: None,
             is_stopping: false,
         }
@@ -247,14 +242,8 @@ impl Replica {
 
     /// Keeps a frame until its view or round has come.
     fn hold(&mut self, from: PeerId, frame: Frame) -> Result<(), Malformed> {
-        let gate = self.gate();
-        if self.held.is_empty() {
-            self.held_at = Some(gate);
-        } else if self.held_at != Some(gate) {
-            self.held_at = None;
-        }
-        let vector = 4 * self.core().n_exchanged();
-        self.held.keep(from, frame, HeldRoom { each: HELD_BYTES.each + 4 * vector, ..HELD_BYTES })
+        let n_vector_bytes = 4 * self.core().n_exchanged();
+        self.early.hold(self.gate(), (from, frame), n_vector_bytes)
     }
 
     fn gate(&self) -> Gate {
@@ -263,10 +252,8 @@ impl Replica {
 
     /// Looks again at what came before its time, unless it would have to be held again.
     fn release_held(&mut self, out: &mut Outbox) {
-        if self.held.is_empty() || self.held_at == Some(self.gate()) {
-            return;
-        }
-        for (from, frame) in self.held.release() {
+        let gate = self.gate();
+        for (from, frame) in self.early.release(&gate) {
             if let Err(malformed) = self.on_frame(from, frame, out) {
                 out.refused.push((from, malformed));
             }
