@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use nettorrent_net::report::Ending;
+use nettorrent_engine::checkpoint::{MODEL_FILE, load_weights, verify};
+use nettorrent_session::peer_event::Ending;
+use nettorrent_session::{RunFolder, StartState, Training};
+use nettorrent_swarm::Place;
 
 use crate::network::Host;
 use crate::plan::Plan;
@@ -10,26 +13,45 @@ use crate::process::Fate;
 use crate::training::EPOCHS;
 use crate::world::Outcome;
 
+/// What a process has on its disk.
+struct Saved {
+    place: Place,
+    model: Vec<u32>,
+}
+
 /// Says what is wrong with an outcome; nothing if all is well.
 pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let fates = &outcome.fates;
-    let mut problems: Vec<String> = fates.iter().filter_map(|fate| own_problem(fate, outcome.n_samples)).collect();
-    let finished = || fates.iter().filter(|fate| fate.told.ending == Some(Ending::Finished));
-    // Of every slot, whoever holds it holds the same; a replica holds the only one there is. Only who was parted from the others to the
-    // end may have trained on by itself.
-    let mut models: BTreeMap<(u32, usize), (Host, Vec<u32>)> = BTreeMap::new();
-    for fate in finished() {
-        let blocks = fate.told.blocks.iter().map(|block| (block.slot, &block.values));
-        let whole = fate.told.blocks.is_empty().then_some((0, &fate.told.values));
-        for (slot, values) in blocks.chain(whole).filter(|(_, values)| !values.is_empty()) {
-            let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-            let (first, model) = models.entry((fate.told.view, slot)).or_insert_with(|| (fate.host, bits.clone()));
-            if *model != bits {
-                problems.push(format!("{first} and {} finished with different models", fate.host));
+    let mut problems: Vec<String> = fates.iter().filter_map(|fate| own_problem(plan, fate)).collect();
+    let finished = || fates.iter().filter(|fate| has_finished(fate));
+    // Who says that it has finished and writes has all of it on its disk, and so has everybody the same. Only who was parted from the
+    // others to the end may have trained on by itself.
+    let mut models: BTreeMap<u32, (Host, Vec<u32>)> = BTreeMap::new();
+    for fate in finished().filter(|fate| fate.told.is_writer) {
+        let host = fate.host;
+        let Saved { place, model } = match saved(fate, &outcome.training) {
+            Ok(saved) => saved,
+            Err(problem) => {
+                problems.push(format!("{host} says it has finished, and its disk says: {problem}"));
+                continue;
             }
+        };
+        let (epoch, n_samples) = (place.ledger.epoch, place.version.n_samples);
+        if (epoch, n_samples) != (EPOCHS, outcome.n_samples) {
+            problems.push(format!("{host} finished after {epoch} epochs and {n_samples} samples"));
+        }
+        let (first, others) = models.entry(fate.told.view).or_insert_with(|| (host, model.clone()));
+        if *others != model {
+            problems.push(format!("{first} and {host} finished with different models"));
         }
     }
-    if finished().next().is_some() && finished().all(|fate| fate.told.holds_nothing()) {
+    // Of a pipeline only one has the whole, and its disk may be the one that fails.
+    let is_writer = |fate: &&Fate| fate.told.is_writer;
+    let wrote_nothing = |fate: &&Fate| is_writer(fate) && plan.has_disk_fault(fate.host);
+    if finished().next().is_some()
+        && !finished().any(|fate| is_writer(&fate))
+        && !fates.iter().any(|fate| wrote_nothing(&fate))
+    {
         problems.push("all who finished hold nothing".to_owned());
     }
     // Who joins is to take over what the others have, and not to train all of it once more.
@@ -38,7 +60,7 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         finished().filter(stranger).map(|fate| format!("{} finished without ever having met anybody", fate.host)),
     );
     problems.extend(hung(plan, fates));
-    let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host));
+    let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host)) || plan.has_disk_fault(host);
     let has_left = |fate: &&Fate| fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();
     let came_late = |fate: &&Fate| matches!(fate.told.ending, Some(Ending::Failed(_))) && is_untrained(fate);
     let is_able = |fate: &&Fate| !fate.is_dead && !is_spoilt(fate.host) && !has_left(fate) && !came_late(fate);
@@ -47,6 +69,21 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
         problems.push("nobody finished".to_owned());
     }
     problems
+}
+
+/// Whether its exit code says so.
+fn has_finished(fate: &Fate) -> bool {
+    fate.told.exit == Some(Ok(Ending::Finished))
+}
+
+/// What is on the disk of a process at the step that it has reached.
+fn saved(fate: &Fate, training: &Training) -> Result<Saved, String> {
+    let run = RunFolder::open(&fate.folder).map_err(|error| error.to_string())?;
+    let path = run.checkpoint_path(fate.told.step);
+    verify(&path).map_err(|error| error.to_string())?;
+    let start = StartState::from_checkpoint(&run, &path, training).map_err(|error| error.to_string())?;
+    let values = load_weights(&path.join(MODEL_FILE), training.task.layout()).map_err(|error| error.to_string())?;
+    Ok(Saved { place: start.place().clone(), model: values.into_iter().map(f32::to_bits).collect() })
 }
 
 /// Who did not come to an end and has no excuse: where two cannot reach each other for ever, one of them has.
@@ -61,26 +98,26 @@ fn hung(plan: &Plan, fates: &[Fate]) -> Option<String> {
 }
 
 fn is_untrained(fate: &Fate) -> bool {
-    fate.told.place.as_ref().is_none_or(|place| place.step == 0)
+    fate.told.step == 0
 }
 
-fn own_problem(fate: &Fate, n_expected: u64) -> Option<String> {
+/// What is wrong with the end of a process by itself: what it says is what it has.
+fn own_problem(plan: &Plan, fate: &Fate) -> Option<String> {
     let Fate { host, is_dead, told, .. } = fate;
     if *is_dead {
         return None;
     }
-    let place = told.place.as_ref().filter(|_| told.ending.is_some())?;
-    match &told.ending {
+    match (&told.ending, &told.exit) {
         // Who asks to be let in just when all is over can only be told so.
-        Some(Ending::Failed(_)) if is_untrained(fate) => None,
-        Some(Ending::Failed(problem)) => Some(format!("{host} failed: {problem}")),
-        // Who stands by holds nothing, and knows only that the others are done.
-        Some(Ending::Finished) if told.holds_nothing() => None,
-        Some(Ending::Finished) => {
-            let (epoch, n_samples) = (place.ledger.epoch, place.version.n_samples);
-            let is_whole = epoch == EPOCHS && n_samples == n_expected;
-            (!is_whole).then(|| format!("{host} finished after {epoch} epochs and {n_samples} samples"))
+        (Some(Ending::Failed(_)), Some(_)) if is_untrained(fate) => None,
+        (Some(Ending::Failed(problem)), Some(_)) => Some(format!("{host} failed: {problem}")),
+        (Some(Ending::Finished), Some(Ok(Ending::Finished))) if told.epoch != EPOCHS => {
+            Some(format!("{host} finished after {} epochs", told.epoch))
         }
-        Some(Ending::Left) | None => None,
+        (_, Some(Err(problem))) if !plan.has_disk_fault(*host) => {
+            Some(format!("{host} has a sound disk, and says: {problem}"))
+        }
+        (Some(ending), Some(Ok(exit))) if ending != exit => Some(format!("{host}: {ending:?} became {exit:?}")),
+        _ => None,
     }
 }

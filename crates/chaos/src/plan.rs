@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nettorrent_engine::rng::Rng;
 
+use crate::disk::Health;
 use crate::network::Host;
 use crate::training::{DEADLINE, Parallelism};
 
@@ -23,6 +24,10 @@ pub struct Plan {
     pub spoilt: Vec<Vec<Host>>,
 }
 
+/// The share of worlds in which a disk has a fault, and of those who are killed that come back.
+const WITH_DISK_FAULT: f32 = 0.4;
+const RESTARTED: f32 = 0.5;
+
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -40,6 +45,10 @@ pub enum Action {
     Reset(Host, Host),
     /// Another process joins.
     Join(Host),
+    /// One that was killed is started again, in its old folder and with another number.
+    Restart(Host, Host),
+    /// A disk stalls, is full, fails, or is sound again.
+    Disk(Host, Health),
 }
 
 /// All are there by then: the first ones wait for each other, for ever if need be.
@@ -56,7 +65,13 @@ impl Action {
             Self::Cut(_, _, true) => Some("one-way cut"),
             Self::Reset(..) => Some("reset"),
             Self::Join(_) => Some("join"),
-            Self::Suspend(_, false) | Self::Stick(_, false) | Self::Cut(_, _, false) => None,
+            Self::Restart(..) => Some("restart"),
+            Self::Disk(_, Health::Stalled) => Some("stalled disk"),
+            Self::Disk(_, Health::Full) => Some("full disk"),
+            Self::Disk(_, Health::Failing) => Some("failing disk"),
+            Self::Disk(_, Health::Sound) | Self::Suspend(_, false) | Self::Stick(_, false) | Self::Cut(_, _, false) => {
+                None
+            }
         }
     }
 }
@@ -106,6 +121,7 @@ impl Plan {
         for _ in 0..rng.below(MAX_FAULTS + 1) {
             plan.add_fault(&mut rng, &mut hosts);
         }
+        plan.add_disk_faults(&mut Rng::stream(seed, "disks", 0), &mut hosts);
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -147,6 +163,41 @@ impl Plan {
                 lasting(vec![Action::Join(host)], vec![], &[]);
             }
         }
+    }
+
+    /// Disks have faults of their own, and who was killed may come back to what is on its disk.
+    fn add_disk_faults(&mut self, rng: &mut Rng, hosts: &mut Vec<Host>) {
+        let killed = self.actions.iter().filter_map(|(at, action)| match action {
+            Action::Kill(host) => Some((*at, *host)),
+            _ => None,
+        });
+        let killed: Vec<(Duration, Host)> = killed.collect();
+        for (at, host) in killed {
+            if rng.uniform() < RESTARTED {
+                let number = hosts.len() as Host;
+                hosts.push(number);
+                self.actions.push((at + DEADLINE.mul_f32(rng.range(0.05, 3.0)), Action::Restart(host, number)));
+            }
+        }
+        while rng.uniform() < WITH_DISK_FAULT {
+            let host = hosts[rng.below(hosts.len())];
+            let at = CALM + FAULTY.mul_f32(rng.range(0.0, 1.5));
+            let health = [Health::Stalled, Health::Full, Health::Failing][rng.below(3)];
+            self.actions.push((at, Action::Disk(host, health)));
+            if rng.uniform() < ENDLESS {
+                self.spoilt.push(vec![host]);
+            } else {
+                let until = at + DEADLINE.mul_f32(rng.range(0.05, 2.5).powi(2));
+                self.actions.push((until, Action::Disk(host, Health::Sound)));
+            }
+        }
+    }
+
+    /// Whether this one's disk ever has a fault.
+    pub fn has_disk_fault(&self, host: Host) -> bool {
+        let is_fault =
+            |action: &Action| matches!(action, Action::Disk(of, health) if *of == host && *health != Health::Sound);
+        self.actions.iter().any(|(_, action)| is_fault(action))
     }
 }
 

@@ -1,28 +1,24 @@
-//! A process that trains: it can be killed, suspended, told to leave, and started when others train already.
+//! A process that trains: it can be killed, suspended, told to leave, and started when others train already, or again.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_net::address::Address;
-use nettorrent_net::ask::ask_any;
-use nettorrent_net::endpoint::{Endpoint, Settings};
 use nettorrent_net::founder::Founder;
-use nettorrent_net::handshake::{Encryption, Terms};
-use nettorrent_net::hello::Purpose;
+use nettorrent_net::handshake::Encryption;
 use nettorrent_net::machine::Machine;
-use nettorrent_net::membership::{Config, Member};
-use nettorrent_net::node::{Node, NodeSettings};
-use nettorrent_net::report::{Command, Ending, Report};
-use nettorrent_net::service::{Answer, JobPackage, Question};
+use nettorrent_session::peer_event::{Ending, PeerEvent};
+use nettorrent_session::{self as session, Invited, Options, RunFolder, Session, Training};
 use nettorrent_swarm::record::{Event, Record};
-use nettorrent_swarm::{BlockView, Place, Setup, State};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::Instant;
 
+use crate::disk::{Disk, Health};
 use crate::machine::Worker;
 use crate::network::{Host, Network};
 
@@ -30,11 +26,9 @@ use crate::network::{Host, Network};
 #[derive(Clone)]
 pub struct Common {
     /// What they train.
-    pub setup: Arc<Setup>,
+    pub training: Arc<Training>,
     /// How they reach each other.
     pub network: Network,
-    /// When a silent peer is given up.
-    pub deadline: Duration,
     /// How long a sample takes.
     pub sample_s: f64,
     /// When all began.
@@ -53,16 +47,18 @@ pub enum Beginning {
 /// How far a process has come, as it told.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// How it ended; none if it did not.
+    /// How its training ended; none if it did not.
     pub ending: Option<Ending>,
+    /// How the process ended that trained: what its exit code and last line come from.
+    pub exit: Option<Result<Ending, String>>,
     /// Why it did not get into the swarm.
     pub not_admitted: Option<String>,
-    /// Where training was when it last told anything.
-    pub place: Option<Place>,
-    /// What it had learnt; nothing if it held blocks.
-    pub values: Arc<Vec<f32>>,
-    /// The blocks that it held.
-    pub blocks: Vec<BlockView>,
+    /// Epochs done.
+    pub epoch: u64,
+    /// Steps done.
+    pub step: u64,
+    /// Whether the last checkpoint was its own to write.
+    pub is_writer: bool,
     /// The number of its last view.
     pub view: u32,
     /// Whether it ever agreed with others on whose state goes on.
@@ -73,13 +69,6 @@ pub struct Told {
     pub log: Vec<String>,
 }
 
-impl Told {
-    /// Whether it ended without any part of the model.
-    pub fn holds_nothing(&self) -> bool {
-        self.values.is_empty() && self.blocks.is_empty()
-    }
-}
-
 /// What came of a process.
 pub struct Fate {
     /// Its number.
@@ -88,6 +77,8 @@ pub struct Fate {
     pub is_dead: bool,
     /// Whether it never came to an end.
     pub hangs: bool,
+    /// Its run's folder.
+    pub folder: PathBuf,
     /// What it told.
     pub told: Told,
 }
@@ -96,39 +87,54 @@ pub struct Fate {
 pub struct Process {
     /// Its number.
     pub host: Host,
+    folder: PathBuf,
     told: Rc<RefCell<Told>>,
     machine: Arc<Worker>,
+    disk: Arc<Disk>,
     network: Network,
     is_suspended: watch::Sender<bool>,
-    commands: mpsc::Sender<Command>,
+    is_leaving: watch::Sender<bool>,
     task: AbortHandle,
     is_dead: bool,
 }
 
 impl Process {
-    /// Starts one.
-    pub fn start(host: Host, common: Common, beginning: Beginning, tasks: &LocalSet) -> Self {
-        let machine = Arc::new(Worker::new(common.sample_s));
+    /// Starts one, with this folder for its run.
+    pub fn start(host: Host, folder: PathBuf, common: Common, beginning: Beginning, tasks: &LocalSet) -> Self {
+        let (machine, disk) = (Arc::new(Worker::new(common.sample_s)), Arc::new(Disk::default()));
         let told = Rc::new(RefCell::new(Told::default()));
-        let (commands, orders) = mpsc::channel(16);
+        let (is_leaving, leave) = watch::channel(false);
         let (is_suspended, gate) = watch::channel(false);
         let network = common.network.clone();
-        let life = live(host, common, beginning, (machine.clone(), commands.clone(), orders), told.clone());
+        let options = Options {
+            transport: network.of(host),
+            listen: Address::InProcess(host),
+            encryption: Encryption::Off,
+            machine: Machine::Simulated(machine.clone()),
+            disk: session::Disk::Simulated(disk.clone()),
+            measures: false,
+            ..Options::default()
+        };
+        let life = live((host, folder.clone()), common, beginning, options, leave, told.clone());
         let task = tasks.spawn_local(suspendable(life, gate)).abort_handle();
-        Self { host, told, machine, network, is_suspended, commands, task, is_dead: false }
+        Self { host, folder, told, machine, disk, network, is_suspended, is_leaving, task, is_dead: false }
     }
 
-    /// Ends it without a word.
+    /// Ends it without a word, if it has not ended by itself.
     pub fn kill(&mut self) {
         self.network.kill(self.host);
+        self.is_dead |= !self.task.is_finished();
         self.task.abort();
-        self.is_dead = true;
+    }
+
+    /// Whether it was killed.
+    pub fn is_dead(&self) -> bool {
+        self.is_dead
     }
 
     /// Asks it to leave the others.
     pub fn leave(&self) {
-        // If it does not listen any more, it has ended.
-        let _ = self.commands.try_send(Command::Leave);
+        self.is_leaving.send_replace(true);
     }
 
     /// It stands still, or goes on; its sockets do too.
@@ -143,9 +149,20 @@ impl Process {
         self.machine.set_stuck(is_stuck);
     }
 
+    /// Its disk is like this from now on.
+    pub fn set_disk(&self, health: Health) {
+        self.disk.set(health);
+    }
+
     /// What has come of it so far.
     pub fn fate(&self) -> Fate {
-        Fate { host: self.host, is_dead: self.is_dead, hangs: !self.has_ended(), told: self.told.take() }
+        let (host, folder, is_dead, told) = (self.host, self.folder.clone(), self.is_dead, self.told.take());
+        Fate { host, is_dead, hangs: !self.has_ended(), folder, told }
+    }
+
+    /// Where its run is.
+    pub fn folder(&self) -> &PathBuf {
+        &self.folder
     }
 
     /// Whether it has come to an end, whatever end.
@@ -156,7 +173,7 @@ impl Process {
 
 /// Since when a process has been where it is.
 struct Stalled {
-    at: (u64, u32),
+    at: (u64, u64),
     since: Instant,
     is_told: bool,
 }
@@ -165,8 +182,12 @@ struct Stalled {
 const LONG: Duration = Duration::from_secs(10);
 
 impl Stalled {
+    fn new(since: Instant) -> Self {
+        Self { at: (0, 0), since, is_told: false }
+    }
+
     /// Whether it has just been where it is for long.
-    fn is_news(&mut self, at: (u64, u32)) -> bool {
+    fn is_news(&mut self, at: (u64, u64)) -> bool {
         if self.at != at {
             *self = Self { at, since: Instant::now(), is_told: false };
         }
@@ -188,105 +209,104 @@ async fn suspendable(life: impl Future<Output = ()>, mut gate: watch::Receiver<b
 }
 
 async fn live(
-    host: Host,
+    (host, folder): (Host, PathBuf),
     common: Common,
     beginning: Beginning,
-    means: (Arc<Worker>, mpsc::Sender<Command>, mpsc::Receiver<Command>),
+    options: Options,
+    mut leave: watch::Receiver<bool>,
     told: Rc<RefCell<Told>>,
 ) {
-    if let Err(problem) = train(host, common, beginning, means, &told).await {
-        told.borrow_mut().not_admitted = Some(problem);
+    let Common { training, began, .. } = common;
+    let session = async {
+        let invited = invite(host, beginning, &training, &options).await?;
+        let run = if folder.exists() { RunFolder::open(&folder) } else { training.create_run(Some(&folder)) };
+        let run = run.map_err(|error| error.to_string())?;
+        Session::join(invited, training, run, options).await.map_err(|error| error.to_string())
+    };
+    let session = match session.await {
+        Ok(session) => session,
+        Err(problem) => {
+            told.borrow_mut().not_admitted = Some(problem);
+            return;
+        }
+    };
+    let stop = session.leave();
+    let mut observer = Observer { told: told.clone(), began, stalled: Stalled::new(began) };
+    let mut run = pin!(session.run_observed(move |event| observer.on_event(event)));
+    let outcome = tokio::select! {
+        biased;
+        // What it returns is not kept: as long as it is there, nobody could say it again.
+        true = async { leave.wait_for(|is_leaving| *is_leaving).await.is_ok() } => {
+            stop.leave();
+            run.await
+        }
+        outcome = &mut run => outcome,
+    };
+    let exit = outcome.map(|outcome| outcome.ending).map_err(|error| error.to_string());
+    let mut told = told.borrow_mut();
+    told.log.push(format!("{:8.3} s: {exit:?}", began.elapsed().as_secs_f64()));
+    told.exit = Some(exit);
+}
+
+/// Gets a process into its swarm.
+async fn invite(host: Host, beginning: Beginning, training: &Training, options: &Options) -> Result<Invited, String> {
+    let founder = Founder::within_process();
+    let member = |host: Host| founder.member(host as u32).map_err(|error| error.to_string());
+    match beginning {
+        Beginning::Together(n) => {
+            let others = (0..n).filter(|&other| other != host);
+            let others = others.map(|other| Ok((member(other)?.peer, Address::InProcess(other))));
+            let others = others.collect::<Result<Vec<_>, String>>()?;
+            Ok(Invited::founding(member(host)?, others, training.package.clone()))
+        }
+        Beginning::Join(addresses) => {
+            let visitor = founder.visitor(host as u32).map_err(|error| error.to_string())?;
+            let invited = Invited::visit(visitor, &addresses, options).await;
+            invited.map_err(|error| error.to_string())
+        }
     }
 }
 
-async fn train(
-    host: Host,
-    common: Common,
-    beginning: Beginning,
-    (machine, commands, orders): (Arc<Worker>, mpsc::Sender<Command>, mpsc::Receiver<Command>),
-    told: &RefCell<Told>,
-) -> Result<(), String> {
-    let Common { setup, network, deadline, began, .. } = common;
-    let transport = network.of(host);
-    let (founder, number) = (Founder::within_process(), host as u32);
-    let (identity, members, wait_for) = match beginning {
-        Beginning::Together(n) => {
-            let others = (0..n).filter(|&other| other != host);
-            let member = |host: Host| founder.member(host as u32).map_err(|error| error.to_string());
-            let others = others.map(|other| Ok((member(other)?.peer, Address::InProcess(other))));
-            (member(host)?, others.collect::<Result<Vec<_>, String>>()?, n as usize)
-        }
-        Beginning::Join(addresses) => {
-            let visitor = founder.visitor(number).map_err(|error| error.to_string())?;
-            let purpose = Purpose::Joiner { job: None };
-            let terms = Terms { encryption: Encryption::Off, ..Terms::new(visitor.clone(), purpose) };
-            match ask_any(&*transport, &terms, &addresses, &Question::Join).await {
-                Ok((Answer::Join(invitation), _)) => {
-                    let identity = visitor.admitted(&invitation.admission).map_err(|error| error.to_string())?;
-                    (identity, invitation.members, 1)
-                }
-                Ok(_) => return Err("another answer".into()),
-                Err(error) => return Err(error.to_string()),
+/// Notes down what a process tells.
+struct Observer {
+    told: Rc<RefCell<Told>>,
+    began: Instant,
+    stalled: Stalled,
+}
+
+impl Observer {
+    fn on_event(&mut self, event: &PeerEvent) {
+        let mut told = self.told.borrow_mut();
+        let text = match event {
+            PeerEvent::Record(Record { event: Event::View { view, members, .. }, .. }) => {
+                told.view = *view;
+                told.has_met_others |= members.len() > 1;
+                return;
             }
-        }
-    };
-    let id = identity.peer;
-    let purpose = Purpose::Peer { generation: 0, job: [0; 32] };
-    let listen = Address::InProcess(host);
-    let settings =
-        Settings { transport, listen: listen.clone(), encryption: Encryption::Off, ..Settings::new(identity, purpose) };
-    let bound = Endpoint::bind(settings).await.map_err(|error| error.to_string())?;
-    let settings = NodeSettings {
-        package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
-        membership: Config { deadline, wait_for, ..Config::default() },
-        address: listen,
-        threads: 1,
-        machine: Machine::Simulated(machine),
-        host: format!("host {host}"),
-        measures_waits: false,
-    };
-    let peer = setup.peer(id, State::fresh(setup.training()));
-    let mut node = Node::new(bound, setup, peer, settings).map_err(|error| error.to_string())?;
-    let introducers = members.into_iter().map(|(id, address)| Member { id, generation: 0, address }).collect();
-    let mut stalled = Stalled { at: (0, 0), since: began, is_told: false };
-    let ending = node
-        .run(introducers, orders, mpsc::unbounded_channel().1, |report, peer| {
-            let place = peer.place();
-            told.borrow_mut().place = Some(place.clone());
-            let text = match report {
-                Report::Record { record: Record { event: Event::View { members, .. }, .. }, .. } => {
-                    told.borrow_mut().has_met_others |= members.len() > 1;
+            PeerEvent::Record(Record { event: event @ (Event::Joined { .. } | Event::Lost { .. }), .. }) => {
+                told.churn.push(event.clone());
+                format!("{event:?}")
+            }
+            PeerEvent::Progress(progress) => {
+                (told.epoch, told.step) = (progress.epoch, progress.step);
+                if !self.stalled.is_news((progress.epoch, progress.step)) {
                     return;
                 }
-                Report::Record {
-                    record: Record { event: event @ (Event::Joined { .. } | Event::Lost { .. }), .. },
-                    ..
-                } => {
-                    told.borrow_mut().churn.push(event.clone());
-                    format!("{event:?}")
-                }
-                Report::Note(note) => format!("{note:?}"),
-                Report::Refused(problem) => problem,
-                Report::Ending => "the end".to_owned(),
-                Report::Tick if stalled.is_news((place.ledger.epoch, place.version.round)) => {
-                    format!("stands still: {:?}", peer.status())
-                }
-                // The disk is as fast as can be.
-                Report::Saved(_) => {
-                    let _ = commands.try_send(Command::BlockWritten);
-                    return;
-                }
-                _ => return,
-            };
-            let (at, epoch, round) = (began.elapsed().as_secs_f64(), place.ledger.epoch, place.version.round);
-            told.borrow_mut().log.push(format!("{at:8.3} s, epoch {epoch}, round {round}: {text}"));
-        })
-        .await;
-    let mut told = told.borrow_mut();
-    told.place = Some(node.peer().place().clone());
-    (told.values, told.blocks) = (node.peer().values(), node.peer().blocks());
-    told.view = node.peer().view().number;
-    told.log.push(format!("{:8.3} s: {ending:?}", began.elapsed().as_secs_f64()));
-    told.ending = Some(ending);
-    Ok(())
+                format!("stands still: {:?}, waits for {:?}", progress.phase, progress.waits_for)
+            }
+            PeerEvent::Ended { ending, epoch, step, is_writer, .. } => {
+                (told.epoch, told.step, told.is_writer) = (*epoch, *step, *is_writer);
+                told.ending = Some(ending.clone());
+                format!("{ending:?}")
+            }
+            PeerEvent::Note { text, .. } => text.clone(),
+            PeerEvent::Checkpoint { step, .. } => format!("checkpoint of step {step}"),
+            PeerEvent::CheckpointFailed { step, problem, .. } => format!("no checkpoint of step {step}: {problem}"),
+            PeerEvent::Record(_) | PeerEvent::Listening { .. } | PeerEvent::Resources(_) | PeerEvent::Heard(_) => {
+                return;
+            }
+        };
+        let (at, epoch, step) = (self.began.elapsed().as_secs_f64(), told.epoch, told.step);
+        told.log.push(format!("{at:8.3} s, epoch {epoch}, step {step}: {text}"));
+    }
 }

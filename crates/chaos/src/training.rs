@@ -6,8 +6,8 @@ use std::time::Duration;
 use nettorrent_engine::backend::Opened;
 use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::learning::Learning;
+use nettorrent_session::Training;
 use nettorrent_sim::{Toy, made_up};
-use nettorrent_swarm::Setup;
 use nettorrent_swarm::strategies::{STRATEGIES, find};
 use toml::Table;
 
@@ -43,21 +43,21 @@ impl Parallelism {
     ///
     /// # Panics
     /// If there is no such job.
-    pub fn setup(&self, seed: u64) -> (Arc<Setup>, u64) {
-        let setup = match self.stages {
+    pub fn training(&self, seed: u64) -> (Arc<Training>, u64) {
+        let training = match self.stages {
             None => self.replicas(seed),
             Some(stages) => self.pipelines(seed, stages),
         };
-        let n_train = setup.training().task.labels().len();
+        let n_train = training.task.labels().len();
         let strategy = find(self.strategy).and_then(|spec| (spec.build)(&Table::new())).expect("it has defaults");
-        (Arc::new(setup), EPOCHS * (n_train - strategy.n_held_out(n_train)) as u64)
+        (Arc::new(training), EPOCHS * (n_train - strategy.n_held_out(n_train)) as u64)
     }
 
-    fn replicas(&self, seed: u64) -> Setup {
-        Setup::new(&self.job(seed, &[]), Arc::new(Toy::new(seed))).expect("strategies have defaults")
+    fn replicas(&self, seed: u64) -> Training {
+        Training::custom(Arc::new(Toy::new(seed)), self.job(seed, &[])).expect("strategies have defaults")
     }
 
-    fn pipelines(&self, seed: u64, stages: &str) -> Setup {
+    fn pipelines(&self, seed: u64, stages: &str) -> Training {
         let settings =
             ["model=mlp:12,9".to_owned(), format!("pipeline.stages={stages}"), "pipeline.snapshot_every=4".to_owned()];
         let job = self.job(seed, &settings);
@@ -66,7 +66,7 @@ impl Parallelism {
         let set = |n, seed| Box::new(made_up(&[6], 3, n, seed));
         let learning = Arc::new(Learning::new(&job, network, set(120, 1), set(60, 2)).expect("samples of its shape"));
         let opened = Opened { task: learning.clone(), parts: Some(learning) };
-        nettorrent_pipeline::setup(&job, &opened, Some(&spec)).expect("stages that fit the model").0
+        Training::opened(opened, Some(spec), job).expect("stages that fit the model")
     }
 
     fn job(&self, seed: u64, settings: &[String]) -> Job {

@@ -47,6 +47,11 @@ pub fn verify(folder: &Path) -> Result<(), CheckpointError> {
     checksums::verify(&folder.join(STATE_FILE))
 }
 
+/// Reads how far a checkpoint is, and nothing else of it.
+pub fn progress(folder: &Path) -> Result<Progress, CheckpointError> {
+    state::progress(&folder.join(STATE_FILE))
+}
+
 /// Reads a checkpoint back: the parameters, and the place in the run; the optimizer gets its state back.
 pub fn load(
     folder: &Path,

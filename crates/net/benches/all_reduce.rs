@@ -239,7 +239,7 @@ fn be_peer(measured: &Arguments, join_index: u32) {
         let result = Arc::new(AtomicU64::new(0));
         let mut node = node(measured, (endpoint, arrivals), address, &result);
         let (_commands, orders) = tokio::sync::mpsc::channel(1);
-        node.run(members, orders, tokio::sync::mpsc::unbounded_channel().1, |_, _| {}).await;
+        node.run(members, orders, tokio::sync::mpsc::unbounded_channel().1, &mut |_, _| {}).await;
         result.load(Ordering::SeqCst) as f64 * 1e-9 / measured.n_timed as f64
     };
     let load = Load { n_processes: measured.n_peers, n_bytes: 4 * measured.n_floats };

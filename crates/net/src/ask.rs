@@ -103,7 +103,12 @@ pub struct Visit {
 
 impl Visit {
     /// Calls on the peer at an address.
-    pub async fn begin(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<Self, AskError> {
+    pub fn begin<'a>(transport: &'a dyn Transport, terms: &'a Terms, address: &'a Address) -> Beginning<'a> {
+        // In a box, it is compiled here, once, and not again wherever somebody waits for it.
+        Box::pin(Self::call(transport, terms, address))
+    }
+
+    async fn call(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<Self, AskError> {
         let unreachable = |source| AskError::Unreachable { address: address.clone(), source };
         let connecting = timeout(PATIENCE, transport.connect(address)).await;
         let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
@@ -152,7 +157,8 @@ struct Visits<'a> {
     begun: Vec<Beginning<'a>>,
 }
 
-type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Visit, AskError>> + Send + 'a>>;
+/// A visit on its way.
+pub type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Visit, AskError>> + Send + 'a>>;
 
 impl Visits<'_> {
     /// The next one that has begun or failed; none when there are no more.
@@ -176,7 +182,7 @@ impl Visits<'_> {
     /// Whether there was one.
     fn begin_another(&mut self) -> bool {
         let Some(address) = self.addresses.next() else { return false };
-        self.begun.push(Box::pin(Visit::begin(self.transport, self.terms, address)));
+        self.begun.push(Visit::begin(self.transport, self.terms, address));
         true
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -162,6 +163,9 @@ struct Inner {
     refusals: Refusals,
 }
 
+/// An endpoint on its way, with those who come to it.
+pub type Binding = Pin<Box<dyn Future<Output = Result<(Endpoint, mpsc::Receiver<Arrival>), BindError>> + Send>>;
+
 /// The tasks of a listener.
 struct Listening([AbortHandle; 2]);
 
@@ -173,7 +177,12 @@ impl Drop for Listening {
 
 impl Endpoint {
     /// Begins to listen. Whoever comes is in the channel, which must be read: connections wait there.
-    pub async fn bind(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
+    pub fn bind(settings: Settings) -> Binding {
+        // In a box, it is compiled here, once, and not again wherever somebody waits for it.
+        Box::pin(Self::begin(settings))
+    }
+
+    async fn begin(settings: Settings) -> Result<(Self, mpsc::Receiver<Arrival>), BindError> {
         let Settings { transport, listen, identity, purpose, encryption, link, receive_link, limits, folder } =
             settings;
         let listener = transport.listen(&listen).await.map_err(|source| BindError { address: listen, source })?;

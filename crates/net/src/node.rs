@@ -4,7 +4,9 @@
 //! waits.
 
 mod access;
+mod answering;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +29,7 @@ use crate::machine::Machine;
 use crate::membership::{self, Member, Membership, Note};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
-use crate::service::{Answer, Awaited, JobPackage, PeerStatus, Question};
+use crate::service::JobPackage;
 use crate::telemetry::Telemetry;
 use crate::ticket::Ticket;
 use crate::timers::Timers;
@@ -66,6 +68,9 @@ const HEAR_OUT: Duration = Duration::from_secs(2);
 
 /// How many deadlines the thread that computes may always be at something, however quick it usually is.
 const LEAST_PATIENCE: u32 = 2;
+
+/// Who is told what a node reports, with its peer.
+pub type Tell<'a> = &'a mut dyn FnMut(Report<'_>, &dyn Peer);
 
 /// One peer of a swarm on a real network.
 pub struct Node {
@@ -144,12 +149,23 @@ impl Node {
 
     /// Trains with the others until all is done, or until told to leave. `report` sees the peer after each event that is
     /// worth telling; what comes by `telemetry` is passed on to the first member of the view, if that is another.
-    pub async fn run(
+    pub fn run<'a>(
+        &'a mut self,
+        introducers: Vec<Member>,
+        commands: mpsc::Receiver<Command>,
+        telemetry: mpsc::UnboundedReceiver<Bytes>,
+        report: Tell<'a>,
+    ) -> Pin<Box<dyn Future<Output = Ending> + 'a>> {
+        // In a box, it is compiled here, once, and not again wherever somebody waits for it.
+        Box::pin(self.take_part(introducers, commands, telemetry, report))
+    }
+
+    async fn take_part(
         &mut self,
         introducers: Vec<Member>,
         mut commands: mpsc::Receiver<Command>,
         mut telemetry: mpsc::UnboundedReceiver<Bytes>,
-        mut report: impl FnMut(Report<'_>, &dyn Peer),
+        report: Tell<'_>,
     ) -> Ending {
         // Those who begin together wait for each other for as long as it takes.
         if !introducers.is_empty() && self.settings.membership.wait_for <= 1 {
@@ -157,7 +173,7 @@ impl Node {
             self.is_newcomer = true;
             self.churn.join(self.now());
         }
-        self.on_members(membership::Input::Join(introducers), &mut report);
+        self.on_members(membership::Input::Join(introducers), report);
         let mut is_leaving = false;
         let ending = loop {
             if let Some(failure) = self.failure.take() {
@@ -173,43 +189,43 @@ impl Node {
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
-                    Command::BlockWritten => self.on_input(Input::BlockWritten, &mut report),
+                    Command::BlockWritten => self.on_input(Input::BlockWritten, report),
                     Command::Leave => {
                         is_leaving = true;
-                        self.on_input(Input::Stop, &mut report);
+                        self.on_input(Input::Stop, report);
                     }
                 },
                 Some((done, took)) = self.findings.recv() => {
-                    self.on_input(Input::Done { done, took }, &mut report);
+                    self.on_input(Input::Done { done, took }, report);
                 }
                 Some(event) = self.inbox.next() => {
-                    self.on_link_event(event, &mut report);
+                    self.on_link_event(event, report);
                     // What has come meanwhile is taken at once: asking the system anew for each frame would cost more than
                     // the frames.
                     for _ in 0..64 {
                         let Some(event) = self.inbox.try_next() else { break };
-                        self.on_link_event(event, &mut report);
+                        self.on_link_event(event, report);
                     }
                 }
                 Some(bytes) = telemetry.recv() => self.send_telemetry(bytes),
-                Some(dialled) = self.dials.recv() => self.on_dialled(dialled, &mut report),
-                Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, &mut report),
-                () = sleep_until(wake_at) => self.on_wake(&mut report),
+                Some(dialled) = self.dials.recv() => self.on_dialled(dialled, report),
+                Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, report),
+                () = sleep_until(wake_at) => self.on_wake(report),
             }
         };
         for event in self.churn.end() {
-            self.tell_event(event, &mut report);
+            self.tell_event(event, report);
         }
         report(Report::Ending, &*self.peer);
         while let Ok(bytes) = telemetry.try_recv() {
             self.send_telemetry(bytes);
         }
-        self.on_members(membership::Input::Leave, &mut report);
+        self.on_members(membership::Input::Leave, report);
         if ending == Ending::Finished {
-            self.hear_others_out(&mut report).await;
+            self.hear_others_out(report).await;
         }
         self.contacts.close().await;
-        self.tell_of_folder(&mut report);
+        self.tell_of_folder(report);
         ending
     }
 
@@ -220,7 +236,7 @@ impl Node {
         }
     }
 
-    fn on_telemetry(&mut self, from: PeerId, bytes: &Bytes, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_telemetry(&mut self, from: PeerId, bytes: &Bytes, report: Tell<'_>) {
         if self.peer.view().rank(from).is_some() && self.telemetry.admits(self.now(), from, bytes.len()) {
             report(Report::Telemetry { from, bytes }, &*self.peer);
         }
@@ -228,7 +244,7 @@ impl Node {
 
     /// The others end at the same time, and the last that they tell about themselves may still be on its way: until they have closed
     /// their links, but not for long.
-    async fn hear_others_out(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    async fn hear_others_out(&mut self, report: Tell<'_>) {
         let view = self.peer.view().clone();
         if view.members[0] != self.endpoint.identity().peer {
             return;
@@ -263,7 +279,7 @@ impl Node {
         self.began + self.membership.wake_at().map_or(wake_at, |at| at.min(wake_at))
     }
 
-    fn on_wake(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_wake(&mut self, report: Tell<'_>) {
         let now = self.now();
         if self.timers.take_tick(now) {
             report(Report::Tick, &*self.peer);
@@ -300,12 +316,12 @@ impl Node {
         }
     }
 
-    fn tell_of_folder(&self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn tell_of_folder(&self, report: Tell<'_>) {
         self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &*self.peer));
     }
 
     /// Hands the peer an input and does what it asks for.
-    fn on_input(&mut self, input: Input, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_input(&mut self, input: Input, report: Tell<'_>) {
         let now = self.now();
         let from = if let Input::Frame { from, .. } = &input { Some(*from) } else { None };
         let handling = self.meters.begin(now, &input);
@@ -324,7 +340,7 @@ impl Node {
         }
     }
 
-    fn empty_outbox(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn empty_outbox(&mut self, report: Tell<'_>) {
         let now = self.now();
         for (to, frame) in self.out.frames.drain(..) {
             self.contacts.send(to, self.membership.address_of(to), frame);
@@ -347,13 +363,13 @@ impl Node {
     }
 
     /// Tells what this node has found out itself.
-    fn tell_event(&self, event: Event, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn tell_event(&self, event: Event, report: Tell<'_>) {
         let record = Record { peer: self.endpoint.identity().peer, at_s: self.now().as_secs_f64(), event };
         report(Report::Record { record: &record, waits: &[] }, &*self.peer);
     }
 
     /// Hands the membership an input and does what it asks for.
-    fn on_members(&mut self, input: membership::Input, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_members(&mut self, input: membership::Input, report: Tell<'_>) {
         let now = self.now();
         let from = if let membership::Input::Packet { from, .. } = &input { Some(*from) } else { None };
         if let (Err(problem), Some(from)) = (self.membership.handle(now, input, &mut self.member_out), from) {
@@ -387,7 +403,7 @@ impl Node {
         }
     }
 
-    fn on_arrival(&mut self, arrival: Arrival, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_arrival(&mut self, arrival: Arrival, report: Tell<'_>) {
         match arrival {
             Arrival::Refused(turned_away) => report(Report::Refused(turned_away.to_string()), &*self.peer),
             Arrival::Incoming(connection) => match connection.hello().purpose {
@@ -403,7 +419,7 @@ impl Node {
         }
     }
 
-    fn on_dialled(&mut self, dialled: Dialled, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_dialled(&mut self, dialled: Dialled, report: Tell<'_>) {
         let peer = dialled.peer;
         if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
             self.on_refused(problem.refusal_by_them());
@@ -417,7 +433,7 @@ impl Node {
         }
     }
 
-    fn on_link_event(&mut self, event: LinkEvent, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn on_link_event(&mut self, event: LinkEvent, report: Tell<'_>) {
         let LinkEvent { peer, link, event } = event;
         if let inbox::Event::Frame(frame) = &event
             && !self.visitors.has(link)
@@ -454,40 +470,6 @@ impl Node {
                     self.on_input(Input::LinkEnded(peer), report);
                 }
             }
-        }
-    }
-
-    fn answer(&mut self, link: inbox::LinkId, frame: &Frame, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
-        let Some(question) = self.visitors.question(self.now(), link, frame) else { return };
-        let answer = match question {
-            Question::Join => self.admit(link),
-            Question::Status => Some(Answer::Status(self.status())),
-            Question::Probe { n_bytes } => Some(Answer::Probe(self.visitors.probe(self.now(), link, n_bytes as usize))),
-            Question::Members => self.list(),
-            Question::Amend(policy_update) => Some(self.amend(&policy_update, report)),
-        };
-        answer.iter().for_each(|answer| self.visitors.answer(link, answer));
-    }
-
-    fn members(&self) -> Vec<(PeerId, Address)> {
-        self.membership.members().map(|member| (member.id, member.address.clone())).collect()
-    }
-
-    fn status(&self) -> PeerStatus {
-        let (status, now) = (self.peer.status(), self.now());
-        let awaited = |peer: &PeerId| Awaited { peer: *peer, address: self.membership.address_of(*peer).cloned() };
-        PeerStatus {
-            peer: self.endpoint.identity().peer,
-            host: self.settings.host.clone(),
-            phase: status.phase,
-            epoch: status.epoch,
-            epochs: self.setup.training().epochs,
-            round: status.round,
-            samples_per_s: self.meters.samples_per_s(now),
-            step: self.peer.place().step + 1,
-            waits_for: status.waits_for.iter().map(awaited).collect(),
-            since_s: now.saturating_sub(status.began).as_secs_f64(),
-            members: self.members(),
         }
     }
 }

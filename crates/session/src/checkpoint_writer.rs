@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nettorrent_engine::checkpoint::{PieceWriter, Progress};
 use nettorrent_engine::job::{CheckpointSpec, Job};
@@ -11,7 +10,10 @@ use nettorrent_engine::model::Layout;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::{Place, SavedBlock, State};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
 
+use crate::disk::Disk;
 use crate::error::SessionError;
 use crate::run_folder::RunFolder;
 use crate::training::Training;
@@ -46,44 +48,45 @@ pub enum Written {
     NotMoved(SessionError),
 }
 
-/// Writes states on a thread of its own, in order: the network must not wait for a disk.
+/// Has states written in order, beside the training.
 pub struct CheckpointWriter {
     orders: Arc<WriteQueue>,
     news: Receiver<Written>,
-    thread: JoinHandle<()>,
+    /// Comes when all is written; nothing comes if what writes has panicked.
+    done: oneshot::Receiver<()>,
+    /// Whether a thread of its own writes, for which one can wait without waiting for oneself.
+    has_thread: bool,
 }
 
 impl CheckpointWriter {
-    /// Starts the thread that writes into a run's folder; when a block is written or given up, it calls `on_block`.
+    /// Begins to write into a run's folder on a disk; when a block is written or given up, it calls `on_block`. Needs a runtime.
     pub fn start(
         run: RunFolder,
+        disk: Disk,
         training: &Training,
-        on_block: impl Fn() + Send + 'static,
+        on_block: impl AsyncFn() + Send + 'static,
     ) -> Result<Self, SessionError> {
-        let queue = Arc::new(WriteQueue::default());
+        let orders = Arc::new(WriteQueue::default());
         let (answers, news) = channel();
+        let (ended, done) = oneshot::channel();
+        let has_thread = matches!(disk, Disk::Here);
         let Job { seed, checkpoint: CheckpointSpec { keep, .. }, .. } = training.job;
         let (task, optimizer) = (training.task.clone(), training.job.optimizer.clone());
-        let orders = Orders(queue.clone());
-        let thread = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
-            let mut disk = Disk { run, layout: task.layout(), optimizer, seed, keep, pieces: None };
-            while let Some(order) = orders.0.pop() {
-                let mut tell = |written| drop(answers.send(written));
-                // If nobody wants to know, it is kept all the same.
-                match order {
-                    Order::State(state) => disk.write(&state, &mut tell),
-                    Order::Block(block) => {
-                        disk.put(&block, &mut tell);
-                        drop(block);
-                        on_block();
-                    }
-                    Order::Ticket(ticket) => disk.write_ticket(&ticket, &mut tell),
-                    Order::SetAside { step } => disk.set_aside_after(step, &mut tell),
-                    Order::Wait(done) => drop(done.send(())),
-                }
-            }
-        })?;
-        Ok(Self { orders: queue, news, thread })
+        let queue = Orders(orders.clone());
+        let write = move || async move {
+            let mut folder = Folder { run, layout: task.layout(), optimizer, seed, keep, pieces: None };
+            folder.serve(&queue.0, &disk, &answers, on_block).await;
+            drop(answers);
+            // Who does not wait for the end does not want to know.
+            let _ = ended.send(());
+        };
+        if has_thread {
+            let runtime = tokio::runtime::Handle::current();
+            std::thread::Builder::new().name("checkpoints".into()).spawn(move || runtime.block_on(write()))?;
+        } else {
+            spawn_local(write());
+        }
+        Ok(Self { orders, news, done, has_thread })
     }
 
     /// Has a state written. If the disk is slow, it takes the place of one that waits; the epochs of that one are returned.
@@ -107,8 +110,11 @@ impl CheckpointWriter {
         self.orders.push(Order::SetAside { step });
     }
 
-    /// Waits until what was ordered is done.
+    /// Waits until what was ordered is done, where a thread does it.
     pub fn wait(&self) {
+        if !self.has_thread {
+            return;
+        }
         let (done, written) = channel();
         self.orders.push(Order::Wait(done));
         // If the thread is gone, `finish` tells of that.
@@ -121,15 +127,14 @@ impl CheckpointWriter {
     }
 
     /// Waits until all is written.
-    pub fn finish(self) -> Result<Vec<Written>, SessionError> {
+    pub async fn finish(self) -> Result<Vec<Written>, SessionError> {
         self.orders.close();
-        let rest = self.news.iter().collect();
-        self.thread.join().map_err(|_| SessionError::CheckpointThread)?;
-        Ok(rest)
+        self.done.await.map_err(|_| SessionError::CheckpointThread)?;
+        Ok(self.news.try_iter().collect())
     }
 }
 
-/// The thread's end of the queue: when it goes, by a panic or otherwise, nobody is to wait for it.
+/// The writer's end of the queue: when it goes, by a panic or otherwise, nobody is to wait for it.
 struct Orders(Arc<WriteQueue>);
 
 impl Drop for Orders {
@@ -144,8 +149,8 @@ pub fn save_values(run: &RunFolder, training: &Training, values: &[f32]) -> Resu
     save(run, training.task.layout(), training.job.seed, &state)
 }
 
-/// What the thread does: it writes into a run's folder, and tells how that went.
-struct Disk<'a> {
+/// Writes into a run's folder, and tells how that went.
+struct Folder<'a> {
     run: RunFolder,
     layout: &'a Layout,
     optimizer: OptimizerSpec,
@@ -155,18 +160,37 @@ struct Disk<'a> {
     pieces: Option<(PieceWriter, PathBuf)>,
 }
 
-impl Disk<'_> {
-    fn write(&self, state: &State, tell: &mut dyn FnMut(Written)) {
-        self.conclude(state, save(&self.run, self.layout, self.seed, state), tell);
-    }
-
-    fn write_ticket(&self, ticket: &Ticket, tell: &mut dyn FnMut(Written)) {
-        self.run.write_ticket(ticket).unwrap_or_else(|problem| tell(Written::NotMoved(problem)));
+impl Folder<'_> {
+    /// Does what is ordered, to the end.
+    async fn serve(&mut self, orders: &WriteQueue, disk: &Disk, answers: &Sender<Written>, on_block: impl AsyncFn()) {
+        // If nobody wants to know, it is kept all the same.
+        let mut tell = |written| drop(answers.send(written));
+        while let Some(order) = orders.pop().await {
+            let ready = if let Order::Wait(_) = order { Ok(()) } else { disk.ready().await };
+            let ready = ready.map_err(SessionError::file("cannot write into", self.run.path()));
+            match order {
+                Order::State(state) => {
+                    let saved = ready.and_then(|()| self.save(&state, &mut tell));
+                    self.conclude(&state, saved, &mut tell);
+                }
+                Order::Block(block) => {
+                    self.put(&block, ready, &mut tell);
+                    drop(block);
+                    on_block().await;
+                }
+                Order::Ticket(ticket) => {
+                    let written = ready.and_then(|()| self.run.write_ticket(&ticket));
+                    written.unwrap_or_else(|problem| tell(Written::NotMoved(problem)));
+                }
+                Order::SetAside { step } => self.set_aside_after(step, ready, &mut tell),
+                Order::Wait(done) => drop(done.send(())),
+            }
+        }
     }
 
     /// Puts a block where it belongs. Of a checkpoint of which one could not be written, the others are not wanted.
-    fn put(&mut self, block: &SavedBlock, tell: &mut dyn FnMut(Written)) {
-        match self.put_piece(block) {
+    fn put(&mut self, block: &SavedBlock, ready: Result<(), SessionError>, tell: &mut dyn FnMut(Written)) {
+        match ready.and_then(|()| self.put_piece(block, tell)) {
             Ok(None) => {}
             Ok(Some(kept)) => self.conclude(&block.state, Ok(kept), tell),
             Err(problem) => {
@@ -190,13 +214,14 @@ impl Disk<'_> {
         }
     }
 
-    fn put_piece(&mut self, block: &SavedBlock) -> Result<Option<Kept>, SessionError> {
+    fn put_piece(&mut self, block: &SavedBlock, tell: &mut dyn FnMut(Written)) -> Result<Option<Kept>, SessionError> {
         let SavedBlock { part, state, is_first, is_last } = block;
         let (epoch, step) = (state.place.ledger.epoch, state.place.step);
         if *is_first {
             let progress = progress(self.seed, state, Vec::new())?;
             let path = self.run.checkpoint_path(step);
             self.pieces = None;
+            self.make_way(&progress, tell)?;
             if !path.exists() {
                 let n_state_vectors = state.strategy_state.len();
                 let writer = PieceWriter::create(&path, self.layout, &self.optimizer, &progress, n_state_vectors)?;
@@ -213,8 +238,19 @@ impl Disk<'_> {
         Ok(Some(Kept { path, epoch, step }))
     }
 
-    fn set_aside_after(&self, step: u64, tell: &mut dyn FnMut(Written)) {
-        match self.run.set_aside_after(&self.run.checkpoint_path(step), step) {
+    fn save(&self, state: &State, tell: &mut dyn FnMut(Written)) -> Result<Kept, SessionError> {
+        self.make_way(&progress(self.seed, state, Vec::new())?, tell)?;
+        save(&self.run, self.layout, self.seed, state)
+    }
+
+    /// If another state was saved after as many steps, that is taken out of the way.
+    fn make_way(&self, progress: &Progress, tell: &mut dyn FnMut(Written)) -> Result<(), SessionError> {
+        self.run.make_way(progress)?.into_iter().for_each(|path| tell(Written::SetAside(path)));
+        Ok(())
+    }
+
+    fn set_aside_after(&self, step: u64, ready: Result<(), SessionError>, tell: &mut dyn FnMut(Written)) {
+        match ready.and_then(|()| self.run.set_aside_after(&self.run.checkpoint_path(step), step)) {
             Ok(paths) => paths.into_iter().for_each(|path| tell(Written::SetAside(path))),
             Err(problem) => tell(Written::NotMoved(problem)),
         }

@@ -105,7 +105,7 @@ impl Conclusion {
 
     /// Writes the end of the run down, and returns it.
     pub(crate) fn conclude(&mut self, log: &mut LiveLog) -> Result<Outcome, SessionError> {
-        let is_kept = checkpoint::verify(&self.run.checkpoint_path(self.reached.step));
+        let is_kept = self.verify();
         let result = self.ending(is_kept.as_ref().err());
         let reason = match &result {
             Ok(Ending::Finished) => Reason::Finished,
@@ -119,6 +119,18 @@ impl Conclusion {
         let is_guessing = ending == Ending::Finished && log.is_guessing();
         let (was_alone, is_kept, took) = (log.is_alone(), is_kept.is_ok(), log.elapsed());
         Ok(Outcome { ending, epoch, step, was_alone, is_guessing, checkpoint: self.checkpoint.take(), is_kept, took })
+    }
+
+    /// Whether what was reached is on the disk.
+    fn verify(&self) -> Result<(), CheckpointError> {
+        let path = self.run.checkpoint_path(self.reached.step);
+        checkpoint::verify(&path)?;
+        let (there, reached) = (checkpoint::progress(&path)?.epoch, self.reached.epoch);
+        if there == reached {
+            Ok(())
+        } else {
+            Err(CheckpointError::malformed(&path, format!("it is from epoch {there}, and epoch {reached} was reached")))
+        }
     }
 
     /// How the whole ended: as the best of its peers did. But it is finished when its last epoch is on the disk, and not before; `unkept`

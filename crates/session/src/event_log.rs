@@ -1,9 +1,10 @@
 //! What happens in a run: in the run's folder for later, and for those who follow it.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use nettorrent_history::{Event, HistoryError, Line, LogFailed, TensorBoard};
+use tokio::time::Instant;
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 pub mod checkpoint_writer;
 mod conclusion;
 pub mod date;
+mod disk;
 pub mod error;
 pub mod event_log;
 pub mod generator;
@@ -35,6 +36,7 @@ pub mod training;
 mod write_queue;
 
 pub use conclusion::Outcome;
+pub use disk::{Disk, SimulatedDisk};
 pub use error::SessionError;
 pub use invited::Invited;
 pub use options::Options;

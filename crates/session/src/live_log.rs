@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nettorrent_engine::model::Score;
 use nettorrent_history::{Checkpoint, CheckpointFailed, Event, Note, PeerProgress, Progress, Reason, Stop};
 use nettorrent_net::speed::Speed;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event as RecordEvent, Record};
+use tokio::time::Instant;
 
 use crate::event_log::EventLog;
 use crate::memory::peak_rss_bytes;

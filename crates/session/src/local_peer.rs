@@ -16,6 +16,7 @@ use nettorrent_net::{Load, block_on, fingerprint};
 use nettorrent_swarm::PeerId;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::disk::Disk;
 use crate::error::SessionError;
 use crate::orders::{Order, Orders};
 use crate::peer_event::{Ending, PeerEvent};
@@ -107,7 +108,8 @@ async fn train(
         address,
         introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
         measures: orders.measures,
-        speed: orders.speed.clone(),
+        machine: orders.speed.clone().into(),
+        disk: Disk::Here,
     };
     process.run((endpoint, arrivals), told.commands, &mut tell).await.map(Some)
 }

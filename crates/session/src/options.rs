@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nettorrent_net::address::Address;
-use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint, Settings};
 use nettorrent_net::fingerprint;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::hello::Purpose;
 use nettorrent_net::identity::Identity;
+use nettorrent_net::machine::Machine;
 use nettorrent_net::policy::TicketLimits;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::tcp::Tcp;
@@ -18,6 +18,7 @@ use nettorrent_net::transport::Transport;
 use nettorrent_swarm::link_spec::LinkSpec;
 use tokio::sync::mpsc;
 
+use crate::disk::Disk;
 use crate::error::SessionError;
 use crate::training::Training;
 
@@ -40,8 +41,10 @@ pub struct Options {
     pub encryption: Encryption,
     /// How slow the link is to be, for experiments.
     pub link: Option<LinkSpec>,
-    /// How slow the machine is to be, for experiments.
-    pub speed: Option<EmulatedSpeed>,
+    /// What to compute on: this machine, as it is or slowed down, or a simulated one.
+    pub machine: Machine,
+    /// What to write checkpoints on.
+    pub disk: Disk,
     /// A directory for large payloads to peers that have the same one.
     pub shared_dir: Option<PathBuf>,
     /// Whether to measure what this process takes of its machine and for whom it waits.
@@ -61,7 +64,8 @@ impl Default for Options {
             discover: false,
             encryption: Encryption::On,
             link: None,
-            speed: None,
+            machine: Machine::default(),
+            disk: Disk::default(),
             shared_dir: None,
             measures: true,
             tensorboard: false,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_net::address::Address;
-use nettorrent_net::emulated_speed::EmulatedSpeed;
 use nettorrent_net::endpoint::{Arrival, Endpoint};
+use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{self, Command};
@@ -13,6 +13,7 @@ use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
 
 use crate::checkpoint_writer::CheckpointWriter;
+use crate::disk::Disk;
 use crate::error::SessionError;
 use crate::memory::peak_rss_bytes;
 use crate::monitor::Monitor;
@@ -44,8 +45,10 @@ pub(crate) struct PeerProcess {
     pub introducers: Vec<(PeerId, Address)>,
     /// Whether to measure what this process takes and for whom it waits.
     pub measures: bool,
-    /// How fast this machine is to seem, if it is to be slower than it is.
-    pub speed: Option<EmulatedSpeed>,
+    /// What it computes on.
+    pub machine: Machine,
+    /// What it writes on.
+    pub disk: Disk,
 }
 
 impl PeerProcess {
@@ -56,7 +59,7 @@ impl PeerProcess {
         mut commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent),
     ) -> Result<Ending, SessionError> {
-        let Self { training, start, run, keep, wait_for, address, introducers, measures, speed } = self;
+        let Self { training, start, run, keep, wait_for, address, introducers, measures, machine, disk } = self;
         let id = endpoint.identity().peer;
         let place = start.place().clone();
         let training = &*training;
@@ -67,7 +70,7 @@ impl PeerProcess {
             membership: Config { deadline, wait_for, quorum: training.job.swarm.quorum },
             address,
             threads: training.job.threads,
-            machine: speed.into(),
+            machine,
             host: host_name(),
             measures_waits: measures,
         };
@@ -78,8 +81,8 @@ impl PeerProcess {
         let (orders, node_commands) = mpsc::channel(2);
         let written = orders.clone();
         // If the node is gone, it wants no more blocks.
-        let on_block = move || _ = written.blocking_send(Command::BlockWritten);
-        let checkpoint_writer = CheckpointWriter::start(run, training, on_block)?;
+        let on_block = async move || _ = written.send(Command::BlockWritten).await;
+        let checkpoint_writer = CheckpointWriter::start(run, disk, training, on_block)?;
         let passing_on = tokio::spawn(async move {
             while let Some(command) = commands.recv().await {
                 let _ = orders.send(command).await;
@@ -88,7 +91,7 @@ impl PeerProcess {
         let writer = (&checkpoint_writer, keep);
         let mut reporter = Reporter::new(id, training, writer, monitor.as_ref(), outlet, &place);
         let ending = node
-            .run(introducers, node_commands, messages, |report, peer| reporter.on_report(&report, peer, tell))
+            .run(introducers, node_commands, messages, &mut |report, peer| reporter.on_report(&report, peer, tell))
             .await;
         passing_on.abort();
         let peer = node.peer();
@@ -102,7 +105,10 @@ impl PeerProcess {
         } else if let Some(step) = peer.good_step() {
             checkpoint_writer.set_aside_after(step);
         }
-        for written in checkpoint_writer.finish()? {
+        let place = peer.place().clone();
+        // Whoever comes now is not to wait for a peer that waits for its disk.
+        drop((reporter, node));
+        for written in checkpoint_writer.finish().await? {
             tell(written_event(id, written));
         }
         // What remains is told too, so that all samples add up to the whole.
@@ -114,7 +120,6 @@ impl PeerProcess {
             report::Ending::Left => Ending::Left,
             report::Ending::Failed(problem) => Ending::Failed(problem),
         };
-        let place = peer.place();
         let last_epoch = place.last_epoch(training.job.epochs);
         let (epoch, step, peak_rss_bytes) = (place.ledger.epoch, place.step, peak_rss_bytes());
         tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, last_epoch, step, is_writer, peak_rss_bytes });

@@ -1,6 +1,6 @@
 //! Turns what a node reports into what its host is told, and has checkpoints written.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use nettorrent_history::{PeerProgress, Times, Wait};
@@ -9,6 +9,7 @@ use nettorrent_net::report::Report;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Peer, PeerId, Phase, Place};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::checkpoint_writer::{CheckpointWriter, Kept, Written};
 use crate::monitor::Monitor;
@@ -43,7 +44,8 @@ pub(crate) fn written_event(peer: PeerId, written: Written) -> PeerEvent {
         }
         Written::NotMoved(problem) => PeerEvent::Note { peer, text: problem.to_string(), is_routine: false },
         Written::SetAside(path) => {
-            let text = format!("a later checkpoint was set aside: {}", path.display());
+            let text =
+                format!("a checkpoint of a state from which training did not go on was set aside: {}", path.display());
             PeerEvent::Note { peer, text, is_routine: false }
         }
     }

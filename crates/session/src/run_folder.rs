@@ -219,6 +219,18 @@ impl RunFolder {
         Ok(path)
     }
 
+    /// Makes way for a checkpoint: takes one of another state after as many steps aside, and returns where it is now. There is one if a
+    /// state was saved before its epoch was over, if the run was on another course then, or if it is damaged.
+    pub(crate) fn make_way(&self, progress: &Progress) -> Result<Option<PathBuf>, SessionError> {
+        let path = self.checkpoint_path(progress.step);
+        let version = |progress: &Progress| progress.swarm.as_ref().map(|place| place["version"].clone());
+        let is_same = |there: &Progress| there.epoch == progress.epoch && version(there) == version(progress);
+        if !path.exists() || checkpoint::progress(&path).is_ok_and(|there| is_same(&there)) {
+            return Ok(None);
+        }
+        set_aside(&path).map(Some)
+    }
+
     /// What to tell who wants to know what is left of a run: its newest checkpoint.
     pub(crate) fn newest_text(&self) -> String {
         match self.newest_whole() {
@@ -289,11 +301,7 @@ impl RunFolder {
             if *name < *checkpoint_name(step) || is_same(&path, checkpoint) {
                 continue;
             }
-            let names = (1_u32..).map(|n| if n == 1 { format!("aside-{name}") } else { format!("aside-{name}-{n}") });
-            let free = names.map(|name| path.with_file_name(name)).find(|path| !path.exists());
-            let target = free.expect("there are names enough");
-            fs::rename(&path, &target).map_err(SessionError::file("cannot rename", &path))?;
-            moved.push(target);
+            moved.push(set_aside(&path)?);
         }
         Ok(moved)
     }
@@ -326,6 +334,16 @@ impl RunFolder {
         found.sort();
         Ok(found)
     }
+}
+
+/// Gives a checkpoint another name, and returns that.
+fn set_aside(path: &Path) -> Result<PathBuf, SessionError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let names = (1_u32..).map(|n| if n == 1 { format!("aside-{name}") } else { format!("aside-{name}-{n}") });
+    let free = names.map(|name| path.with_file_name(name)).find(|path| !path.exists());
+    let target = free.expect("there are names enough");
+    fs::rename(path, &target).map_err(SessionError::file("cannot rename", path))?;
+    Ok(target)
 }
 
 pub(crate) fn as_toml(value: &impl Serialize) -> String {

@@ -1,6 +1,7 @@
 //! Peers of this process that train: one that started a swarm or joined one, or all of a swarm.
 
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +13,6 @@ use nettorrent_net::founder::Founder;
 use nettorrent_net::handshake::Encryption;
 use nettorrent_net::in_process::InProcess;
 use nettorrent_net::report::Command;
-use nettorrent_net::service::Invitation;
 use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::PeerId;
 use tokio::sync::mpsc;
@@ -61,6 +61,9 @@ impl BoundPeer {
     }
 }
 
+/// A session that runs.
+pub type Run = Pin<Box<dyn Future<Output = Result<Outcome, SessionError>>>>;
+
 /// Ends a session from anywhere: another task, a signal handler.
 #[derive(Clone)]
 pub struct Leave(Arc<[mpsc::Sender<Command>]>);
@@ -102,15 +105,17 @@ impl Session {
         options: Options,
     ) -> Result<Self, SessionError> {
         let events = run.open_events(options.tensorboard)?;
-        let Invited { invitation: Invitation { members, .. }, identity, seen } = invited;
+        let Invited { identity, members, wait_for, seen, .. } = invited;
         let bound = options.bind(identity, &training).await?;
         let endpoint = &bound.0;
-        let address = options.address.clone().unwrap_or_else(|| seen.at_port_of(endpoint.local_address()));
+        let local = endpoint.local_address();
+        let seen = seen.map_or_else(|| local.clone(), |seen| seen.at_port_of(local));
+        let address = options.address.clone().unwrap_or(seen);
         let there = std::iter::once(&address).chain(members.iter().map(|(_, address)| address));
         if let Some(ticket) = endpoint.identity().ticket(there.cloned().collect()) {
             run.write_ticket(&ticket)?;
         }
-        let (start, options) = (StartState::fresh(&training), Options { wait_for: 1, ..options });
+        let (start, options) = (StartState::fresh(&training), Options { wait_for, ..options });
         let peers = vec![BoundPeer::new(bound, address)];
         Ok(Self { members, ..Self::new(training, start, (run, events), options, Topology::OneOfMany, peers) })
     }
@@ -198,7 +203,17 @@ impl Session {
     }
 
     /// Trains until all epochs are done, or somebody says [`leave`](Leave::leave).
-    pub async fn run(self) -> Result<Outcome, SessionError> {
+    pub fn run(self) -> Run {
+        self.run_observed(|_| {})
+    }
+
+    /// The same, for who wants to hear what the peers tell before it becomes the run's events.
+    pub fn run_observed(self, observe: impl FnMut(&PeerEvent) + 'static) -> Run {
+        // In a box, it is compiled here, once, and not again wherever somebody waits for it.
+        Box::pin(self.train(Box::new(observe)))
+    }
+
+    async fn train(self, observe: Box<dyn FnMut(&PeerEvent)>) -> Result<Outcome, SessionError> {
         let Self { training, start, run, events, options, topology, peers, members } = self;
         let endpoint = &peers[0].endpoint;
         let announced = endpoint.local_address().tcp().filter(|_| options.discover);
@@ -207,7 +222,7 @@ impl Session {
         let link = options.link.map(|link| link.to_string()).filter(|_| topology != Topology::OneOfMany);
         let log = LiveLog::start(events, &training, run.path(), topology, &start.point(), link);
         let conclusion = Conclusion::new(run.clone(), topology, start.place());
-        let log = Rc::new(RefCell::new(Log { log, conclusion }));
+        let log = Rc::new(RefCell::new(Log { log, conclusion, observe }));
         let here: Vec<_> = peers.iter().map(|peer| (peer.endpoint.identity().peer, peer.address.clone())).collect();
         let keep = if topology == Topology::OneOfMany { Keep::Always } else { Keep::IfFirst };
         let start = if keep == Keep::IfFirst { start.with_saved(&run, &training) } else { start };
@@ -225,7 +240,8 @@ impl Session {
                 introducers,
                 // What the process takes is told once.
                 measures: options.measures && k == 0,
-                speed: options.speed.clone(),
+                machine: options.machine.clone(),
+                disk: options.disk.clone(),
             };
             let log = log.clone();
             let peer = async move {
@@ -235,7 +251,7 @@ impl Session {
         }
         drop(start);
         let ended = tasks.run_until(processes.join_all()).await;
-        let Log { log, conclusion } = &mut *log.borrow_mut();
+        let Log { log, conclusion, .. } = &mut *log.borrow_mut();
         ended.into_iter().filter_map(Result::err).for_each(|problem| conclusion.on_problem(problem));
         conclusion.conclude(log)
     }
@@ -245,10 +261,12 @@ impl Session {
 struct Log {
     log: LiveLog,
     conclusion: Conclusion,
+    observe: Box<dyn FnMut(&PeerEvent)>,
 }
 
 impl Log {
     fn on_event(&mut self, event: &PeerEvent) {
+        (self.observe)(event);
         self.conclusion.on_event(event);
         self.log.on_event(event);
     }

@@ -1,12 +1,13 @@
 //! What a peer tells the first member of its view about itself, once a second: the first member's folder then shows the whole swarm.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nettorrent_history::{PeerProgress, Resources, Times};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::sketch::N_SUMS;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::peer_event::PeerEvent;
 

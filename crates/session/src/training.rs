@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nettorrent_engine::backend::Opening;
+use nettorrent_engine::backend::{Opened, Opening};
 use nettorrent_engine::backends;
 use nettorrent_engine::data::{Split, TextCodec};
 use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
@@ -110,11 +110,17 @@ impl Training {
         if job.pipeline.is_some() {
             return Err(PipelineError::NoParts { what: format!("the task `{}`", job.model) }.into());
         }
-        let setup = Arc::new(Setup::new(&job, task.clone())?);
+        Self::opened(Opened { task, parts: None }, None, job)
+    }
+
+    /// The same with a task that can also be computed in parts, of a model with this description.
+    pub fn opened(opened: Opened, spec: Option<ModelSpec>, job: Job) -> Result<Self, SessionError> {
+        let (setup, pipelines) = nettorrent_pipeline::setup(&job, &opened, spec.as_ref())?;
+        let (setup, task) = (Arc::new(setup), opened.task);
         let (model, data) = (description(&job.model, task.layout()), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
         let job = Job { threads: n_threads(job.threads), ..job };
-        Ok(Self { job, task, setup, pipelines: None, package, spec: None, codec: None, is_alone: false })
+        Ok(Self { job, task, setup, pipelines, package, spec, codec: None, is_alone: false })
     }
 
     /// The same with the job of a swarm that is there, by its package.

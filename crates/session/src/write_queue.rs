@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nettorrent_net::ticket::Ticket;
 use nettorrent_swarm::{SavedBlock, State};
+use tokio::sync::Notify;
 
 /// What is to be written.
 pub(crate) enum Order {
@@ -28,7 +29,7 @@ pub(crate) enum Order {
 #[derive(Default)]
 pub(crate) struct WriteQueue {
     waiting: Mutex<Waiting>,
-    has_changed: Condvar,
+    has_changed: Notify,
 }
 
 #[derive(Default)]
@@ -55,17 +56,23 @@ impl WriteQueue {
         if let Some(Order::State(older)) = older { Some(older) } else { None }
     }
 
-    /// The next order, as soon as there is one; none when it is closed and empty.
-    pub(crate) fn pop(&self) -> Option<Order> {
-        let waits = |waiting: &mut Waiting| waiting.orders.is_empty() && !waiting.is_closed;
-        let waiting = self.has_changed.wait_while(self.lock(), waits);
-        waiting.unwrap_or_else(PoisonError::into_inner).orders.pop_front()
+    /// The next order, as soon as there is one; none when it is closed and empty. Only one may ask.
+    pub(crate) async fn pop(&self) -> Option<Order> {
+        loop {
+            {
+                let mut waiting = self.lock();
+                if !waiting.orders.is_empty() || waiting.is_closed {
+                    return waiting.orders.pop_front();
+                }
+            }
+            self.has_changed.notified().await;
+        }
     }
 
     /// Nothing more is to come.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
-        self.has_changed.notify_all();
+        self.has_changed.notify_one();
     }
 
     /// Nobody is left who would do it: who waits is let go.
@@ -106,8 +113,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn of_the_states_that_wait_only_the_newest_is_kept() {
+    #[tokio::test]
+    async fn of_the_states_that_wait_only_the_newest_is_kept() {
         let queue = WriteQueue::default();
         assert!(queue.push(state(1)).is_none());
         assert!(queue.push(Order::SetAside { step: 0 }).is_none());
@@ -118,12 +125,15 @@ mod tests {
         queue.push(Order::SetAside { step: 7 });
         queue.close();
         assert!(queue.push(state(99)).is_none(), "it is closed");
-        let orders: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|order| name(&order)).collect();
+        let mut orders = Vec::new();
+        while let Some(order) = queue.pop().await {
+            orders.push(name(&order));
+        }
         assert_eq!(orders, [100, 49, 107]);
     }
 
-    #[test]
-    fn who_waits_for_a_writer_that_is_gone_is_let_go() {
+    #[tokio::test]
+    async fn who_waits_for_a_writer_that_is_gone_is_let_go() {
         let queue = WriteQueue::default();
         let (done, written) = channel();
         queue.push(Order::Wait(done));
@@ -132,6 +142,6 @@ mod tests {
         let (done, written) = channel();
         queue.push(Order::Wait(done));
         assert!(written.recv().is_err());
-        assert!(queue.pop().is_none());
+        assert!(queue.pop().await.is_none());
     }
 }

@@ -65,7 +65,7 @@ impl NetworkArguments {
             discover: self.discover,
             encryption: if self.plain { Encryption::Off } else { Encryption::On },
             link: self.link,
-            speed: self.speed.clone(),
+            machine: self.speed.clone().into(),
             shared_dir: self.shared_dir.clone(),
             measures: measuring.is_on(),
             tensorboard: measuring.wants_tensorboard(),

@@ -39,7 +39,8 @@ impl CheckpointError {
         move |source| Self::Save(failed(source))
     }
 
-    pub(crate) fn malformed(path: &Path, problem: impl Into<String>) -> Self {
+    /// A checkpoint that is not what it should be.
+    pub fn malformed(path: &Path, problem: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), problem: problem.into() }
     }
 }

@@ -104,14 +104,7 @@ pub(super) fn load_share(
     optimizer: &mut Optimizer,
 ) -> Result<Progress, CheckpointError> {
     let unreadable = |source: io::Error| CheckpointError::Read { path: path.to_owned(), source };
-    let damaged = |why: String| {
-        CheckpointError::malformed(path, format!("{why}; use an earlier checkpoint, or start from the model alone"))
-    };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let layout = FileLayout::read(&mut file).map_err(|error| match error {
-        SafeTensorError::IoError(source) => unreadable(source),
-        error => damaged(format!("damaged ({error})")),
-    })?;
+    let (mut file, layout) = open(path)?;
     let sums = FileChecksums::of(path)?;
     let check = |problem: io::Result<Option<String>>| match problem.map_err(unreadable)? {
         Some(problem) => Err(CheckpointError::malformed(path, problem)),
@@ -120,7 +113,7 @@ pub(super) fn load_share(
     if let Some(sums) = &sums {
         check(sums.check_header(&mut file, &layout))?;
     }
-    let Note { optimizer_steps, mut progress, .. } = read_note(path, &layout, damaged)?;
+    let Note { optimizer_steps, mut progress, .. } = read_note(path, &layout)?;
     let places = layout.tensors();
     let place = |name: &str| places.get(name).filter(|place| place.dtype == Dtype::F32);
     let names: Vec<&'static str> = optimizer.state().1.map(|(name, _)| name).collect();
@@ -135,7 +128,10 @@ pub(super) fn load_share(
         let name = swarm_vector(k);
         let Some(place) = place(&name) else { break };
         if place.shape != [n_values] {
-            return Err(damaged(format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape)));
+            return Err(damaged(
+                path,
+                &format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape),
+            ));
         }
         sums.iter().try_for_each(|sums| check(sums.check(&mut file, &name, place)))?;
         progress.swarm_vectors.push(Arc::new(read_vector(&mut file, place, n_values, share).map_err(unreadable)?));
@@ -148,13 +144,29 @@ pub(super) fn load_share(
     Ok(progress)
 }
 
-fn read_note(
-    path: &Path,
-    layout: &FileLayout,
-    damaged: impl Fn(String) -> CheckpointError,
-) -> Result<Note<Progress>, CheckpointError> {
-    let note = layout.note(NOTE_KEY).ok_or_else(|| damaged(format!("the note `{NOTE_KEY}` is missing")))?;
-    let note: serde_json::Value = serde_json::from_str(note).map_err(|error| damaged(format!("bad note: {error}")))?;
+/// Reads only the place in the run, without the swarm's state vectors.
+pub(super) fn progress(path: &Path) -> Result<Progress, CheckpointError> {
+    Ok(read_note(path, &open(path)?.1)?.progress)
+}
+
+fn open(path: &Path) -> Result<(File, FileLayout), CheckpointError> {
+    let unreadable = |source: io::Error| CheckpointError::Read { path: path.to_owned(), source };
+    let mut file = File::open(path).map_err(unreadable)?;
+    let layout = FileLayout::read(&mut file).map_err(|error| match error {
+        SafeTensorError::IoError(source) => unreadable(source),
+        error => damaged(path, &format!("damaged ({error})")),
+    })?;
+    Ok((file, layout))
+}
+
+fn damaged(path: &Path, why: &str) -> CheckpointError {
+    CheckpointError::malformed(path, format!("{why}; use an earlier checkpoint, or start from the model alone"))
+}
+
+fn read_note(path: &Path, layout: &FileLayout) -> Result<Note<Progress>, CheckpointError> {
+    let note = layout.note(NOTE_KEY).ok_or_else(|| damaged(path, &format!("the note `{NOTE_KEY}` is missing")))?;
+    let bad = |error| damaged(path, &format!("bad note: {error}"));
+    let note: serde_json::Value = serde_json::from_str(note).map_err(bad)?;
     // Looked at first, for the rest of another format may look different.
     if note["format"] != FORMAT {
         let found = &note["format"];
@@ -163,7 +175,7 @@ fn read_note(
             format!("its format is {found}, and this program reads \"{FORMAT}\""),
         ));
     }
-    serde_json::from_value(note).map_err(|error| damaged(format!("bad note: {error}")))
+    serde_json::from_value(note).map_err(bad)
 }
 
 /// The name of a vector that the swarm remembers.

@@ -1,10 +1,10 @@
 //! What a node does about who belongs to the swarm: it lets newcomers in, passes on what the owner decides, and keeps out who is no
 //! member any more.
 
+use nettorrent_swarm::PeerId;
 use nettorrent_swarm::wire::Frame;
-use nettorrent_swarm::{Peer, PeerId};
 
-use super::Node;
+use super::{Node, Tell};
 use crate::address::Address;
 use crate::inbox::LinkId;
 use crate::keys::PublicKey;
@@ -25,7 +25,7 @@ pub(super) const OUTDATED: &str = "the swarm has replaced its keys, and this pee
 
 impl Node {
     /// There is a link with a peer: each tells the other what it may have missed.
-    pub(super) fn greet(&mut self, peer: PeerId, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    pub(super) fn greet(&mut self, peer: PeerId, report: Tell<'_>) {
         let identity = self.endpoint.identity();
         let Some(trust_store) = identity.trust_store() else { return };
         // What the owner has decided may have come while the two shook hands.
@@ -43,12 +43,7 @@ impl Node {
     }
 
     /// A member tells something about who belongs to the swarm.
-    pub(super) fn on_trust_message(
-        &mut self,
-        (from, link): (PeerId, LinkId),
-        frame: &Frame,
-        report: &mut impl FnMut(Report<'_>, &dyn Peer),
-    ) {
+    pub(super) fn on_trust_message(&mut self, (from, link): (PeerId, LinkId), frame: &Frame, report: Tell<'_>) {
         let identity = self.endpoint.identity();
         let message = self.contacts.find(from, link).and_then(|link| link.read(frame).ok());
         let (Some(message), Some(mut trust_store)) = (message, identity.trust_store()) else {
@@ -90,7 +85,7 @@ impl Node {
     }
 
     /// Renews the own certificate in time, and parts from those whose certificate has expired.
-    pub(super) fn check_certificates(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    pub(super) fn check_certificates(&mut self, report: Tell<'_>) {
         let identity = self.endpoint.identity();
         let Some(mut trust_store) = identity.trust_store() else { return };
         let renewed = trust_store.renew().then(|| TrustMessage::Renewed(Box::new(trust_store.pass())));
@@ -103,7 +98,7 @@ impl Node {
     }
 
     /// Puts what the owner has decided in force, and passes it on.
-    fn adopt(&mut self, policy_update: &PolicyUpdate, report: &mut impl FnMut(Report<'_>, &dyn Peer)) -> Adoption {
+    fn adopt(&mut self, policy_update: &PolicyUpdate, report: Tell<'_>) -> Adoption {
         let identity = self.endpoint.identity();
         let Some(mut trust_store) = identity.trust_store() else { return Adoption::Unsound };
         let adoption = trust_store.adopt(policy_update);
@@ -133,7 +128,7 @@ impl Node {
     }
 
     /// Parts from a peer that is no member any more.
-    fn turn_out(&mut self, peer: PeerId, refusal: Refusal, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    fn turn_out(&mut self, peer: PeerId, refusal: Refusal, report: Tell<'_>) {
         let input = match refusal {
             Refusal::Removed(signature) => {
                 self.tell(peer, &TrustMessage::Removed(signature));
@@ -172,17 +167,13 @@ impl Node {
     }
 
     /// Takes what the owner has decided from somebody who brings it.
-    pub(super) fn amend(
-        &mut self,
-        policy_update: &PolicyUpdate,
-        report: &mut impl FnMut(Report<'_>, &dyn Peer),
-    ) -> Answer {
+    pub(super) fn amend(&mut self, policy_update: &PolicyUpdate, report: Tell<'_>) -> Answer {
         let is_in_force = matches!(self.adopt(policy_update, report), Adoption::Adopted);
         Answer::Amended { is_in_force }
     }
 
     /// Tells with what others ask to be let in, if that has changed.
-    pub(super) fn tell_of_ticket(&mut self, report: &mut impl FnMut(Report<'_>, &dyn Peer)) {
+    pub(super) fn tell_of_ticket(&mut self, report: Tell<'_>) {
         let ticket = self.endpoint.identity().ticket(self.ticket_addresses());
         if ticket != self.ticket {
             ticket.iter().for_each(|ticket| report(Report::Ticket(ticket), &*self.peer));

@@ -16,7 +16,7 @@ use nettorrent_net::link::Link;
 use nettorrent_net::membership::Member;
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::policy::TicketLimits;
-use nettorrent_net::report::{Command, Ending};
+use nettorrent_net::report::{Command, Ending, Report};
 use nettorrent_net::service::Question;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{Input, Malformed, Outbox, Peer, PeerId, Phase, Place, Status, View};
@@ -90,7 +90,8 @@ impl Swarm {
     async fn visited_by(self, purpose: Purpose, guest: impl AsyncFnOnce(&Guest)) -> Ending {
         let Self { network, founder, endpoint, mut node, heard } = self;
         let (commands, orders) = mpsc::channel(1);
-        let running = node.run(Vec::new(), orders, mpsc::unbounded_channel().1, |_, _| {});
+        let mut report = |_: Report<'_>, _: &dyn Peer| {};
+        let running = node.run(Vec::new(), orders, mpsc::unbounded_channel().1, &mut report);
         let visit = async {
             let identity = if purpose == AS_PEER { founder.member(1) } else { founder.visitor(1) }.unwrap();
             let settings = endpoint_settings(&network, identity, purpose);

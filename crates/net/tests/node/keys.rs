@@ -78,7 +78,7 @@ impl Peers {
         let (command, commands) = mpsc::channel(1);
         let teller = self.teller.clone();
         self.nodes.push(spawn_local(async move {
-            let report = |report: Report<'_>, _: &dyn Peer| {
+            let mut report = |report: Report<'_>, _: &dyn Peer| {
                 let told = match report {
                     Report::Record { record, .. } => match &record.event {
                         Event::View { members, .. } => Told::View(members.clone()),
@@ -89,7 +89,7 @@ impl Peers {
                 };
                 let _ = teller.send((at, told));
             };
-            node.run(introducers, commands, mpsc::unbounded_channel().1, report).await
+            node.run(introducers, commands, mpsc::unbounded_channel().1, &mut report).await
         }));
         self.members.push(me);
         self.commands.push(command);

@@ -101,7 +101,7 @@ fn a_panic_of_the_compute_thread_ends_the_node_with_an_error() {
         let peer = setup.peer(id, State::fresh(setup.training()));
         let mut node = Node::new((endpoint, arrivals), setup, peer, settings).unwrap();
         let (_commands, orders) = tokio::sync::mpsc::channel(1);
-        node.run(Vec::new(), orders, tokio::sync::mpsc::unbounded_channel().1, |_, _| {}).await
+        node.run(Vec::new(), orders, tokio::sync::mpsc::unbounded_channel().1, &mut |_, _| {}).await
     };
     let ending = block_on(Load { n_processes: 1, n_bytes: 4 }, run).unwrap();
     assert!(matches!(&ending, Ending::Failed(problem) if problem.contains("no gradient of this")), "{ending:?}");

@@ -104,7 +104,7 @@ impl Swarm {
         let (command, commands) = mpsc::channel(1);
         let (teller, introducers) = (self.teller.clone(), self.peers.clone());
         spawn_local(async move {
-            let report = |report: Report<'_>, _: &dyn nettorrent_swarm::Peer| {
+            let mut report = |report: Report<'_>, _: &dyn nettorrent_swarm::Peer| {
                 let told = match report {
                     Report::Record { record, .. } => match &record.event {
                         Event::View { members, .. } => Told::View(members.clone()),
@@ -117,7 +117,7 @@ impl Swarm {
                 };
                 let _ = teller.send((at, told));
             };
-            node.run(introducers, commands, mpsc::unbounded_channel().1, report).await;
+            node.run(introducers, commands, mpsc::unbounded_channel().1, &mut report).await;
         });
         self.peers.push(me);
         self.gates.push(gate);
