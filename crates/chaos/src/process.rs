@@ -208,6 +208,9 @@ async fn suspendable(life: impl Future<Output = ()>, mut gate: watch::Receiver<b
     }
 }
 
+/// What stands for the name of a run's folder, which is another every time.
+const FOLDER: &str = "its folder";
+
 async fn live(
     (host, folder): (Host, PathBuf),
     common: Common,
@@ -231,7 +234,8 @@ async fn live(
         }
     };
     let stop = session.leave();
-    let mut observer = Observer { told: told.clone(), began, stalled: Stalled::new(began) };
+    let folder = folder.display().to_string();
+    let mut observer = Observer { told: told.clone(), folder: folder.clone(), began, stalled: Stalled::new(began) };
     let mut run = pin!(session.run_observed(move |event| observer.on_event(event)));
     let outcome = tokio::select! {
         biased;
@@ -242,7 +246,7 @@ async fn live(
         }
         outcome = &mut run => outcome,
     };
-    let exit = outcome.map(|outcome| outcome.ending).map_err(|error| error.to_string());
+    let exit = outcome.map(|outcome| outcome.ending).map_err(|error| error.to_string().replace(&folder, FOLDER));
     let mut told = told.borrow_mut();
     told.log.push(format!("{:8.3} s: {exit:?}", began.elapsed().as_secs_f64()));
     told.exit = Some(exit);
@@ -270,6 +274,8 @@ async fn invite(host: Host, beginning: Beginning, training: &Training, options: 
 /// Notes down what a process tells.
 struct Observer {
     told: Rc<RefCell<Told>>,
+    /// Where its run is.
+    folder: String,
     began: Instant,
     stalled: Stalled,
 }
@@ -307,6 +313,7 @@ impl Observer {
             }
         };
         let (at, epoch, step) = (self.began.elapsed().as_secs_f64(), told.epoch, told.step);
+        let text = text.replace(&self.folder, FOLDER);
         told.log.push(format!("{at:8.3} s, epoch {epoch}, step {step}: {text}"));
     }
 }

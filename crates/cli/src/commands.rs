@@ -7,6 +7,7 @@ pub(crate) mod data;
 pub(crate) mod eval;
 pub(crate) mod generate;
 pub(crate) mod join;
+pub(crate) mod launch;
 pub(crate) mod members;
 pub(crate) mod model;
 pub(crate) mod peer;

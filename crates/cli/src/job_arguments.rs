@@ -44,6 +44,11 @@ impl JobArguments {
         self.strategy.is_some()
     }
 
+    /// The number of threads that is asked for.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
     /// What is to be different in a job that is there already.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = self.settings.clone();

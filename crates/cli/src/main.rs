@@ -49,6 +49,8 @@ enum Command {
     Start(commands::start::StartArguments),
     /// Join a swarm with its ticket.
     Join(commands::join::JoinArguments),
+    /// Launch a swarm on several machines by ssh, follow it, and collect what it learnt.
+    Launch(commands::launch::LaunchArguments),
     /// Show who trains in a swarm, how far each is, and whom it waits for.
     Status(commands::status::StatusArguments),
     /// Show again with what others join the swarm of a run.
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Resume(arguments) => commands::train::resume(&arguments),
         Command::Start(arguments) => commands::start::start(&arguments),
         Command::Join(arguments) => commands::join::join(&arguments),
+        Command::Launch(arguments) => commands::launch::launch(&arguments),
         Command::Status(arguments) => commands::status::status(&arguments),
         Command::Ticket(arguments) => commands::ticket::ticket(&arguments),
         Command::Members(arguments) => commands::members::members(&arguments),

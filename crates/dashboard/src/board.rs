@@ -6,7 +6,7 @@ use nettorrent_history::{History, JoinSummary, LossSummary, Measure, PeerHistory
 use nettorrent_swarm::PeerId;
 use serde_json::{Value, json};
 
-use crate::pictures::pictures;
+use crate::pictures::{SHORT_S, pictures, recent};
 use crate::totals::Totals;
 
 /// Only so much of what happened is shown, the newest first.
@@ -99,22 +99,22 @@ fn peers(history: &History) -> Markup {
         } @else {
             table {
                 thead { tr { @for name in head { th { (name) } } } }
-                tbody { @for (id, peer) in history.peers.iter().take(MOST_PEERS) { (row(*id, peer)) } }
+                tbody { @for (id, peer) in history.peers.iter().take(MOST_PEERS) { (row(history, *id, peer)) } }
             }
             @if n_more > 0 { p { (n_more) " more" } }
         }
     }
 }
 
-fn row(id: PeerId, peer: &PeerHistory) -> Markup {
-    let times = peer.times.last().map(|(_, times)| times);
+fn row(history: &History, id: PeerId, peer: &PeerHistory) -> Markup {
+    let times = Some(recent(history, id, peer)).filter(|times| times.elapsed_s > 0.0);
     let share = |seconds: fn(&Times) -> f64| {
-        let share = times.map_or(f64::NAN, |times| (seconds(times) / times.elapsed_s.max(1e-9)).min(1.0));
+        let share = times.as_ref().map_or(f64::NAN, |times| (seconds(times) / times.elapsed_s.max(1e-9)).min(1.0));
         Unit::Share.format((share * 100.0).round() / 100.0)
     };
-    let rate = times.map_or(f64::NAN, |times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9));
-    let used = peer.resources.last().map(|(_, used)| used);
-    let waits = times.map_or(&[][..], |times| &times.waits);
+    let rate = times.as_ref().map_or(f64::NAN, |times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9));
+    let used = peer.resources.iter().rfind(|(_, used)| used.elapsed_s >= SHORT_S).map(|(_, used)| used);
+    let waits = times.as_ref().map_or(&[][..], |times| &times.waits);
     let waits: Vec<String> = waits.iter().map(|wait| wait.peer.to_string()).collect();
     let cells = [
         id.to_string(),

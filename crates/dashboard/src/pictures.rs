@@ -17,6 +17,8 @@ pub(crate) struct Picture {
 const RECENT_S: f64 = 5.0;
 /// What peers did when is shown for so long.
 const WINDOW_S: f64 = 60.0;
+/// Of less than this one cannot say how fast anything went: at the end of a run a rest is told.
+pub(crate) const SHORT_S: f64 = 0.1;
 /// More points than this are thinned out: a figure has no more room.
 const MOST_POINTS: usize = 400;
 
@@ -90,19 +92,23 @@ fn speed(history: &History) -> LineChart {
 
 fn network(history: &History) -> LineChart {
     let of_peer = |(id, peer): (&PeerId, &PeerHistory)| {
-        series(id.to_string(), &peer.times, |times: &Times| times.sent_bytes as f64 / times.elapsed_s.max(1e-9))
+        let lasting: Vec<_> = peer.times.iter().filter(|(_, times)| times.elapsed_s >= SHORT_S).cloned().collect();
+        series(id.to_string(), &lasting, |times: &Times| times.sent_bytes as f64 / times.elapsed_s)
     };
     let all = history.peers.iter().map(of_peer).collect();
     chart("Send rate", "sent", Unit::BytesPerSecond, all)
 }
 
 fn course(history: &History, title: &str, unit: Unit, value: fn(&Resources) -> f64) -> LineChart {
-    let of_peer = |(id, peer): (&PeerId, &PeerHistory)| series(id.to_string(), &peer.resources, value);
+    let of_peer = |(id, peer): (&PeerId, &PeerHistory)| {
+        let lasting: Vec<_> = peer.resources.iter().filter(|(_, used)| used.elapsed_s >= SHORT_S).cloned().collect();
+        series(id.to_string(), &lasting, value)
+    };
     chart(title, "per peer", unit, history.peers.iter().map(of_peer).collect())
 }
 
 /// What a peer did in the last seconds.
-fn recent(history: &History, id: PeerId, peer: &PeerHistory) -> Times {
+pub(crate) fn recent(history: &History, id: PeerId, peer: &PeerHistory) -> Times {
     let mut sum = Times::of(id);
     let since = history.last_s - RECENT_S;
     peer.times.iter().rev().take_while(|(at_s, _)| *at_s >= since).for_each(|(_, times)| sum += times);

@@ -10,7 +10,7 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::tiles::{At, Tiled, WIDEST, add_products, for_each_tile, panels};
-use super::vectors::{store, vectorised};
+use super::vectors::{load, store, vectorised};
 
 /// A matrix that lies somewhere in a slice: how many rows and columns, and how far apart they are.
 #[derive(Clone, Copy)]
@@ -83,6 +83,34 @@ impl<'a> MatrixMut<'a> {
     fn transposed(&mut self) -> MatrixMut<'_> {
         let Self { rows, columns, row_step, column_step, .. } = *self;
         MatrixMut { numbers: self.numbers, rows: columns, columns: rows, row_step: column_step, column_step: row_step }
+    }
+
+    /// Puts rows of sums where they belong, which are whole vectors, where the numbers of a row lie next to each other.
+    #[inline(always)]
+    fn put_vectors<S: Simd, const ROWS: usize, const VECTORS: usize>(
+        &mut self,
+        simd: S,
+        Terms { scale, keep }: Terms,
+        at: At,
+        sums: &[[S::f32s; VECTORS]; ROWS],
+    ) {
+        let rows = &mut self.numbers[at.row * self.row_step + at.channel..];
+        let (scales, keeps) = (simd.splat_f32s(scale), simd.splat_f32s(keep));
+        let scaled = |sums: &[S::f32s; VECTORS]| sums.map(|sum| simd.mul_f32s(scales, sum));
+        // Two loops, since only simple ones are unrolled, and only then are sums in registers.
+        if keep == 0.0 {
+            for (r, sums) in sums.iter().enumerate() {
+                store::<S, VECTORS, false>(simd, rows, r * self.row_step, &scaled(sums));
+            }
+        } else {
+            for (r, sums) in sums.iter().enumerate() {
+                let mut numbers = load::<S, VECTORS, false>(simd, rows, r * self.row_step);
+                for (number, sum) in numbers.iter_mut().zip(scaled(sums)) {
+                    *number = simd.add_f32s(simd.mul_f32s(keeps, *number), sum);
+                }
+                store::<S, VECTORS, false>(simd, rows, r * self.row_step, &numbers);
+            }
+        }
     }
 
     /// Puts rows of sums, each so wide, where they belong.
@@ -304,6 +332,9 @@ impl Tiled for Product<'_> {
         };
         let lefts = &self.left.numbers[at.row * row_step..];
         add_products::<S, ROWS, VECTORS, PARTIAL>(simd, &mut sums, lefts, row_step, weights, step, depth);
+        if !PARTIAL && self.out.column_step == 1 {
+            return self.out.put_vectors(simd, self.terms, at, &sums);
+        }
         // Loops must be simple to be unrolled, and only then are sums in registers: so all of them are stored before anything else.
         let mut lanes = [[0.0; 2 * WIDEST]; ROWS];
         for (lanes, sums) in lanes.iter_mut().zip(&sums) {

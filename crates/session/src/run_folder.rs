@@ -120,7 +120,7 @@ impl RunFolder {
     }
 
     /// Keeps the present ticket of the swarm in which this run takes part.
-    pub(crate) fn write_ticket(&self, ticket: &Ticket) -> Result<(), SessionError> {
+    pub fn write_ticket(&self, ticket: &Ticket) -> Result<(), SessionError> {
         let text = Zeroizing::new(format!("{ticket}\n"));
         Ok(write_private_file(&self.path.join(TICKET_FILE), text.as_bytes())?)
     }

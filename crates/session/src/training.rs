@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use nettorrent_engine::backend::{Opened, Opening};
 use nettorrent_engine::backends;
-use nettorrent_engine::data::{Split, TextCodec};
+use nettorrent_engine::data::source::DataSpec;
+use nettorrent_engine::data::{Split, TextCodec, Tokens};
 use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, NamedTensor};
 use nettorrent_engine::task::Task;
@@ -154,6 +155,7 @@ impl Training {
                     .into(),
             ));
         }
+        own_tokenizer(&mut job.data)?;
         job.threads = n_threads(threads.unwrap_or(0));
         let spec = match job.python() {
             Some(_) => None,
@@ -288,6 +290,21 @@ fn received_job(package: &JobPackage) -> Result<Job, SessionError> {
     Ok(without_machine(Job::parse("the swarm's job", &package.job, &[])?))
 }
 
+/// Where a swarm's texts become tokens by a file, it is one beside the data here: whatever name the swarm sends, no other file is opened.
+fn own_tokenizer(data: &mut DataSpec) -> Result<(), SessionError> {
+    let Some(Tokens::File(name)) = &data.tokens else { return Ok(()) };
+    let folder = data.path.as_deref().and_then(|path| if path.is_dir() { Some(path) } else { path.parent() });
+    let Some(own) = folder.map(|folder| folder.join(name)).filter(|path| path.is_file()) else {
+        return Err(SessionError::NoData(format!(
+            "this swarm's texts become tokens by the file `{}`, which does not travel; get it, put it beside the data, and say where \
+             those are with --data PATH",
+            name.display()
+        )));
+    };
+    data.tokens = Some(Tokens::File(own));
+    Ok(())
+}
+
 /// Refuses texts with control characters, written out or as escapes: their names are printed and become those of folders.
 fn check_text(what: &'static str, text: &str) -> Result<(), SessionError> {
     fn is_clean(value: &toml::Value) -> bool {
@@ -311,6 +328,9 @@ fn check_text(what: &'static str, text: &str) -> Result<(), SessionError> {
 fn without_machine(mut job: Job) -> Job {
     job.threads = 0;
     job.data.path = None::<PathBuf>;
+    if let Some(Tokens::File(path)) = &mut job.data.tokens {
+        *path = path.file_name().unwrap_or_default().into();
+    }
     if let Some(file) = job.python().and_then(|model| Path::new(model).file_name()) {
         job.model = file.to_string_lossy().into_owned();
     }

@@ -108,7 +108,7 @@ pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<Ex
     let leave = session.leave();
     Interrupt::listen_and(move || leave.leave())?;
     let (topology, epochs) = (session.topology(), session.training().job.epochs);
-    let view = Rc::new(RefCell::new(ProgressView::new(session.training(), topology, json)));
+    let view = Rc::new(RefCell::new(ProgressView::new(&(&**session.training()).into(), topology, json)));
     announce(session.training(), session.run_folder().path(), &session.start_state().point(), &view.borrow());
     let (shown, path) = (view.clone(), session.run_folder().path().to_owned());
     session.follow(move |line, fate| shown.borrow_mut().show(line, fate));

@@ -38,6 +38,20 @@ pub(crate) struct ProgressView {
     measure: Measure,
 }
 
+/// What a view has to know of a training.
+pub(crate) struct Shown {
+    pub epochs: u64,
+    pub n_train: usize,
+    pub measure: Measure,
+}
+
+impl From<&Training> for Shown {
+    fn from(training: &Training) -> Self {
+        let (job, task) = (&training.job, &training.task);
+        Self { epochs: job.epochs, n_train: task.labels().len(), measure: task.measure() }
+    }
+}
+
 /// What is on standard output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Output {
@@ -51,8 +65,7 @@ enum Output {
 
 impl ProgressView {
     /// The view of a training; with `json` for another program.
-    pub(crate) fn new(training: &Training, topology: Topology, json: bool) -> Self {
-        let (epochs, n_train) = (training.job.epochs, training.task.labels().len());
+    pub(crate) fn new(&Shown { epochs, n_train, measure }: &Shown, topology: Topology, json: bool) -> Self {
         let bars = MultiProgress::new();
         let whole = if json { ProgressBar::hidden() } else { bars.add(ProgressBar::new(n_train as u64)) };
         let style = ProgressStyle::with_template("{prefix} {bar:24.cyan/dim} {msg}");
@@ -68,7 +81,7 @@ impl ProgressView {
             said: Vec::new(),
             epochs,
             n_train,
-            measure: training.task.measure(),
+            measure,
         }
     }
 

@@ -136,7 +136,7 @@ fn go(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let topology = Topology::Local(settings.n_peers);
-    let view = Rc::new(RefCell::new(ProgressView::new(training, topology, json)));
+    let view = Rc::new(RefCell::new(ProgressView::new(&training.into(), topology, json)));
     announce(training, run.path(), &settings.start, &view.borrow());
     let shown = view.clone();
     events.follow(move |line, fate| shown.borrow_mut().show(line, fate));

@@ -10,6 +10,8 @@ mod guard;
 mod jobs;
 #[cfg(unix)]
 mod joining;
+#[cfg(unix)]
+mod launch;
 mod layers;
 mod measuring;
 #[cfg(unix)]

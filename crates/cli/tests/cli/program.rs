@@ -8,6 +8,9 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The program.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_nettorrent");
+
 /// Nothing listens there: whatever is sent through this proxy fails at once, so no test can reach the network.
 const CLOSED_PROXY: &str = "http://127.0.0.1:9";
 
@@ -40,7 +43,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nettorrent"));
+        let mut command = Command::new(BINARY);
         command.args(arguments);
         self.shelter(&mut command);
         command

@@ -1,5 +1,6 @@
 //! What comes from another machine is not trusted with the files of this one.
 
+use nettorrent_engine::data::Tokens;
 use nettorrent_engine::data::source::DataSpec;
 use nettorrent_engine::job::Job;
 use nettorrent_net::service::JobPackage;
@@ -24,6 +25,32 @@ fn no_path_that_a_swarm_names_is_opened() {
     let unnamed = Job { data: DataSpec { name: None, ..job.data.clone() }, ..job.clone() };
     package.job = toml::to_string(&unnamed).expect("a job");
     assert!(matches!(Training::from_package(&package, None, Some(1), None), Err(SessionError::NoData(_))));
+}
+
+#[test]
+fn a_tokenizer_that_a_swarm_names_is_looked_for_beside_the_data_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (texts, private) = (folder.path().join("texts"), folder.path().join("private"));
+    for folder in [&texts, &private] {
+        std::fs::create_dir(folder).expect("a folder");
+    }
+    std::fs::write(texts.join("a.txt"), "to be or not to be, that is the question. ".repeat(50)).expect("a file");
+    let data =
+        DataSpec { path: Some(texts.clone()), tokens: Some(Tokens::Bytes), length: Some(8), ..DataSpec::default() };
+    let job = Job { model: "gpt:1x8x1".into(), data, ..Job::default() };
+    let mut package = Training::from_job(job.clone(), 1).expect("a swarm that can start").package;
+    let secret = private.join("secret.json");
+    std::fs::write(&secret, "{").expect("a file");
+    let tokens = Some(Tokens::File(secret));
+    package.job = toml::to_string(&Job { data: DataSpec { tokens, ..job.data }, ..job }).expect("a job");
+    let join =
+        || Training::from_package(&package, texts.to_str(), Some(1), None).err().expect("no tokenizer").to_string();
+    let error = join();
+    assert!(error.contains("`secret.json`") && error.contains("--data PATH"), "{error}");
+    // One of that name beside the data is meant, and read.
+    std::fs::write(texts.join("secret.json"), "no tokenizer").expect("a file");
+    let error = join();
+    assert!(error.contains("texts") && !error.contains("private"), "{error}");
 }
 
 #[test]

@@ -223,13 +223,10 @@ impl Core {
         self.lends && self.is_alone() && self.own_round() > 0
     }
 
-    /// For how many rounds they are lent. A worker with an optimizer of its own may have a device, too, and bringing the parameters back
-    /// after every batch would cost more than the batch; so it has them until the next test, or until somebody wants them.
+    /// For how many rounds they are lent: until the next test, or until somebody wants them. To wake the worker for every batch would cost
+    /// as much as a small one does, and with a device of its own, bringing the parameters back would cost more.
     pub(super) fn n_lent_rounds(&self) -> usize {
         let (Some(plan), Some(slot)) = (&self.plan, self.slot_of(self.me)) else { return 1 };
-        if self.training.optimizer.custom.is_none() {
-            return 1;
-        }
         let round = self.own_round();
         let has_a_batch = |round: &usize| plan.batches_in(slot, *round).len() == 1;
         let n_left = (round..plan.n_rounds()).take_while(has_a_batch).count();

@@ -11,6 +11,8 @@ pub struct Plan {
     counts: Counts,
     /// How it was dealt out, unless members own their samples.
     dealt: Option<Dealt>,
+    /// Whether every round goes on in that order where the one before ended, and none comes back to what was left earlier.
+    is_in_order: bool,
 }
 
 /// What a member trains.
@@ -82,7 +84,9 @@ impl Plan {
                 |member: &MemberPlan| -> usize { member.batches[member.batches_in(round)].iter().map(Vec::len).sum() };
             n_until[round + 1] = n_until[round] + members.iter().map(of_member).sum::<usize>();
         }
-        Self { members, n_until, counts, dealt }
+        let is_in_order =
+            dealt.as_ref().is_some_and(|dealt| dealt.early.is_empty() && dealt.positions.is_sorted_by(|a, b| a < b));
+        Self { members, n_until, counts, dealt, is_in_order }
     }
 
     /// How many members there are.
@@ -141,10 +145,7 @@ impl Plan {
     /// What share of the epoch is done before this round: by batches, as one machine counts; where the order has been left or members
     /// own their samples, by samples.
     pub fn share_done(&self, round: usize) -> f64 {
-        if let Some(Dealt { positions, early, n_batches }) = &self.dealt
-            && early.is_empty()
-            && positions.is_sorted_by(|a, b| a < b)
-        {
+        if let Some(Dealt { positions, n_batches, .. }) = self.dealt.as_ref().filter(|_| self.is_in_order) {
             return positions[round.min(self.n_rounds())] as f64 / (*n_batches).max(1) as f64;
         }
         let Counts { n_left, n_before, .. } = self.counts;

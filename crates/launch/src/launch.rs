@@ -1,0 +1,269 @@
+//! All peers of a swarm, from here.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use nettorrent_history::Line;
+use nettorrent_session::RunFolder;
+use serde_json::Value;
+
+use crate::collect::collect;
+use crate::error::LaunchError;
+use crate::hosts::Host;
+use crate::package::Package;
+use crate::program::ProgramSource;
+use crate::script;
+use crate::shell::Shell;
+
+/// How often it is looked whether somebody wants an end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A swarm that is to be launched: a peer on each host, the first of which starts it.
+pub struct Launch {
+    /// Where.
+    pub hosts: Vec<Host>,
+    /// What they train.
+    pub package: Package,
+    /// What reaches them.
+    pub shell: Shell,
+    /// Where they get the program from.
+    pub program: ProgramSource,
+    /// The name of the run, also of its folders at the hosts.
+    pub name: String,
+}
+
+/// What happens.
+pub enum News<'a> {
+    /// A host has the program.
+    Ready(&'a str),
+    /// With what others join.
+    Ticket(&'a str),
+    /// An event of the run.
+    Event(&'a Line),
+    /// A host said something else, which is for people.
+    Said {
+        /// Which.
+        host: &'a str,
+        /// What.
+        text: &'a str,
+    },
+    /// The peer at a host has ended.
+    Ended {
+        /// Which.
+        host: &'a str,
+        /// How.
+        status: ExitStatus,
+    },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The hosts whose peers finished.
+    pub finished: Vec<String>,
+    /// The others, and the last that they said.
+    pub failed: Vec<(String, String)>,
+    /// The host whose newest checkpoint is now here.
+    pub collected: Option<String>,
+}
+
+/// What comes from a host.
+enum Message {
+    Out(String),
+    Err(String),
+    Ended(ExitStatus),
+}
+
+/// A host's peer.
+struct RunningPeer {
+    /// As long as it is open, the peer goes on.
+    input: Option<ChildStdin>,
+    last_said: String,
+    status: Option<ExitStatus>,
+}
+
+impl Launch {
+    /// What would be done, as one would type it; nothing is.
+    pub fn dry_run(&self) -> String {
+        let mut text = String::new();
+        for (k, host) in self.hosts.iter().enumerate() {
+            let words = self.shell.words(&host.name, &self.script(k, &self.program.guess(host)));
+            let role =
+                if k == 0 { "starts the swarm" } else { "joins with the ticket, which is the first line of its input" };
+            text += &format!("# {}: {role}; the program: {}\n", host.name, self.program.describe(host));
+            text += &format!("{}\n\n", shell_words::join(words));
+        }
+        text + "# At the end the newest checkpoint is fetched from the first host that has finished.\n"
+    }
+
+    fn folder(&self, k: usize) -> String {
+        script::folder(&self.name, k)
+    }
+
+    fn script(&self, k: usize, program: &str) -> String {
+        let (folder, host) = (self.folder(k), &self.hosts[k]);
+        match k {
+            0 => script::start(&folder, program, host, &self.package, self.hosts.len()),
+            _ => script::join(&folder, program, host, &self.package),
+        }
+    }
+
+    /// Launches all peers, tells what happens, and collects what they learnt into a run's folder. Once `is_stopped`, they are told to
+    /// leave, each with a checkpoint of what it has.
+    pub fn run(
+        &self,
+        run: &RunFolder,
+        is_stopped: &AtomicBool,
+        mut tell: impl FnMut(News<'_>),
+    ) -> Result<Outcome, LaunchError> {
+        let programs = self.find_programs(&mut tell)?;
+        let (sender, messages) = channel();
+        let mut peers: Vec<RunningPeer> = vec![self.start(0, &programs[0], &sender)?];
+        let mut swarm = Swarm { launch: self, peers: &mut peers, source: 0, tell: &mut tell };
+        if let Some(ticket) = swarm.follow(&messages, is_stopped, true) {
+            for (k, program) in programs.iter().enumerate().skip(1) {
+                let mut peer = self.start(k, program, &sender)?;
+                if let Some(input) = &mut peer.input {
+                    // If it is gone, it says so itself.
+                    let _ = writeln!(input, "{ticket}").and_then(|()| input.flush());
+                }
+                swarm.peers.push(peer);
+            }
+            (swarm.tell)(News::Ticket(&ticket));
+            swarm.follow(&messages, is_stopped, false);
+        }
+        self.conclude(&peers, run)
+    }
+
+    /// Finds the program at all hosts at the same time.
+    fn find_programs(&self, tell: &mut impl FnMut(News<'_>)) -> Result<Vec<String>, LaunchError> {
+        let found: Vec<_> = thread::scope(|threads| {
+            let find = |host| threads.spawn(move || self.program.find(&self.shell, host));
+            let looking: Vec<_> = self.hosts.iter().map(find).collect();
+            looking.into_iter().map(|thread| thread.join().expect("looking for a program does not panic")).collect()
+        });
+        let programs = found.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.hosts.iter().for_each(|host| tell(News::Ready(&host.name)));
+        Ok(programs)
+    }
+
+    fn start(&self, k: usize, program: &str, sender: &Sender<(usize, Message)>) -> Result<RunningPeer, LaunchError> {
+        let mut child = self.shell.start(&self.hosts[k].name, &self.script(k, program))?;
+        let input = child.stdin.take();
+        let sender = sender.clone();
+        thread::spawn(move || pass_on(k, child, &sender));
+        Ok(RunningPeer { input, last_said: String::new(), status: None })
+    }
+
+    fn conclude(&self, peers: &[RunningPeer], run: &RunFolder) -> Result<Outcome, LaunchError> {
+        let mut outcome = Outcome { finished: Vec::new(), failed: Vec::new(), collected: None };
+        for (host, peer) in self.hosts.iter().zip(peers) {
+            match peer.status {
+                Some(status) if status.success() => outcome.finished.push(host.name.clone()),
+                Some(status) if peer.last_said.is_empty() => {
+                    outcome.failed.push((host.name.clone(), status.to_string()))
+                }
+                _ => outcome.failed.push((host.name.clone(), peer.last_said.clone())),
+            }
+        }
+        // First those who finished; of a run that was stopped, any checkpoint is better than none.
+        let is_finished = |k: &usize| peers[*k].status.is_some_and(|status| status.success());
+        let (first, then): (Vec<usize>, Vec<usize>) = (0..peers.len()).partition(is_finished);
+        let mut problem = None;
+        for k in first.into_iter().chain(then) {
+            match collect(&self.shell, &self.hosts[k].name, &self.folder(k), run) {
+                Ok(true) => {
+                    outcome.collected = Some(self.hosts[k].name.clone());
+                    return Ok(outcome);
+                }
+                Ok(false) => {}
+                Err(error) => problem = problem.or(Some(error)),
+            }
+        }
+        if outcome.finished.is_empty() { Ok(outcome) } else { problem.map_or(Ok(outcome), Err) }
+    }
+}
+
+/// The peers that were started.
+struct Swarm<'a, T> {
+    launch: &'a Launch,
+    peers: &'a mut Vec<RunningPeer>,
+    /// Whose events are those of the run: the first who lives hears the others.
+    source: usize,
+    tell: &'a mut T,
+}
+
+impl<T: FnMut(News<'_>)> Swarm<'_, T> {
+    /// Takes in what peers say until all have ended, or until there is a ticket if that is wanted.
+    fn follow(
+        &mut self,
+        messages: &Receiver<(usize, Message)>,
+        is_stopped: &AtomicBool,
+        wants_ticket: bool,
+    ) -> Option<String> {
+        while self.peers.iter().any(|peer| peer.status.is_none()) {
+            if is_stopped.load(Ordering::SeqCst) {
+                self.peers.iter_mut().for_each(|peer| peer.input = None);
+            }
+            let (k, message) = match messages.recv_timeout(LOOK_EVERY) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            match message {
+                Message::Out(text) => {
+                    let ticket = self.on_line(k, &text);
+                    if wants_ticket && ticket.is_some() {
+                        return ticket;
+                    }
+                }
+                Message::Err(text) => {
+                    (self.tell)(News::Said { host: &self.launch.hosts[k].name, text: &text });
+                    self.peers[k].last_said = text;
+                }
+                Message::Ended(status) => {
+                    self.peers[k].status = Some(status);
+                    (self.tell)(News::Ended { host: &self.launch.hosts[k].name, status });
+                    if k == self.source && !status.success() {
+                        self.source = self.peers.iter().position(|peer| peer.status.is_none()).unwrap_or(k);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A line of a peer's output: an event of the run, or the ticket.
+    fn on_line(&mut self, k: usize, text: &str) -> Option<String> {
+        if let Ok(line) = serde_json::from_str::<Line>(text) {
+            if k == self.source {
+                (self.tell)(News::Event(&line));
+            }
+            return None;
+        }
+        let event: Value = serde_json::from_str(text).ok()?;
+        event["ticket"].as_str().map(str::to_owned)
+    }
+}
+
+/// Passes on what comes from a host, to its end.
+fn pass_on(k: usize, mut child: Child, sender: &Sender<(usize, Message)>) {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    // If nobody listens, nobody wants to know.
+    let lines = |source: Option<Box<dyn Read + Send>>, wrap: fn(String) -> Message| {
+        for line in source.into_iter().flat_map(|source| BufReader::new(source).lines()).map_while(Result::ok) {
+            let _ = sender.send((k, wrap(line)));
+        }
+    };
+    thread::scope(|threads| {
+        threads.spawn(|| lines(stderr.map(|stderr| Box::new(stderr) as _), Message::Err));
+        lines(stdout.map(|stdout| Box::new(stdout) as _), Message::Out);
+    });
+    if let Ok(status) = child.wait() {
+        let _ = sender.send((k, Message::Ended(status)));
+    }
+}
