@@ -131,7 +131,7 @@ fn the_reference_of_jobs_has_every_field() {
     let sections = [
         ("", "engine/src/job.rs", "Job"),
         ("data", "engine/src/data/spec.rs", "DataSpec"),
-        ("optimizer", "engine/src/optimizer.rs", "OptimizerSpec"),
+        ("optimizer", "engine/src/optimizer/spec.rs", "OptimizerSpec"),
         ("schedule", "engine/src/schedule.rs", "ScheduleSpec"),
         ("checkpoint", "engine/src/job.rs", "CheckpointSpec"),
         ("evaluate", "engine/src/job/evaluate.rs", "EvaluateSpec"),
@@ -156,7 +156,7 @@ fn the_reference_of_jobs_has_every_field() {
         page.push('\n');
     }
     for (title, path, name) in [
-        ("optimizer.kind", "engine/src/optimizer.rs", "OptimizerKind"),
+        ("optimizer.kind", "engine/src/optimizer/spec.rs", "OptimizerKind"),
         ("schedule.kind", "engine/src/schedule.rs", "ScheduleKind"),
         ("order", "engine/src/data/batches.rs", "Order"),
     ] {
