@@ -227,6 +227,10 @@ impl Core {
     /// as much as a small one does, and with a device of its own, bringing the parameters back would cost more.
     pub(super) fn n_lent_rounds(&self) -> usize {
         let (Some(plan), Some(slot)) = (&self.plan, self.slot_of(self.me)) else { return 1 };
+        if self.training.evaluate.interval().is_some() && self.training.optimizer.custom.is_none() {
+            // Whether it is time for a test is looked at after every batch.
+            return 1;
+        }
         let round = self.own_round();
         let has_a_batch = |round: &usize| plan.batches_in(slot, *round).len() == 1;
         let n_left = (round..plan.n_rounds()).take_while(has_a_batch).count();
