@@ -101,7 +101,7 @@ fn network(history: &History) -> LineChart {
 
 fn course(history: &History, title: &str, unit: Unit, value: fn(&Resources) -> f64) -> LineChart {
     let of_peer = |(id, peer): (&PeerId, &PeerHistory)| {
-        let lasting: Vec<_> = peer.resources.iter().filter(|(_, used)| used.elapsed_s >= SHORT_S).cloned().collect();
+        let lasting: Vec<_> = peer.resources.iter().filter(|(_, used)| used.elapsed_s >= SHORT_S).copied().collect();
         series(id.to_string(), &lasting, value)
     };
     chart(title, "per peer", unit, history.peers.iter().map(of_peer).collect())

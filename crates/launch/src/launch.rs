@@ -165,7 +165,7 @@ impl Launch {
             match peer.status {
                 Some(status) if status.success() => outcome.finished.push(host.name.clone()),
                 Some(status) if peer.last_said.is_empty() => {
-                    outcome.failed.push((host.name.clone(), status.to_string()))
+                    outcome.failed.push((host.name.clone(), status.to_string()));
                 }
                 _ => outcome.failed.push((host.name.clone(), peer.last_said.clone())),
             }

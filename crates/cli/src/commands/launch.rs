@@ -59,7 +59,7 @@ pub(crate) fn launch(arguments: &LaunchArguments) -> anyhow::Result<ExitCode> {
     let shell = arguments.ssh_command.clone().unwrap_or_default();
     let program = ProgramSource::of_this_process(env!("CARGO_PKG_VERSION"), arguments.copy)?;
     if arguments.dry_run {
-        let name = arguments.run.as_deref().map_or("MODEL-TIME".into(), |run| file_name(run));
+        let name = arguments.run.as_deref().map_or("MODEL-TIME".into(), file_name);
         print!("{}", Launch { hosts, package, shell, program, name }.dry_run());
         return Ok(ExitCode::SUCCESS);
     }

@@ -26,7 +26,7 @@ fn fake_ssh(place: &Place) -> String {
 fn hosts(place: &Place, others: &[&str]) {
     let known = |name: &str| format!("{name} program='{BINARY}' listen=127.0.0.1:0 threads=1 # known\n");
     let unknown = others.iter().map(|name| format!("{name} listen=127.0.0.1:0 threads=1\n"));
-    place.write("hosts", &[known("one"), known("two")].into_iter().chain(unknown).collect::<String>());
+    place.write("hosts", [known("one"), known("two")].into_iter().chain(unknown).collect::<String>());
 }
 
 #[test]
