@@ -11,6 +11,7 @@ use nettorrent_launch::{Launch, News, Outcome, Package, ProgramSource, Shell, re
 use nettorrent_session::event_log::{EventLog, Fate};
 use nettorrent_session::live_log::Topology;
 use nettorrent_session::run_folder::RunFolder;
+use nettorrent_swarm::printable::printable;
 
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::JobArguments;
@@ -91,7 +92,7 @@ fn conclude(outcome: Outcome, run: &RunFolder, interrupt: &Interrupt, notice: &N
         notice.tell(&format!("Stopped; {got}"));
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    let problems: Vec<String> = failed.iter().map(|(host, said)| format!("{host}: {said}")).collect();
+    let problems: Vec<String> = failed.iter().map(|(host, said)| format!("{host}: {}", printable(said))).collect();
     if finished.is_empty() {
         bail!("no peer finished; {got}\n{}", problems.join("\n"));
     }
@@ -123,7 +124,8 @@ impl Mirror<'_> {
                 kept.unwrap_or_else(|error| self.tell(&format!("the ticket is not kept: {error}")));
             }
             News::Event(line) => self.on_event((*line).clone()),
-            News::Said { host, text } => self.tell(&format!("{host}: {text}")),
+            // It comes from another machine.
+            News::Said { host, text } => self.tell(&format!("{host}: {}", printable(text))),
             News::Ended { host, status } if !status.success() => self.tell(&format!("{host}: ended with {status}")),
             News::Ended { .. } => {}
         }
