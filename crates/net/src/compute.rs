@@ -15,6 +15,10 @@ use crate::emulated_speed::EmulatedSpeed;
 use crate::machine::{Machine, SimulatedMachine};
 use crate::work_watch::WorkWatch;
 
+/// For how long batches of a local phase are told together: waking the thread that answers others for each of many short ones would
+/// cost more than they do.
+const TOLD_TOGETHER: Duration = Duration::from_millis(2);
+
 /// Does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
 pub(crate) struct Compute {
     orders: Orders,
@@ -57,6 +61,11 @@ impl Compute {
         self.watch.is_stuck(Instant::now(), least)
     }
 
+    /// Whether it is at something.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.watch.is_busy()
+    }
+
     /// Has something computed.
     pub(crate) fn order(&self, work: Work) {
         // Only a panic ends what computes, and it has told of it.
@@ -88,6 +97,7 @@ fn start_thread(
                 let problem = format!("computing panicked: {}", panic_text(payload.as_ref()));
                 return pieces.tell(Done::Failed { problem });
             }
+            pieces.tell_all();
             watch.end(Instant::now());
         }
     })?;
@@ -135,6 +145,9 @@ struct Pieces<'a> {
     watch: &'a WorkWatch,
     /// Where a slower machine is emulated: what that would not have found yet.
     found: Vec<Done>,
+    /// Batches that are yet to be told, and when others were told last.
+    untold: Vec<Finding>,
+    told: Instant,
 }
 
 impl<'a> Pieces<'a> {
@@ -144,7 +157,8 @@ impl<'a> Pieces<'a> {
         speed: Option<&'a EmulatedSpeed>,
         (findings, watch): (&'a UnboundedSender<Finding>, &'a WorkWatch),
     ) -> Self {
-        Self { first, began: Instant::now(), worth: work.worth(), speed, findings, watch, found: Vec::new() }
+        let (now, worth) = (Instant::now(), work.worth());
+        Self { first, began: now, worth, speed, findings, watch, found: Vec::new(), untold: Vec::new(), told: now }
     }
 
     fn add(&mut self, done: Done) {
@@ -164,10 +178,20 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    fn tell(&self, done: Done) {
-        self.watch.go_on(Instant::now());
+    fn tell(&mut self, done: Done) {
+        let now = Instant::now();
+        self.watch.go_on(now);
+        let may_wait = matches!(&done, Done::Stepped { stepped, .. } if stepped.is_finite && stepped.end.is_none());
+        self.untold.push((done, now - self.began));
+        if !may_wait || now - self.told >= TOLD_TOGETHER {
+            self.told = now;
+            self.tell_all();
+        }
+    }
+
+    fn tell_all(&mut self) {
         // If nobody listens any more, the peer is gone, and so are we in a moment.
-        let _ = self.findings.send((done, self.began.elapsed()));
+        self.untold.drain(..).for_each(|finding| drop(self.findings.send(finding)));
     }
 }
 
