@@ -27,6 +27,8 @@ pub struct Plan {
 /// The share of worlds in which a disk has a fault, and of those who are killed that come back.
 const WITH_DISK_FAULT: f32 = 0.4;
 const RESTARTED: f32 = 0.5;
+/// The share of worlds in which somebody answers and sends nothing.
+const WITH_MUTE: f32 = 0.2;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum Action {
     Suspend(Host, bool),
     /// What it computes with gets stuck, or goes on.
     Stick(Host, bool),
+    /// One answers and trains, and sends nothing of that, or does so again.
+    Mute(Host, bool),
     /// Nothing gets from the one to the other, or does again.
     Cut(Host, Host, bool),
     /// Connections between two are reset.
@@ -62,6 +66,7 @@ impl Action {
             Self::Leave(_) => Some("leave"),
             Self::Suspend(_, true) => Some("suspend"),
             Self::Stick(_, true) => Some("stick"),
+            Self::Mute(_, true) => Some("mute"),
             Self::Cut(_, _, true) => Some("one-way cut"),
             Self::Reset(..) => Some("reset"),
             Self::Join(_) => Some("join"),
@@ -69,9 +74,11 @@ impl Action {
             Self::Disk(_, Health::Stalled) => Some("stalled disk"),
             Self::Disk(_, Health::Full) => Some("full disk"),
             Self::Disk(_, Health::Failing) => Some("failing disk"),
-            Self::Disk(_, Health::Sound) | Self::Suspend(_, false) | Self::Stick(_, false) | Self::Cut(_, _, false) => {
-                None
-            }
+            Self::Disk(_, Health::Sound)
+            | Self::Suspend(_, false)
+            | Self::Stick(_, false)
+            | Self::Mute(_, false)
+            | Self::Cut(_, _, false) => None,
         }
     }
 }
@@ -122,6 +129,7 @@ impl Plan {
             plan.add_fault(&mut rng, &mut hosts);
         }
         plan.add_disk_faults(&mut Rng::stream(seed, "disks", 0), &mut hosts);
+        plan.add_mute(&mut Rng::stream(seed, "mute", 0), &hosts);
         plan.actions.sort_by_key(|(at, _)| *at);
         plan
     }
@@ -189,6 +197,23 @@ impl Plan {
             } else {
                 let until = at + DEADLINE.mul_f32(rng.range(0.05, 2.5).powi(2));
                 self.actions.push((until, Action::Disk(host, Health::Sound)));
+            }
+        }
+    }
+
+    /// Somebody may train and answer, and send nothing.
+    fn add_mute(&mut self, rng: &mut Rng, hosts: &[Host]) {
+        if rng.uniform() >= WITH_MUTE {
+            return;
+        }
+        let host = hosts[rng.below(hosts.len())];
+        let at = CALM + FAULTY.mul_f32(rng.uniform());
+        self.actions.push((at, Action::Mute(host, true)));
+        match rng.uniform() < ENDLESS {
+            true => self.spoilt.push(vec![host]),
+            false => {
+                let until = at + DEADLINE.mul_f32(rng.range(0.05, 3.0).powi(2));
+                self.actions.push((until, Action::Mute(host, false)));
             }
         }
     }

@@ -149,6 +149,11 @@ impl Process {
         self.machine.set_stuck(is_stuck);
     }
 
+    /// It answers and trains, and sends nothing of that, or does so again.
+    pub fn mute(&self, is_mute: bool) {
+        self.machine.set_mute(is_mute);
+    }
+
     /// Its disk is like this from now on.
     pub fn set_disk(&self, health: Health) {
         self.disk.set(health);

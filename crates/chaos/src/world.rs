@@ -131,6 +131,7 @@ impl World<'_> {
             Action::Leave(host) => self.to(host, |process| process.leave()),
             Action::Suspend(host, is_suspended) => self.to(host, |process| process.suspend(is_suspended)),
             Action::Stick(host, is_stuck) => self.to(host, |process| process.stick(is_stuck)),
+            Action::Mute(host, is_mute) => self.to(host, |process| process.mute(is_mute)),
             Action::Disk(host, health) => self.to(host, |process| process.set_disk(health)),
         }
     }

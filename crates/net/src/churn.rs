@@ -87,7 +87,7 @@ impl Churn {
         let (who, cause) = match note {
             Note::Lost { peer, why } => (*peer, cause(*why)),
             Note::Left(peer) => (*peer, LossCause::Left),
-            Note::Stuck(peer) => (*peer, LossCause::Stuck),
+            Note::Stuck(peer) | Note::Withholds { peer, .. } => (*peer, LossCause::Stuck),
             Note::LeftOut { member, .. } => (member.id, LossCause::Unreachable),
             Note::Returned(member) | Note::Joined(member) => {
                 self.causes.remove(&member.id);

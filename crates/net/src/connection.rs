@@ -70,7 +70,7 @@ impl Connection {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Self { hello, cover, role, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
         let id = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let state = Arc::new(LinkState::new(limits, TrafficCount::new(count)));
+        let state = Arc::new(LinkState::new(limits, TrafficCount::new(count), reader.owed()));
         let sharing = sharing.map(Arc::new);
         let inbox = inbox.of_link(hello.peer, id);
         let task = Task { state: state.clone(), sharing: sharing.clone(), inbox, reader, writer };

@@ -138,6 +138,11 @@ impl Contacts {
         self.contacts.iter_mut().filter_map(|(peer, contact)| has_grown(contact).then_some(*peer)).collect()
     }
 
+    /// Whether something is on its way to or from anybody.
+    pub(crate) fn are_busy(&self) -> bool {
+        self.contacts.values().any(|contact| contact.links.iter().any(Link::is_busy))
+    }
+
     /// What the links have let out, one by one.
     pub(crate) fn outflows(&self) -> impl Iterator<Item = (LinkId, Outflow)> {
         let links = self.contacts.values().flat_map(|contact| &contact.links);

@@ -103,6 +103,7 @@ mod compute;
 mod contacts;
 mod cover;
 mod dial_race;
+mod idleness;
 mod key_tls;
 mod link_state;
 mod link_task;

@@ -81,6 +81,11 @@ impl Link {
         self.handle.state.n_queued()
     }
 
+    /// Whether something waits to be sent, or a frame has arrived in part.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.queued_bytes() > 0 || self.handle.state.is_owed()
+    }
+
     /// Waits until no more than so much waits to be sent, or the link has ended.
     pub async fn drained_to(&self, n_bytes: usize) {
         self.handle.state.drained_to(n_bytes).await;

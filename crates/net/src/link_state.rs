@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use nettorrent_swarm::wire::Frame;
@@ -18,6 +18,8 @@ pub(crate) struct LinkState {
     pub(crate) limits: Limits,
     pub(crate) traffic: TrafficCount,
     pub(crate) outflow: OutflowCount,
+    // Whether a frame has arrived in part.
+    owed: Arc<AtomicBool>,
     queue: Mutex<Queue>,
     // With what has left the queue and not yet been handed to the socket, or lies in files that have not been read.
     n_queued: AtomicUsize,
@@ -49,12 +51,13 @@ pub(crate) enum Closing {
 }
 
 impl LinkState {
-    /// Of a link that has nothing to send yet.
-    pub(crate) fn new(limits: Limits, traffic: TrafficCount) -> Self {
+    /// Of a link that has nothing to send yet, whose reader says whether a frame has arrived in part.
+    pub(crate) fn new(limits: Limits, traffic: TrafficCount, owed: Arc<AtomicBool>) -> Self {
         Self {
             limits,
             traffic,
             outflow: OutflowCount::default(),
+            owed,
             queue: Mutex::default(),
             n_queued: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -127,6 +130,11 @@ impl LinkState {
     /// How much waits to be handed to the socket.
     pub(crate) fn n_queued(&self) -> usize {
         self.n_queued.load(Ordering::Relaxed)
+    }
+
+    /// Whether the rest of a frame is waited for.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.owed.load(Ordering::Relaxed)
     }
 
     /// Waits until no more than so much waits to be sent, or the link has ended.

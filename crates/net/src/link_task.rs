@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
@@ -41,7 +40,6 @@ impl Task {
     /// Runs until the link has ended, and says in the inbox why.
     pub(crate) async fn run(self, pace: Option<Pace>, card: Option<Arc<Shaper>>) {
         let Self { state, sharing, inbox, reader, mut writer } = self;
-        let owed = reader.owed();
         let (stop, stopped) = oneshot::channel();
         let reading = Reading { state: state.clone(), sharing: sharing.clone(), inbox: inbox.clone(), card };
         let mut reading = tokio::spawn(reading.until(stopped, reader));
@@ -50,7 +48,7 @@ impl Task {
             let writing = Writing { state: &state, sharing: sharing.as_deref(), writer: &mut writer };
             let writing = pin!(writing.write(pace));
             let closing = pin!(close(&state));
-            let watching = pin!(watch(&state, &owed));
+            let watching = pin!(watch(&state));
             tokio::select! {
                 biased;
                 end = &mut reading => {
@@ -253,13 +251,13 @@ async fn close(state: &LinkState) -> CloseReason {
 }
 
 /// Notices when the other side stops in the middle of a frame, or does not take anything.
-async fn watch(state: &LinkState, owed: &AtomicBool) -> CloseReason {
+async fn watch(state: &LinkState) -> CloseReason {
     let mut before = (0, 0);
     let (mut quiet_reading, mut quiet_writing) = (0, 0);
     loop {
         sleep(state.limits.stall / CHECKS_PER_STALL).await;
         let Traffic { wire_received: received, wire_sent: sent, .. } = state.traffic.get();
-        let waits_to_read = owed.load(Ordering::Relaxed) && received == before.0;
+        let waits_to_read = state.is_owed() && received == before.0;
         let waits_to_write = state.n_queued() > 0 && sent == before.1;
         quiet_reading = if waits_to_read { quiet_reading + 1 } else { 0 };
         quiet_writing = if waits_to_write { quiet_writing + 1 } else { 0 };

@@ -18,10 +18,20 @@ pub enum Machine {
     Simulated(Arc<dyn SimulatedMachine>),
 }
 
-/// A machine that takes its time, or gets stuck.
+/// A machine that takes its time, gets stuck, or keeps to itself what its peer has to say.
 pub trait SimulatedMachine: fmt::Debug + Send + Sync {
     /// Waits for as long as work lasts that is worth so many training samples.
     fn work(&self, worth: f64) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+
+    /// Whether it sends what its peer says in a view.
+    fn sends(&self, view: u32) -> bool;
+}
+
+impl Machine {
+    /// Whether it sends what its peer says in a view.
+    pub(crate) fn sends(&self, view: u32) -> bool {
+        if let Self::Simulated(machine) = self { machine.sends(view) } else { true }
+    }
 }
 
 impl From<Option<EmulatedSpeed>> for Machine {

@@ -26,6 +26,7 @@ mod admission;
 mod agreement;
 mod clique;
 mod config;
+mod deadlock;
 mod detector;
 mod electorate;
 mod left_out;
@@ -39,6 +40,7 @@ mod packets;
 mod reminders;
 mod routine;
 mod waking;
+mod work_state;
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -50,6 +52,7 @@ use nettorrent_swarm::view::{PeerId, View};
 
 use self::agreement::{Agreement, Letter};
 use self::config::Timing;
+use self::deadlock::Deadlocks;
 use self::detector::{Change, Detector};
 use self::electorate::Electorate;
 use self::left_out::LeftOut;
@@ -65,6 +68,7 @@ pub use self::config::Config;
 pub use self::member::Member;
 pub use self::message::{MAX_MEMBERS, MAX_PACKET_LEN, Malformed};
 pub use self::note::{Note, Why};
+pub use self::work_state::WorkState;
 
 /// What can happen to a peer's membership.
 #[derive(Clone, Debug)]
@@ -93,8 +97,8 @@ pub enum Input {
     CutOff(PeerId),
     /// This peer is no member any more, and will never be one again.
     Excluded(PeerId),
-    /// Whether this peer's computation stands still.
-    Stuck(bool),
+    /// How this peer's work gets on.
+    Work(WorkState),
     /// Say goodbye. Nothing that is handed in afterwards has any effect.
     Leave,
 }
@@ -126,7 +130,8 @@ pub struct Membership {
     electorate: Electorate,
     /// The number of a view in which a link broke between us and another member.
     void: Option<u32>,
-    is_stuck: bool,
+    work: WorkState,
+    deadlocks: Deadlocks,
     /// Something has changed that may ask for another view.
     is_unsettled: bool,
     /// Whom we asked for introduction and have not met.
@@ -156,7 +161,8 @@ impl Membership {
             left_out: LeftOut::default(),
             electorate: Electorate::new(config.quorum, timing.patience),
             void: None,
-            is_stuck: false,
+            work: WorkState::default(),
+            deadlocks: Deadlocks::default(),
             is_unsettled: true,
             detector: Detector::new(me, &timing, seed),
             timing,
@@ -196,12 +202,13 @@ impl Membership {
             Input::Refused(peer) => self.on_refused(now, peer, out),
             Input::CutOff(peer) => self.give_up(now, peer, Why::CutOff, out),
             Input::Excluded(peer) => self.exclude(now, peer, out),
-            Input::Stuck(is_stuck) => self.on_stuck(is_stuck, out),
+            Input::Work(work) => self.on_work(now, work, out),
             Input::Leave => self.leave(out),
         }
         if let Some(view) = self.agreement.take_news() {
             self.view = Some(view.clone());
             self.electorate.begin();
+            self.routine.propose = None;
             self.is_unsettled = true;
             out.view = Some(view);
         }
@@ -282,7 +289,8 @@ impl Membership {
         silent.iter().for_each(|peer| self.on_unreachable(*peer));
         self.is_unsettled |= self.links.have_changed();
         let is_void = self.view.as_ref().is_some_and(|view| self.void == Some(view.number));
-        let has_changed = self.links.renew_report(self.view.as_ref(), (is_void, self.is_stuck));
+        let refused = self.deadlocks.refused().collect();
+        let has_changed = self.links.renew_report(self.view.as_ref(), (is_void, &self.work), refused);
         out.silent.extend(silent);
         if has_changed {
             self.is_unsettled = true;
@@ -290,9 +298,11 @@ impl Membership {
         }
     }
 
-    fn on_stuck(&mut self, is_stuck: bool, out: &mut Outbox) {
-        let was_stuck = mem::replace(&mut self.is_stuck, is_stuck);
-        if is_stuck && !was_stuck && self.detector.live().len() > 1 {
+    fn on_work(&mut self, now: Duration, work: WorkState, out: &mut Outbox) {
+        self.deadlocks.look(now, &work, self.view.as_ref().map_or(0, |view| view.number));
+        let is_news = work == WorkState::Stuck && self.work != WorkState::Stuck;
+        self.work = work;
+        if is_news && self.detector.live().len() > 1 {
             out.notes.push(Note::Stuck(self.me().id));
         }
     }

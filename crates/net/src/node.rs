@@ -24,9 +24,10 @@ use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
 use crate::endpoint::{Arrival, Endpoint};
 use crate::hello::Purpose;
+use crate::idleness::Idleness;
 use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
 use crate::machine::Machine;
-use crate::membership::{self, Member, Membership, Note};
+use crate::membership::{self, Member, Membership, Note, WorkState};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
 use crate::service::JobPackage;
@@ -98,6 +99,9 @@ pub struct Node {
     /// Whether it joined and has not agreed with any member yet, so that it has nothing of what they learnt.
     is_newcomer: bool,
     meters: Meters,
+    idleness: Idleness,
+    /// Whether the host is writing a block that the peer had gathered.
+    is_writing: bool,
     churn: Churn,
     telemetry: Telemetry,
     /// The ticket that was told last.
@@ -140,6 +144,8 @@ impl Node {
             joins_by: None,
             is_newcomer: false,
             meters: Meters::new(settings.measures_waits),
+            idleness: Idleness::default(),
+            is_writing: false,
             churn: Churn::default(),
             telemetry: Telemetry::default(),
             ticket: None,
@@ -189,7 +195,10 @@ impl Node {
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
-                    Command::BlockWritten => self.on_input(Input::BlockWritten, report),
+                    Command::BlockWritten => {
+                        self.is_writing = false;
+                        self.on_input(Input::BlockWritten, report);
+                    }
                     Command::Leave => {
                         is_leaving = true;
                         self.on_input(Input::Stop, report);
@@ -295,13 +304,23 @@ impl Node {
             self.on_input(Input::Timer(token), report);
         }
         if self.membership.wake_at().is_some_and(|at| at <= now) {
-            let is_stuck = self.compute.is_stuck(self.settings.membership.deadline.saturating_mul(LEAST_PATIENCE));
-            self.on_members(membership::Input::Stuck(is_stuck), report);
+            let work = self.work_state(now);
+            self.on_members(membership::Input::Work(work), report);
             let heard = self.contacts.heard();
             heard.iter().for_each(|peer| self.churn.hear(now, *peer, Sign::Life));
             self.on_members(membership::Input::Heard(heard), report);
             self.on_members(membership::Input::Wake, report);
         }
+    }
+
+    /// How the peer's work gets on.
+    fn work_state(&mut self, now: Duration) -> WorkState {
+        let deadline = self.settings.membership.deadline;
+        if self.compute.is_stuck(deadline.saturating_mul(LEAST_PATIENCE)) {
+            return WorkState::Stuck;
+        }
+        let is_busy = self.compute.is_busy() || self.contacts.are_busy() || self.is_writing;
+        self.idleness.look(now, deadline, self.peer.status(), is_busy).map_or(WorkState::Busy, WorkState::Waiting)
     }
 
     /// Whoever asked to be let in may find that all others have ended meanwhile.
@@ -342,7 +361,7 @@ impl Node {
 
     fn empty_outbox(&mut self, report: Tell<'_>) {
         let now = self.now();
-        for (to, frame) in self.out.frames.drain(..) {
+        for (to, frame) in self.out.frames.drain(..).filter(|(_, frame)| self.settings.machine.sends(frame.head.view)) {
             self.contacts.send(to, self.membership.address_of(to), frame);
         }
         self.out.work.drain(..).for_each(|work| self.compute.order(work));
@@ -357,6 +376,7 @@ impl Node {
         }
         told.into_iter().for_each(|event| self.tell_event(event, report));
         for block in self.out.saved.drain(..) {
+            self.is_writing = true;
             report(Report::Saved(&block), &*self.peer);
         }
         self.failure = self.failure.take().or(self.out.failure.take());
@@ -438,7 +458,11 @@ impl Node {
         if let inbox::Event::Frame(frame) = &event
             && !self.visitors.has(link)
         {
-            self.churn.hear(self.now(), peer, sign_of(frame.head.kind));
+            let sign = sign_of(frame.head.kind);
+            self.churn.hear(self.now(), peer, sign);
+            if sign == Sign::Training {
+                self.idleness.hear(peer);
+            }
         }
         match event {
             inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame, report),

@@ -64,6 +64,11 @@ impl WorkWatch {
         self.lock().at = None;
     }
 
+    /// Whether the thread is at something.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().at.is_some()
+    }
+
     /// Whether it has given no sign of life for far longer than usual, and for longer than the least patience.
     pub(crate) fn is_stuck(&self, now: Instant, least: Duration) -> bool {
         let mut seen = self.lock();

@@ -4,11 +4,15 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use nettorrent_swarm::view::Weight;
 use nettorrent_swarm::{Malformed, Place, StateVersion};
 
 /// What a peer says of itself when there is a new view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claim {
+    /// What speaks for its snapshots. This comes before all that was trained: peers that were cut off and trained without a quorum are
+    /// not to override the others.
+    pub weight: Weight,
     /// The blocks that it had, by address.
     pub had: Vec<u32>,
     /// The snapshots that it keeps, by block.
@@ -49,7 +53,9 @@ impl Verdict {
         let n_slots = blocks.len();
         let n_pipelines = (claims.len() / n_slots).max(1);
         let origin = claims.iter().map(|claim| claim.origin).max().unwrap_or_default();
-        let whole = latest_whole(claims, blocks).filter(|snapshot| *snapshot >= origin);
+        let heaviest = claims.iter().max_by_key(|claim| (claim.weight, claim.origin));
+        let whole =
+            latest_whole(claims, blocks).filter(|snapshot| heaviest.is_none_or(|claim| *snapshot >= claim.origin));
         let snapshot = whole.unwrap_or(origin);
         let has = |rank: usize, slot: usize| match whole {
             Some(snapshot) => claims[rank].snapshots.contains(&(blocks[slot] as u32, snapshot)),
@@ -88,12 +94,15 @@ fn done(claims: &[Claim], whole: Option<StateVersion>) -> Option<Place> {
     (is_over || is_done && whole != Some(furthest.version)).then(|| furthest.clone())
 }
 
-/// The snapshot with the most samples trained of which every block is somewhere.
+/// Of the snapshots of which every block is somewhere, the one with the most samples trained that the latest quorum has; if it has
+/// none, any.
 fn latest_whole(claims: &[Claim], blocks: &[usize]) -> Option<StateVersion> {
-    let held: BTreeSet<(StateVersion, u32)> =
-        claims.iter().flat_map(|claim| &claim.snapshots).map(|&(block, snapshot)| (snapshot, block)).collect();
-    let snapshots: BTreeSet<StateVersion> = held.iter().map(|(snapshot, _)| *snapshot).collect();
-    snapshots.into_iter().rev().find(|&snapshot| blocks.iter().all(|&block| held.contains(&(snapshot, block as u32))))
+    let held = || claims.iter().flat_map(|claim| claim.snapshots.iter().map(|snapshot| (claim.weight, *snapshot)));
+    let blocks_held: BTreeSet<(StateVersion, u32)> = held().map(|(_, (block, snapshot))| (snapshot, block)).collect();
+    let snapshots: BTreeSet<(Weight, StateVersion)> =
+        held().map(|(weight, (_, snapshot))| (weight, snapshot)).collect();
+    let is_whole = |snapshot| blocks.iter().all(|&block| blocks_held.contains(&(snapshot, block as u32)));
+    snapshots.into_iter().rev().map(|(_, snapshot)| snapshot).find(|&snapshot| is_whole(snapshot))
 }
 
 /// Who holds what: as before where that is possible; where it is not, those who have nothing else, and of them whoever has the snapshot.
@@ -130,6 +139,7 @@ fn assign(claims: &[Claim], n_slots: usize, n_pipelines: usize, has: &dyn Fn(usi
 #[cfg(test)]
 mod tests {
     use super::{Claim, Verdict};
+    use nettorrent_swarm::view::{PeerId, View};
     use nettorrent_swarm::{Place, StateVersion};
 
     fn version(round: u32) -> StateVersion {
@@ -203,6 +213,23 @@ mod tests {
         let mut other = claim(&[1], &[(1, 8)]);
         other.snapshots[0].1.history = 7;
         assert_eq!(decide(&[claims[0].clone(), other], 2).0, None);
+    }
+
+    #[test]
+    fn who_trained_alone_does_not_override_the_quorum() {
+        let weight = |number: u32, base: u32, n_peers: u64| {
+            View::new(number, (0..n_peers).map(PeerId).collect()).based_on(base).weight()
+        };
+        let quorum = |had: u32| Claim { weight: weight(7, 7, 2), ..claim(&[had], &[(had, 4), (had, 5)]) };
+        let alone = Claim { weight: weight(9, 5, 1), ..claim(&[0, 1], &[(0, 4), (1, 4), (0, 9), (1, 9)]) };
+        assert_eq!(decide(&[alone.clone(), quorum(0), quorum(1)], 2).0, Some(5));
+        // What is left of the quorum goes back to what it has in common with the others.
+        assert_eq!(decide(&[alone.clone(), quorum(0)], 2).0, Some(4));
+        // Nor does a peer that comes with an advanced checkpoint, and was in no view with the others.
+        let resumed = Claim { origin: version(8), ..Claim::default() };
+        assert_eq!(decide(&[resumed.clone(), quorum(0), quorum(1)], 2).0, Some(5));
+        let verdict = Verdict::new(&[resumed, quorum(0)], &[0, 1]);
+        assert_eq!((verdict.snapshot, verdict.is_origin), (version(8), true), "it is all that is whole");
     }
 
     #[test]

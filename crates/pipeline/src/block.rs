@@ -358,9 +358,9 @@ impl Block {
         self.replica.is_finished()
     }
 
-    /// The slots that the oldest pass waits for.
+    /// The slots that its passes wait for.
     pub(crate) fn waits_for(&self) -> Vec<usize> {
-        self.passes.values().next().map(|pass| pass.waits_for(&self.position)).unwrap_or_default()
+        self.passes.values().flat_map(|pass| pass.waits_for(&self.position)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::wire::Frame;
-use nettorrent_swarm::{Done, Input, Malformed, Outbox, Peer, PeerId, Phase, State, What, Work};
+use nettorrent_swarm::{Done, Input, Malformed, Outbox, Peer, PeerId, State, What, Work};
 
 use crate::block::{Block, BlockOutbox, pipeline_id};
 use crate::directory::Directory;
@@ -237,14 +237,11 @@ impl Blocks {
     }
 }
 
-/// The ranks that a block waits for: the other blocks of its pipeline, or its replicas.
-fn awaited_by(block: &Block, directory: &Directory) -> Vec<usize> {
-    let status = block.replica.status();
-    if status.phase == Phase::Training || status.phase == Phase::Testing {
-        let addresses = block.waits_for().into_iter().map(|slot| block.position.address(slot));
-        return addresses.map(|address| directory.holders[address]).collect();
-    }
+/// The ranks that a block waits for: the other blocks of its pipeline, and its replicas.
+fn awaited_by(block: &Block, directory: &Directory) -> impl Iterator<Item = usize> {
     let n_slots = directory.setup.n_slots();
-    let address = |id: &PeerId| id.join_index() as usize * n_slots + block.position.slot;
-    status.waits_for.iter().map(|id| directory.holders[address(id)]).collect()
+    let replica = |id: &PeerId| id.join_index() as usize * n_slots + block.position.slot;
+    let replicas: Vec<usize> = block.replica.status().waits_for.iter().map(replica).collect();
+    let in_pipeline = block.waits_for().into_iter().map(|slot| block.position.address(slot));
+    in_pipeline.chain(replicas).map(|address| directory.holders[address])
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_swarm::record::Event;
+use nettorrent_swarm::view::Weight;
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{
     BlockView, HeldFrames, HeldRoom, Input, Malformed, Outbox, Peer, PeerId, Phase, Place, State, Status, View,
@@ -39,6 +40,8 @@ pub struct PipelinePeer {
     phase: Phase,
     phase_began: Duration,
     has_told_end: bool,
+    /// What speaks for its snapshots.
+    weight: Weight,
 }
 
 impl Peer for PipelinePeer {
@@ -87,7 +90,11 @@ impl Peer for PipelinePeer {
     fn status(&self) -> Status {
         let (place, view) = (self.place(), &self.directory.view);
         let mut waits_for = match &self.agreement {
-            Agreement::Reached => self.blocks.waits_for(&self.directory),
+            Agreement::Reached => {
+                let mut awaited = self.blocks.waits_for(&self.directory);
+                awaited.extend(self.snapshots.waits_for(&self.directory));
+                awaited
+            }
             agreement => agreement.waits_for(view.len()),
         };
         waits_for.sort_unstable();
@@ -118,6 +125,7 @@ impl PipelinePeer {
             phase: Phase::Agreeing,
             phase_began: Duration::ZERO,
             has_told_end: false,
+            weight: Weight::default(),
         }
     }
 
@@ -185,6 +193,7 @@ impl PipelinePeer {
         };
         self.origin.look_for_newer();
         let claim = Claim {
+            weight: self.weight,
             had: self.blocks.addresses().into_iter().map(|address| address as u32).collect(),
             snapshots: self.snapshots.list(),
             origin: self.origin.version,
@@ -290,6 +299,7 @@ impl PipelinePeer {
         if !self.agreement.reach_if_complete() {
             return;
         }
+        self.weight = self.directory.view.weight();
         let (view, members) = (self.directory.view.number, self.directory.view.members.to_vec());
         let (donor, round) = (members[0], self.place().version.round);
         out.records.push(self.directory.record(Event::View { view, members, donor, was_behind: false, round }));

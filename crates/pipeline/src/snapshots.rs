@@ -57,6 +57,24 @@ impl Snapshots {
         self.finished.as_ref().or(self.told_done.as_ref())
     }
 
+    /// The ranks that a peer waits for whose blocks have done everything.
+    pub(crate) fn waits_for(&self, directory: &Directory) -> Vec<usize> {
+        if self.told_done.is_none() || self.finished.is_some() {
+            return Vec::new();
+        }
+        if directory.rank > 0 {
+            return vec![0];
+        }
+        let FirstMember { ledger, saving, done, .. } = &self.first;
+        match saving.as_ref().and_then(|saving| saving.slots.front()) {
+            Some(&slot) => vec![directory.holders[slot]],
+            None => {
+                let is_awaited = |holder: &usize| ledger.is_waiting() || !done.contains_key(holder);
+                directory.holders.iter().copied().filter(is_awaited).collect()
+            }
+        }
+    }
+
     /// All that is kept, by block.
     pub(crate) fn list(&self) -> Vec<(u32, StateVersion)> {
         self.store.list()

@@ -115,12 +115,17 @@ impl Agreement {
 
     /// Whether this is not the view that these should hold.
     pub(super) fn is_out_of_date(&self, candidates: &[&Member]) -> bool {
+        self.needs_view(candidates, self.is_stale)
+    }
+
+    /// The same, if it is known from elsewhere whether somebody does not hold the view that it should hold.
+    pub(super) fn needs_view(&self, candidates: &[&Member], is_stale: bool) -> bool {
         let n_wanted = if self.has_begun { 1 } else { self.wait_for };
         if candidates.len() < n_wanted {
             return false;
         }
         let latest = self.round.as_ref().map(|round| &round.roster).or(self.view.as_ref());
-        self.is_stale || !latest.is_some_and(|roster| roster.lists(candidates.iter().copied()))
+        is_stale || !latest.is_some_and(|roster| roster.lists(candidates.iter().copied()))
     }
 
     /// Whether a member answers as far as we know.

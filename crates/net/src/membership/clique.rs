@@ -9,8 +9,8 @@ use super::member::Member;
 
 /// Chooses from the living those who can make up the next view, in order.
 ///
-/// Of the present members (`is_member`), whoever lacks the most links is left out first, of equals the latest, until no link is
-/// lacking among the rest. A newcomer is taken in if it and all of these say that they hear each other: one with a
+/// Of the present members (`is_member`), whoever lacks the most links is left out first, of equals one for whom another waits in vain,
+/// then the latest, until no link is lacking among the rest. A newcomer is taken in if it and all of these say that they hear each other: one with a
 /// broken link costs the members nothing.
 pub(super) fn clique<'a>(
     live: impl Iterator<Item = &'a Member>,
@@ -30,7 +30,9 @@ pub(super) fn clique<'a>(
         broken.retain(|pair| are_chosen(&chosen, *pair));
         let mut n_broken: BTreeMap<PeerId, usize> = BTreeMap::new();
         broken.iter().flat_map(|(a, b)| [*a, *b]).for_each(|peer| *n_broken.entry(peer).or_default() += 1);
-        let Some((worst, _)) = n_broken.into_iter().max_by_key(|(peer, n)| (*n, *peer)) else { break };
+        let Some((worst, _)) = n_broken.into_iter().max_by_key(|(peer, n)| (*n, links.is_refused(*peer), *peer)) else {
+            break;
+        };
         chosen.remove(&worst);
     }
     for newcomer in newcomers {
@@ -50,6 +52,7 @@ mod tests {
 
     use super::{Links, Member, clique};
     use crate::membership::links::Report;
+    use crate::membership::work_state::WorkState;
 
     fn member(join_index: u32) -> Member {
         Member { id: PeerId::new(join_index, 0), generation: 0, address: "10.0.0.1:1".parse().unwrap() }
@@ -76,7 +79,7 @@ mod tests {
         }
         deaf.iter().filter(|(a, _)| *a == 0).for_each(|(_, b)| links.break_off(id(*b)));
         let view = View::new(7, (0..5).map(id).collect());
-        links.renew_report(Some(&view), (false, false));
+        links.renew_report(Some(&view), (false, &WorkState::Busy), Vec::new());
         clique(live.values(), |member| member.id < id(5), &links)
             .into_iter()
             .map(|member| member.id.join_index())
@@ -101,6 +104,17 @@ mod tests {
         }
         assert_eq!(chosen(&[(0, 2)], 0), [0, 1, 3, 4]);
         assert_eq!(chosen(&[(2, 0)], 0), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn of_two_the_one_is_left_out_for_whom_the_other_waits_in_vain() {
+        let mut links = Links::new(member(0).id, Duration::from_secs(5));
+        let live: BTreeMap<_, _> = (0..3).map(|at| (member(at).id, member(at))).collect();
+        links.follow(&live);
+        links.hear(Duration::ZERO, member(2).id);
+        links.on_report(member(2).id, Report { view: 7, refused: vec![member(1).id], ..Report::default() });
+        let chosen = clique(live.values(), |_| true, &links);
+        assert_eq!(chosen, [&member(0), &member(2)]);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) struct Timing {
     pub(super) grace: Duration,
     /// How long a proposal waits for more to change.
     pub(super) calm: Duration,
+    /// How long the others wait for who is to propose, each for the one before it.
+    pub(super) turn: Duration,
     /// How often an unanswered proposal is repeated.
     pub(super) resend: Duration,
     /// How often a member tells all others how it is and whom it hears.
@@ -79,6 +81,7 @@ impl Timing {
             gossip: deadline / 50,
             grace: deadline / 50,
             calm,
+            turn: deadline * 3,
             resend: deadline / 10,
             report: deadline / 5,
             react: calm / 5,

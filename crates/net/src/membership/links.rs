@@ -12,6 +12,7 @@ use nettorrent_swarm::view::{PeerId, View};
 use serde::{Deserialize, Serialize};
 
 use super::member::Member;
+use super::work_state::WorkState;
 
 /// What a member says about itself and its links.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,8 +21,10 @@ pub(super) struct Report {
     pub(super) view: u32,
     /// What was on its way in that view was lost with a link, so it cannot be ended.
     pub(super) is_void: bool,
-    /// Its computation stands still.
-    pub(super) is_stuck: bool,
+    /// How its work gets on.
+    pub(super) work: WorkState,
+    /// Who is heard by it and does not send what it waits for; sorted once it is kept.
+    pub(super) refused: Vec<PeerId>,
     /// Who lives as far as it knows, and is not heard by it; sorted once it is kept.
     pub(super) unheard: Vec<PeerId>,
     /// Whom it hears though they do not hold its view; sorted once it is kept.
@@ -97,7 +100,9 @@ impl Links {
     pub(super) fn on_report(&mut self, from: PeerId, mut report: Report) {
         let (me, ears) = (self.me, &self.ears);
         report.unheard.retain(|peer| *peer == me || ears.contains_key(peer));
+        report.refused.retain(|peer| *peer == me || ears.contains_key(peer));
         report.unheard.sort_unstable();
+        report.refused.sort_unstable();
         report.beyond.sort_unstable();
         if ears.contains_key(&from) && self.reports.get(&from) != Some(&report) {
             self.reports.insert(from, report);
@@ -135,10 +140,15 @@ impl Links {
     }
 
     /// Brings the own report up to date, and drops those of others who are not heard. Returns whether there is news.
-    pub(super) fn renew_report(&mut self, view: Option<&View>, (is_void, is_stuck): (bool, bool)) -> bool {
+    pub(super) fn renew_report(
+        &mut self,
+        view: Option<&View>,
+        (is_void, work): (bool, &WorkState),
+        refused: Vec<PeerId>,
+    ) -> bool {
         let number = view.map_or(0, |view| view.number);
         let own = self.own();
-        let is_the_same = (own.view, own.is_void, own.is_stuck) == (number, is_void, is_stuck);
+        let is_the_same = (own.view, own.is_void, &own.work, &own.refused) == (number, is_void, work, &refused);
         if !mem::take(&mut self.has_changed) && is_the_same {
             return false;
         }
@@ -151,7 +161,7 @@ impl Links {
         let (heard, unheard): (Vec<_>, Vec<_>) = ears.iter().partition(|(_, ear)| ear.last.is_some());
         let unheard = unheard.into_iter().map(|(peer, _)| *peer).collect();
         let beyond = heard.into_iter().map(|(peer, _)| *peer).filter(|peer| !shares_view(*peer)).collect();
-        let report = Report { view: number, is_void, is_stuck, unheard, beyond };
+        let report = Report { view: number, is_void, work: work.clone(), refused, unheard, beyond };
         self.reports.insert(me, report.clone()) != Some(report)
     }
 
@@ -170,20 +180,48 @@ impl Links {
         self.reports.get(&peer).is_some_and(|report| report.view >= self.own().view)
     }
 
-    /// Whether a member says that its computation stands still.
-    pub(super) fn is_stuck(&self, peer: PeerId) -> bool {
-        self.reports.get(&peer).is_some_and(|report| report.is_stuck)
+    /// Whether one of these says now that it does not hold the view that this peer holds, or that it cannot be ended.
+    pub(super) fn are_parted<'a>(&self, mut members: impl Iterator<Item = &'a Member>) -> bool {
+        let number = self.own().view;
+        let is_parted = |report: &Report| report.is_void || report.view != number;
+        members.any(|member| self.reports.get(&member.id).is_some_and(is_parted))
     }
 
-    /// All pairs of which one says that it does not hear the other.
+    /// Whether a member says that its computation stands still.
+    pub(super) fn is_stuck(&self, peer: PeerId) -> bool {
+        self.reports.get(&peer).is_some_and(|report| report.work == WorkState::Stuck)
+    }
+
+    /// How the work of those gets on who hold the view that this peer holds.
+    pub(super) fn works(&self) -> BTreeMap<PeerId, &WorkState> {
+        let number = self.own().view;
+        let in_view = self.reports.iter().filter(|(_, report)| report.view == number);
+        in_view.map(|(peer, report)| (*peer, &report.work)).collect()
+    }
+
+    /// All pairs of which one says that it does not hear the other, or waits for it in vain.
     pub(super) fn broken(&self) -> impl Iterator<Item = (PeerId, PeerId)> {
-        self.reports.iter().flat_map(|(a, report)| report.unheard.iter().map(move |b| (*a, *b)))
+        self.reports.iter().flat_map(|(a, report)| report.unheard.iter().chain(&report.refused).map(move |b| (*a, *b)))
+    }
+
+    /// Whether somebody waits for a member in vain.
+    pub(super) fn is_refused(&self, peer: PeerId) -> bool {
+        self.reports.values().any(|report| report.refused.binary_search(&peer).is_ok())
     }
 
     /// Whether one of two says that it does not hear the other.
-    pub(super) fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
-        let misses = |a, b| self.reports.get(&a).is_some_and(|report| report.unheard.binary_search(&b).is_ok());
-        misses(a, b) || misses(b, a)
+    pub(super) fn is_cut(&self, a: PeerId, b: PeerId) -> bool {
+        self.either_says(a, b, |report| &report.unheard)
+    }
+
+    /// Whether one of two says that it does not hear the other, or waits for it in vain.
+    fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
+        self.is_cut(a, b) || self.either_says(a, b, |report| &report.refused)
+    }
+
+    fn either_says(&self, a: PeerId, b: PeerId, whom: fn(&Report) -> &Vec<PeerId>) -> bool {
+        let says = |a, b| self.reports.get(&a).is_some_and(|report| whom(report).binary_search(&b).is_ok());
+        says(a, b) || says(b, a)
     }
 
     /// Whether two say of each other that they hear each other, or hold the same view and do not say otherwise.

@@ -23,6 +23,13 @@ pub enum Note {
     },
     /// The computation of somebody, or of this very peer, stands still.
     Stuck(PeerId),
+    /// Somebody answers and does not send what others wait for: they go on without it for this long.
+    Withholds {
+        /// Who.
+        peer: PeerId,
+        /// For how long.
+        lasts: Duration,
+    },
     /// Somebody lives and takes no part, because it and a member cannot reach each other.
     LeftOut {
         /// Who.
@@ -85,6 +92,11 @@ impl fmt::Display for Note {
                 f,
                 "{peer} answers, but its computation stands still: the others go on without it until it moves; \
                  check its disk and memory"
+            ),
+            Self::Withholds { peer, lasts } => write!(
+                f,
+                "{peer} answers, but does not send what others wait for: they go on without it for {} seconds",
+                lasts.as_secs_f64().round()
             ),
             Self::LeftOut { member, other } => write!(
                 f,

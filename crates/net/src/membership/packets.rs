@@ -8,6 +8,7 @@ use super::agreement::Roster;
 use super::links::Report;
 use super::message::{Malformed, Message, Packet};
 use super::note::{Note, Why};
+use super::work_state::WorkState;
 use super::{Membership, Outbox, post};
 
 impl Membership {
@@ -83,6 +84,8 @@ impl Membership {
             // The proposer has not heard of our return. When it has, it will propose again.
         } else if self.agrees_to(&proposer, &roster.members) {
             let mut mail = Vec::new();
+            // Whose turn it is does its part.
+            self.routine.propose = None;
             self.agreement.on_propose(&proposer, roster, &mut mail);
             post(mail, out);
         }
@@ -97,7 +100,7 @@ impl Membership {
             // It waits for this, or it never gets it.
             out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
         }
-        if report.is_stuck && !self.links.is_stuck(from) {
+        if report.work == WorkState::Stuck && !self.links.is_stuck(from) {
             out.notes.push(Note::Stuck(from));
         }
         self.links.on_report(from, report);

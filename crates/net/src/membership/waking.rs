@@ -22,6 +22,7 @@ impl Membership {
             self.routine.report.map(|at| now.saturating_sub(at)).filter(|late| *late > self.timing.grace)
         {
             self.links.forgive(slept);
+            self.deadlocks.forgive(slept);
         }
         while let Some(timer) = self.reminders.pop(now, self.timing.grace) {
             self.remind(now, timer);
@@ -47,23 +48,34 @@ impl Membership {
         }
     }
 
-    /// Decides when to propose a view, if that is up to us: a little after the first change, so that what changes at the same
-    /// time makes one view.
-    pub(super) fn plan_proposal(&mut self, now: Duration, may_propose: bool) {
-        let soon = now + self.timing.calm;
-        let planned = match self.electorate.waits_until().filter(|at| *at > now) {
-            Some(at) => at,
-            None => self.routine.propose.unwrap_or(soon).min(soon),
+    /// Decides when to propose a view, if that may be up to us: a little after the first change, so that what changes at the same
+    /// time makes one view; and after so many others have let their time pass who should have done it.
+    pub(super) fn plan_proposal(&mut self, now: Duration, turn: Option<usize>) {
+        let Some(turn) = turn else {
+            self.routine.propose = None;
+            return;
         };
-        self.routine.propose = may_propose.then_some(planned);
+        let begins = self.electorate.waits_until().filter(|at| *at > now);
+        let soon = begins.unwrap_or(now + self.timing.calm) + self.timing.turn * turn as u32;
+        let planned = self.routine.propose.filter(|_| begins.is_none());
+        self.routine.propose = Some(planned.unwrap_or(soon).min(soon));
     }
 
-    /// Whether it is up to us to propose a view of these.
-    pub(super) fn may_propose(&self, candidates: &[&Member]) -> bool {
+    /// Our place among those who may propose a view of these; none if we may not, or need not.
+    pub(super) fn turn(&self, candidates: &[&Member]) -> Option<usize> {
         let live = self.detector.live();
         // Who waits for introduction would only make a view of itself alone, to be merged with the others' at once.
         let is_introduced = self.introducers.is_empty() || live.len() > 1 || self.view.is_some();
-        is_introduced && self.proposer(candidates) == Some(self.me().id) && self.agreement.is_out_of_date(candidates)
+        let turn = self.proposers(candidates).iter().position(|proposer| *proposer == self.me().id);
+        let is_due = match turn {
+            Some(0) => self.agreement.is_out_of_date(candidates),
+            // What was said once is old by then: what counts is what others say now.
+            _ => {
+                let members = candidates.iter().copied().filter(|candidate| self.agreement.is_member(candidate));
+                self.agreement.needs_view(candidates, self.links.are_parted(members))
+            }
+        };
+        turn.filter(|_| is_introduced && is_due)
     }
 
     /// Reminds the detector, but not that a suspect is to be given up of whom something has arrived of late: on a full link its
@@ -81,7 +93,7 @@ impl Membership {
     fn propose(&mut self, now: Duration, out: &mut Outbox) {
         self.agreement.forget_all_but(self.detector.live());
         let candidates = self.candidates();
-        if !self.may_propose(&candidates) {
+        if self.turn(&candidates).is_none() {
             return;
         }
         let mut mail = Vec::new();
@@ -130,6 +142,14 @@ impl Membership {
             .extend(self.members().filter(|member| member.id != me).map(|member| (member.clone(), bytes.clone())));
         self.tell_left_out(now, out);
         out.notes.extend(self.electorate.take_note(now, self.timing.report));
+        self.resolve_deadlock(now, out);
+    }
+
+    /// Where all wait for each other, refuses one of them.
+    fn resolve_deadlock(&mut self, now: Duration, out: &mut Outbox) {
+        self.deadlocks.tidy(now, |peer| self.detector.live().contains_key(&peer));
+        let refused = self.deadlocks.resolve(now, self.timing.deadline, self.me().id, &self.links.works());
+        out.notes.extend(refused.map(|(peer, lasts)| Note::Withholds { peer, lasts }));
     }
 
     /// Speaks to members of the view who are missed, and forgets those who died long ago.

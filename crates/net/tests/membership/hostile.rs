@@ -79,7 +79,8 @@ fn a_swarm_survives_a_member_that_babbles() {
 
 /// Says that a view of this number is held.
 fn status(view: u32) -> Bytes {
-    let report = (view, false, false, Vec::<u64>::new(), Vec::<u64>::new());
+    let (busy, none) = (0_u8, Vec::<u64>::new());
+    let report = (view, false, busy, &none, &none, &none);
     postcard::to_extend(&report, vec![1, 5]).unwrap().into()
 }
 

@@ -184,7 +184,8 @@ async fn a_node_whose_numbers_have_run_out_ends_with_an_error() {
         let header = Header { src, src_incarnation: 0, dst, message: Message::Announce };
         PostcardCodec.encode_header(&header, &mut announce).unwrap();
         guest.link.send(Frame::new(Kind::Membership, announce.into()));
-        let report = (u32::MAX, false, false, Vec::<u64>::new(), Vec::<u64>::new());
+        let (busy, none) = (0_u8, Vec::<u64>::new());
+        let report = (u32::MAX, false, busy, &none, &none, &none);
         let status: Bytes = postcard::to_extend(&report, vec![1, 5]).unwrap().into();
         (0..2000).for_each(|_| guest.link.send(Frame::new(Kind::Membership, status.clone())));
         while let Some(LinkEvent { event: Event::Frame(_), .. }) = guest.inbox.lock().await.next().await {}

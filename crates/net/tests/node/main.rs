@@ -4,6 +4,7 @@
 
 mod cuts;
 mod keys;
+mod mute;
 mod reach;
 mod swarm;
 mod toy;

@@ -70,6 +70,37 @@ fn a_member_whose_computation_stands_still_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_member_that_answers_and_sends_nothing_does_not_stop_the_others() {
+    for (strategy, silent, others) in
+        [("ring-all-reduce", 0, [1, 2]), ("ring-all-reduce", 2, [0, 1]), ("diloco", 1, [0, 2]), ("gossip", 0, [1, 2])]
+    {
+        Swarm::run(DEADLINE, strategy, async |mut swarm| {
+            for _ in 0..3 {
+                swarm.start(3).await;
+            }
+            swarm.until_trained(&[0, 1, 2]).await;
+            swarm.voices[silent].mute();
+            swarm.until_trained(&others).await;
+            swarm.voices[silent].unmute();
+            swarm.until_trained(&[0, 1, 2]).await;
+        });
+    }
+}
+
+#[test]
+fn a_newcomer_that_never_says_how_far_it_is_does_not_stop_the_others() {
+    Swarm::run(DEADLINE, "ring-all-reduce", async |mut swarm| {
+        swarm.start(2).await;
+        swarm.start(2).await;
+        swarm.until_trained(&[0, 1]).await;
+        swarm.start(1).await;
+        swarm.voices[2].mute();
+        swarm.until(|_, told| matches!(told, Told::Note(Note::Withholds { .. }))).await;
+        swarm.until_trained(&[0, 1]).await;
+    });
+}
+
+#[test]
 fn who_was_cut_off_and_trained_alone_takes_over_what_the_others_trained() {
     Swarm::run(DEADLINE, "ring-all-reduce", async |mut swarm| {
         for _ in 0..3 {

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::cuts::{CutNetwork, Cuts};
+use crate::mute::{Muted, Voice};
 use crate::toy::{Gate, Toy};
 
 /// Longer than anything here takes on a busy machine: if what a test waits for has not come by then, it never will.
@@ -49,6 +50,7 @@ pub(crate) struct Swarm {
     strategy: &'static str,
     pub(crate) peers: Vec<Member>,
     pub(crate) gates: Vec<Arc<Gate>>,
+    pub(crate) voices: Vec<Voice>,
     commands: Vec<mpsc::Sender<Command>>,
     teller: mpsc::UnboundedSender<(usize, Told)>,
     told: mpsc::UnboundedReceiver<(usize, Told)>,
@@ -66,6 +68,7 @@ impl Swarm {
             strategy,
             peers: Vec::new(),
             gates: Vec::new(),
+            voices: Vec::new(),
             commands: Vec::new(),
             teller,
             told,
@@ -90,7 +93,8 @@ impl Swarm {
         let mut job = Job { epochs: 1_000_000, batch: 32, ..Job::default() };
         job.swarm.strategy = self.strategy.into();
         let setup = Arc::new(Setup::new(&job, Arc::new(Toy::new(gate.clone()))).unwrap());
-        let peer = setup.peer(me.id, State::fresh(setup.training()));
+        let voice = Voice::default();
+        let peer = Muted::new(setup.peer(me.id, State::fresh(setup.training())), voice.clone());
         let settings = NodeSettings {
             package: JobPackage { job: String::new(), model: String::new(), data: [[0; 32]; 2] },
             membership: Config { wait_for, deadline: self.deadline, ..Config::default() },
@@ -100,7 +104,7 @@ impl Swarm {
             host: String::new(),
             measures_waits: false,
         };
-        let mut node = Node::new(endpoint, setup, peer, settings).unwrap();
+        let mut node = Node::new(endpoint, setup, Box::new(peer), settings).unwrap();
         let (command, commands) = mpsc::channel(1);
         let (teller, introducers) = (self.teller.clone(), self.peers.clone());
         spawn_local(async move {
@@ -121,6 +125,7 @@ impl Swarm {
         });
         self.peers.push(me);
         self.gates.push(gate);
+        self.voices.push(voice);
         self.commands.push(command);
     }
 

@@ -1,0 +1,183 @@
+//! Members that wait for each other for ever though all of them answer: one of them is refused for a while, and the others go on.
+//!
+//! A member that computes, sends or receives is waited for. Where all wait, somebody has not sent what another needs: for a defect, or
+//! on purpose. Reports cannot tell who. If somebody is idle and waits for nobody, it is that one; else the one for whom most wait; of
+//! several, the one that was in most deadlocks before: innocents change, who causes them does not. It may come back,
+//! each time later than the last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nettorrent_engine::rng::mix;
+use nettorrent_swarm::view::PeerId;
+
+use super::work_state::WorkState;
+
+/// How many deadlines a member waits before it says that this is a deadlock.
+const PATIENCE: u32 = 2;
+/// How many deadlines it waits for those who say that they are busy.
+const PATIENCE_WITH_BUSY: u32 = 60;
+/// For how many deadlines somebody is refused the first time; twice as many each time after.
+const REFUSED: u32 = 4;
+const MOST_DOUBLINGS: u32 = 6;
+
+/// What a peer does about members that wait for ever.
+#[derive(Default)]
+pub(super) struct Deadlocks {
+    /// Since when this peer has waited, and in which view.
+    waiting: Option<(Duration, u32)>,
+    /// Until when others are refused.
+    refused: BTreeMap<PeerId, Duration>,
+    /// In how many deadlocks others were.
+    n_seen: BTreeMap<PeerId, u32>,
+}
+
+impl Deadlocks {
+    /// This peer's work gets on like this.
+    pub(super) fn look(&mut self, now: Duration, work: &WorkState, view: u32) {
+        let is_waiting = !work.awaited().is_empty();
+        let before = self.waiting.filter(|(_, held)| *held == view);
+        self.waiting = is_waiting.then(|| before.unwrap_or((now, view)));
+    }
+
+    /// This peer slept for so long.
+    pub(super) fn forgive(&mut self, slept: Duration) {
+        self.waiting = self.waiting.map(|(since, view)| (since + slept, view));
+    }
+
+    /// Whom to refuse from now on, if all wait for each other; `works` says how the work of each member of the view gets on, this one
+    /// among them.
+    pub(super) fn resolve(
+        &mut self,
+        now: Duration,
+        deadline: Duration,
+        me: PeerId,
+        works: &BTreeMap<PeerId, &WorkState>,
+    ) -> Option<(PeerId, Duration)> {
+        let (since, view) = self.waiting?;
+        let waited = now.saturating_sub(since);
+        if waited < deadline * PATIENCE {
+            return None;
+        }
+        let mut reached = reached(me, works);
+        // This one knows of itself that it owes nothing; the others judge it.
+        reached.remove(&me);
+        let is_idle = |peer: &PeerId| matches!(works.get(peer), Some(WorkState::Waiting(_)));
+        let (idle, busy): (Vec<PeerId>, Vec<PeerId>) = reached.into_iter().partition(is_idle);
+        let suspects = match busy.is_empty() {
+            true => idle,
+            false if waited >= deadline * PATIENCE_WITH_BUSY => busy,
+            false => return None,
+        };
+        suspects.iter().for_each(|peer| *self.n_seen.entry(*peer).or_default() += 1);
+        let n_waiting = |peer: &PeerId| works.values().filter(|work| work.awaited().contains(peer)).count();
+        let waits_for_nobody = |peer: &PeerId| works.get(peer).is_some_and(|work| work.awaited().is_empty());
+        let chance = |peer: &PeerId| mix(peer.0 ^ u64::from(view));
+        let rank = |peer: &PeerId| (waits_for_nobody(peer), n_waiting(peer), self.n_seen[peer], chance(peer));
+        let culprit = suspects.into_iter().max_by_key(rank)?;
+        self.waiting = Some((now, view));
+        let n_before = self.n_seen[&culprit] - 1;
+        let lasts = deadline * REFUSED * (1 << n_before.min(MOST_DOUBLINGS));
+        self.refused.insert(culprit, now + lasts);
+        Some((culprit, lasts))
+    }
+
+    /// Forgets those who are gone, and refuses those no longer whose time is over.
+    pub(super) fn tidy(&mut self, now: Duration, lives: impl Fn(PeerId) -> bool) {
+        self.refused.retain(|peer, until| *until > now && lives(*peer));
+        self.n_seen.retain(|peer, _| lives(*peer));
+    }
+
+    /// Who is refused, in order.
+    pub(super) fn refused(&self) -> impl Iterator<Item = PeerId> {
+        self.refused.keys().copied()
+    }
+}
+
+/// All for whom a member waits, for whom these wait, and so on.
+fn reached(from: PeerId, works: &BTreeMap<PeerId, &WorkState>) -> BTreeSet<PeerId> {
+    let mut reached = BTreeSet::new();
+    let mut to_look_at = vec![from];
+    while let Some(peer) = to_look_at.pop() {
+        let awaited = works.get(&peer).map_or(&[][..], |work| work.awaited());
+        to_look_at.extend(awaited.iter().copied().filter(|peer| works.contains_key(peer) && reached.insert(*peer)));
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use nettorrent_swarm::view::PeerId;
+
+    use super::{Deadlocks, WorkState};
+
+    const DEADLINE: Duration = Duration::from_secs(5);
+
+    /// By rank, whom each waits for; `None` if it is busy.
+    type Waits<'a> = &'a [Option<&'a [u64]>];
+
+    fn resolve(deadlocks: &mut Deadlocks, waits: Waits<'_>, me: u64, after: u32, view: u32) -> Option<u64> {
+        let state = |waits: &Option<&[u64]>| match waits {
+            Some(awaited) => WorkState::Waiting(awaited.iter().copied().map(PeerId).collect()),
+            None => WorkState::Busy,
+        };
+        let states: Vec<WorkState> = waits.iter().map(state).collect();
+        let works: BTreeMap<_, _> = states.iter().enumerate().map(|(at, work)| (PeerId(at as u64), work)).collect();
+        deadlocks.waiting = None;
+        deadlocks.look(Duration::ZERO, &states[me as usize], view);
+        let found = deadlocks.resolve(DEADLINE * after, DEADLINE, PeerId(me), &works);
+        found.map(|(peer, _)| peer.0)
+    }
+
+    fn refused(waits: Waits<'_>, me: u64, after: u32) -> Option<u64> {
+        resolve(&mut Deadlocks::default(), waits, me, after, 7)
+    }
+
+    #[test]
+    fn who_is_busy_is_waited_for_and_so_is_whoever_waits_for_it() {
+        let pipeline: Waits<'_> = &[Some(&[1]), Some(&[2]), None, Some(&[1])];
+        for me in [0, 1, 3] {
+            assert_eq!(refused(pipeline, me, 59), None);
+            assert_eq!(refused(pipeline, me, 60), Some(2), "but not for ever");
+        }
+    }
+
+    #[test]
+    fn who_is_idle_and_waits_for_nobody_is_refused() {
+        let silent: Waits<'_> = &[Some(&[2]), Some(&[0]), Some(&[]), Some(&[0])];
+        for me in [0, 1, 3] {
+            assert_eq!(refused(silent, me, 1), None);
+            assert_eq!(refused(silent, me, 2), Some(2));
+        }
+    }
+
+    #[test]
+    fn of_those_who_wait_for_each_other_the_one_is_refused_for_whom_most_wait() {
+        let first_is_silent: Waits<'_> = &[Some(&[3]), Some(&[0]), Some(&[0]), Some(&[0])];
+        for me in [1, 2, 3] {
+            assert_eq!(refused(first_is_silent, me, 2), Some(0));
+        }
+        assert_eq!(refused(first_is_silent, 0, 2), Some(3), "nobody refuses itself");
+    }
+
+    #[test]
+    fn of_a_ring_who_was_in_most_deadlocks_is_refused_in_the_end_and_longer_each_time() {
+        let mut deadlocks = Deadlocks::default();
+        // Peer 2 is in all of them, the others in half of them.
+        let rings: [Waits<'_>; 2] =
+            [&[Some(&[2]), None, Some(&[3]), Some(&[0])], &[Some(&[1]), Some(&[2]), Some(&[0]), None]];
+        for view in 0..6 {
+            resolve(&mut deadlocks, rings[view as usize % 2], 0, 2, view);
+        }
+        let before = deadlocks.refused[&PeerId(2)];
+        for view in 6..12 {
+            assert_eq!(resolve(&mut deadlocks, rings[view as usize % 2], 0, 2, view), Some(2));
+        }
+        assert!(deadlocks.refused[&PeerId(2)] > before);
+        deadlocks.tidy(DEADLINE * 1000, |_| true);
+        assert_eq!(deadlocks.refused().count(), 0, "it may come back");
+    }
+}
