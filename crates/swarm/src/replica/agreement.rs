@@ -315,7 +315,7 @@ mod tests {
         let at = |n_samples, speed| Claim { speed, ..claim((5, 5, 3), n_samples) };
         let speeds = |claims: &[Claim]| Verdict::new(&claims.iter().copied().enumerate().collect(), true).speeds;
         assert_eq!(speeds(&[at(10, 50.0), at(10, 100.0), at(0, 0.0)]), [500, 1000, 10]);
-        assert_eq!(speeds(&[at(10, 0.0), at(0, 0.0)]), [], "nobody knows how fast anybody is");
+        assert!(speeds(&[at(10, 0.0), at(0, 0.0)]).is_empty(), "nobody knows how fast anybody is");
     }
 
     #[test]
