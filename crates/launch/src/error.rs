@@ -60,6 +60,30 @@ pub enum LaunchError {
         /// How long it may be.
         most: usize,
     },
+    /// Slurm's commands are not here.
+    #[error(
+        "cannot run `{program}`: {source}; launch with --slurm where Slurm's commands are, on a login node for example"
+    )]
+    NoSlurm {
+        /// Which.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// An option for the batch script that is none.
+    #[error("`{}` is no option of sbatch: give one with its value on one line, such as --sbatch-option=--account=lab", option.escape_debug())]
+    SlurmOption {
+        /// What was given.
+        option: String,
+    },
+    /// The command that starts ranks cannot be run.
+    #[error("cannot run `{command}`: {problem}; install Open MPI or MPICH, or name its command with --mpi-command")]
+    MpiCommand {
+        /// The command.
+        command: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// Of the session.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::collect::collect;
 use crate::error::LaunchError;
 use crate::hosts::Host;
+use crate::news::{News, Outcome};
 use crate::package::Package;
 use crate::program::ProgramSource;
 use crate::script;
@@ -34,41 +35,6 @@ pub struct Launch {
     pub program: ProgramSource,
     /// The name of the run, also of its folders at the hosts.
     pub name: String,
-}
-
-/// What happens.
-pub enum News<'a> {
-    /// A host has the program.
-    Ready(&'a str),
-    /// With what others join.
-    Ticket(&'a str),
-    /// An event of the run.
-    Event(&'a Line),
-    /// A host said something else, which is for people.
-    Said {
-        /// Which.
-        host: &'a str,
-        /// What.
-        text: &'a str,
-    },
-    /// The peer at a host has ended.
-    Ended {
-        /// Which.
-        host: &'a str,
-        /// How.
-        status: ExitStatus,
-    },
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The hosts whose peers finished.
-    pub finished: Vec<String>,
-    /// The others, and the last that they said.
-    pub failed: Vec<(String, String)>,
-    /// The host whose newest checkpoint is now here.
-    pub collected: Option<String>,
 }
 
 /// What comes from a host.
@@ -160,7 +126,7 @@ impl Launch {
     }
 
     fn conclude(&self, peers: &[RunningPeer], run: &RunFolder) -> Result<Outcome, LaunchError> {
-        let mut outcome = Outcome { finished: Vec::new(), failed: Vec::new(), collected: None };
+        let mut outcome = Outcome::default();
         for (host, peer) in self.hosts.iter().zip(peers) {
             match peer.status {
                 Some(status) if status.success() => outcome.finished.push(host.name.clone()),

@@ -1,40 +1,52 @@
 //! `launch`: the peers of a swarm on several machines, by one command.
 
-use std::path::PathBuf;
+mod cluster;
+mod mirror;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
-use nettorrent_history::{Event, Line};
-use nettorrent_launch::{Launch, News, Outcome, Package, ProgramSource, Shell, read_hosts};
-use nettorrent_session::event_log::{EventLog, Fate};
-use nettorrent_session::live_log::Topology;
+use clap::{ArgGroup, Args};
+use nettorrent_engine::job::Job;
+use nettorrent_launch::{
+    Launch, LaunchError, News, Outcome, Package, PeerSettings, ProgramSource, Scheduler, SharedFolder, SharedLaunch,
+    Shell, read_hosts,
+};
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_swarm::printable::printable;
 
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::JobArguments;
 use crate::notice::Notice;
-use crate::swarm::progress_view::{ProgressView, Shown};
 use crate::watching::WatchingArguments;
+use cluster::{MpiArguments, SlurmArguments, scheduler};
+use mirror::Mirror;
+
+/// What stands for the run's name where there is none yet.
+const SOME_RUN: &str = "MODEL-TIME";
 
 /// Arguments of `launch`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(group(ArgGroup::new("where").required(true).args(["ssh", "slurm", "mpi"])), after_help = "\
 A line of the hosts' file names a host as ssh takes it, and what is special about it: `user@lab-3 data=/data/mnist threads=8`. There are \
 program=PATH, data=NAME|PATH, address=ADDRESS:PORT (where the others reach it), listen=ADDRESS:PORT and threads=N. Data do not travel: \
-they have a name, or are at the job's path, on every host. Each peer's run is in ~/nettorrent/RUN/peer-K at its host.")]
+they have a name, or are at the job's path, on every machine. Each peer's run is in ~/nettorrent/RUN/peer-K at its host with --ssh, and in \
+RUN/peers/attempt-N/peer-K with --slurm and --mpi, where the ticket lies in files that only you can read.")]
 pub(crate) struct LaunchArguments {
     #[command(flatten)]
     job: JobArguments,
     /// Start a peer by ssh on each host that this file names, one a line; the first starts the swarm.
     #[arg(long, value_name = "FILE")]
-    ssh: PathBuf,
+    ssh: Option<PathBuf>,
     /// The command that reaches a host; it is given the host and a command line [default: ssh -T -oBatchMode=yes …].
-    #[arg(long, value_name = "COMMAND", value_parser = Shell::new)]
+    #[arg(long, value_name = "COMMAND", value_parser = Shell::new, requires = "ssh")]
     ssh_command: Option<Shell>,
-    /// Copy this program to the hosts even where another of the same version is.
+    /// The number of peers, with --mpi.
+    #[arg(long, value_name = "N", conflicts_with_all = ["ssh", "slurm"], value_parser = clap::value_parser!(u64).range(1..=4096))]
+    peers: Option<u64>,
+    /// Copy this program: to the hosts even where another of the same version is, or into the run's folder, for nodes that do not have it
+    /// at the same path.
     #[arg(long)]
     copy: bool,
     /// The folder for this run [default: runs/MODEL-TIME].
@@ -47,37 +59,84 @@ pub(crate) struct LaunchArguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    slurm: SlurmArguments,
+    #[command(flatten)]
+    mpi: MpiArguments,
+    #[command(flatten)]
     watching: WatchingArguments,
 }
 
 /// Runs `launch`.
 pub(crate) fn launch(arguments: &LaunchArguments) -> anyhow::Result<ExitCode> {
-    let hosts = read_hosts(&arguments.ssh)?;
     let mut job = arguments.job.open(&[])?;
-    // Every host has its own number of cores.
+    // Every machine has its own number of cores.
     job.threads = arguments.job.threads().unwrap_or(0);
-    let package = Package::new(&job)?;
+    if let Some((scheduler, n_peers)) = scheduler(&arguments.slurm, &arguments.mpi, arguments.peers)? {
+        return by_scheduler(arguments, &mut job, scheduler, n_peers);
+    }
+    let hosts = arguments.ssh.as_deref().context("say where to launch, with --ssh FILE for example")?;
+    by_ssh(arguments, &job, hosts)
+}
+
+fn by_ssh(arguments: &LaunchArguments, job: &Job, hosts: &Path) -> anyhow::Result<ExitCode> {
+    let hosts = read_hosts(hosts)?;
+    let package = Package::new(job)?;
     let shell = arguments.ssh_command.clone().unwrap_or_default();
     let program = ProgramSource::of_this_process(env!("CARGO_PKG_VERSION"), arguments.copy)?;
     if arguments.dry_run {
-        let name = arguments.run.as_deref().map_or("MODEL-TIME".into(), file_name);
+        let name = arguments.run.as_deref().map_or(SOME_RUN.into(), file_name);
         print!("{}", Launch { hosts, package, shell, program, name }.dry_run());
         return Ok(ExitCode::SUCCESS);
     }
+    let n_peers = hosts.len();
+    follow(arguments, job, n_peers, |run, interrupt, tell| {
+        Launch { hosts, package, shell, program, name: file_name(run.path()) }.run(run, &interrupt.flag(), tell)
+    })
+}
+
+fn by_scheduler(
+    arguments: &LaunchArguments,
+    job: &mut Job,
+    mut scheduler: Box<dyn Scheduler>,
+    n_peers: usize,
+) -> anyhow::Result<ExitCode> {
+    // All share the files, so a path from here is good there.
+    if let Some(path) = &mut job.data.path {
+        *path = std::path::absolute(&*path)?;
+    }
+    let package = Package::new(job)?;
+    let settings = PeerSettings { n_peers, threads: arguments.job.threads(), copies_program: arguments.copy };
+    let plan = |run: &Path| SharedFolder::plan(&run.join("peers"), &package, &settings);
+    if arguments.dry_run {
+        let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(SOME_RUN));
+        print!("{}", SharedLaunch { folder: plan(&run)?, scheduler: &mut *scheduler }.dry_run()?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    follow(arguments, job, n_peers, |run, interrupt, tell| {
+        SharedLaunch { folder: plan(run.path())?, scheduler: &mut *scheduler }.run(run, &interrupt.flag(), tell)
+    })
+}
+
+/// Launches peers, and shows and writes down here what they tell.
+fn follow(
+    arguments: &LaunchArguments,
+    job: &Job,
+    n_peers: usize,
+    launch: impl FnOnce(&RunFolder, &Interrupt, &mut dyn FnMut(News<'_>)) -> Result<Outcome, LaunchError>,
+) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::listen()?;
     let notice = Notice { json: arguments.json };
-    let run = RunFolder::create(arguments.run.as_deref(), &job, None)?;
+    let run = RunFolder::create(arguments.run.as_deref(), job, None)?;
     let events = run.open_events(false)?;
     arguments.watching.start(&run)?;
-    let launch = Launch { hosts, package, shell, program, name: file_name(run.path()) };
-    notice.say(&format!("Launching {} peers; the run is in {}", launch.hosts.len(), run.path().display()));
-    let mut mirror = Mirror { run: &run, events, view: None, json: arguments.json };
-    let outcome = launch.run(&run, &interrupt.flag(), |news| mirror.on_news(&news));
+    notice.say(&format!("Launching {n_peers} peers; the run is in {}", run.path().display()));
+    let mut mirror = Mirror::new(&run, events, arguments.json);
+    let outcome = launch(&run, &interrupt, &mut |news| mirror.on_news(&news));
     mirror.finish();
     conclude(outcome?, &run, &interrupt, &notice)
 }
 
-fn file_name(path: &std::path::Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
@@ -105,50 +164,4 @@ fn conclude(outcome: Outcome, run: &RunFolder, interrupt: &Interrupt, notice: &N
     notice.say(&format!("Finished: {} of {} peers; {got}", finished.len(), finished.len() + failed.len()));
     notice.say(&format!("Evaluate with: nettorrent eval {path}"));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes down here, and shows, what happens there.
-struct Mirror<'a> {
-    run: &'a RunFolder,
-    events: EventLog,
-    view: Option<ProgressView>,
-    json: bool,
-}
-
-impl Mirror<'_> {
-    fn on_news(&mut self, news: &News<'_>) {
-        match news {
-            News::Ready(_) => {}
-            News::Ticket(ticket) => {
-                let kept = ticket.parse().context("no ticket").and_then(|ticket| Ok(self.run.write_ticket(&ticket)?));
-                kept.unwrap_or_else(|error| self.tell(&format!("the ticket is not kept: {error}")));
-            }
-            News::Event(line) => self.on_event((*line).clone()),
-            // It comes from another machine.
-            News::Said { host, text } => self.tell(&format!("{host}: {}", printable(text))),
-            News::Ended { host, status } if !status.success() => self.tell(&format!("{host}: ended with {status}")),
-            News::Ended { .. } => {}
-        }
-    }
-
-    fn on_event(&mut self, mut line: Line) {
-        if let Event::Start(start) = &mut line.event {
-            start.run = self.run.path().to_owned();
-            let shown = Shown { epochs: start.epochs, n_train: start.n_train, measure: start.measure };
-            self.view = Some(ProgressView::new(&shown, Topology::OneOfMany, self.json));
-        }
-        self.events.write_at(Duration::from_secs_f64(line.at_s.max(0.0)), line.event.clone());
-        self.view.iter_mut().for_each(|view| view.show(&line, Fate::Written));
-    }
-
-    fn tell(&self, text: &str) {
-        match &self.view {
-            Some(view) => view.tell(text),
-            None => Notice { json: self.json }.tell(text),
-        }
-    }
-
-    fn finish(&mut self) {
-        self.view.iter_mut().for_each(ProgressView::finish);
-    }
 }

@@ -1,5 +1,8 @@
 //! Peers that one command launches elsewhere: on "hosts" that are folders, each with a home of its own.
 
+#[cfg(target_os = "linux")]
+mod cluster;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

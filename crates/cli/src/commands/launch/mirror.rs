@@ -1,0 +1,65 @@
+//! Writes down here, and shows, what happens elsewhere.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use nettorrent_history::{Event, Line};
+use nettorrent_launch::News;
+use nettorrent_session::event_log::{EventLog, Fate};
+use nettorrent_session::live_log::Topology;
+use nettorrent_session::run_folder::RunFolder;
+use nettorrent_swarm::printable::printable;
+
+use crate::notice::Notice;
+use crate::swarm::progress_view::{ProgressView, Shown};
+
+/// A run that goes on elsewhere, as it is shown here.
+pub(super) struct Mirror<'a> {
+    run: &'a RunFolder,
+    events: EventLog,
+    view: Option<ProgressView>,
+    json: bool,
+}
+
+impl<'a> Mirror<'a> {
+    /// Shows it, and keeps its events in this folder.
+    pub(super) fn new(run: &'a RunFolder, events: EventLog, json: bool) -> Self {
+        Self { run, events, view: None, json }
+    }
+
+    pub(super) fn on_news(&mut self, news: &News<'_>) {
+        match news {
+            News::Ready(_) => {}
+            News::Ticket(ticket) => {
+                let kept = ticket.parse().context("no ticket").and_then(|ticket| Ok(self.run.write_ticket(&ticket)?));
+                kept.unwrap_or_else(|error| self.tell(&format!("the ticket is not kept: {error}")));
+            }
+            News::Event(line) => self.on_event((*line).clone()),
+            // It comes from another machine.
+            News::Said { host, text } => self.tell(&format!("{host}: {}", printable(text))),
+            News::Ended { host, status } if !status.success() => self.tell(&format!("{host}: ended with {status}")),
+            News::Ended { .. } => {}
+        }
+    }
+
+    fn on_event(&mut self, mut line: Line) {
+        if let Event::Start(start) = &mut line.event {
+            start.run = self.run.path().to_owned();
+            let shown = Shown { epochs: start.epochs, n_train: start.n_train, measure: start.measure };
+            self.view = Some(ProgressView::new(&shown, Topology::OneOfMany, self.json));
+        }
+        self.events.write_at(Duration::from_secs_f64(line.at_s.max(0.0)), line.event.clone());
+        self.view.iter_mut().for_each(|view| view.show(&line, Fate::Written));
+    }
+
+    fn tell(&self, text: &str) {
+        match &self.view {
+            Some(view) => view.tell(text),
+            None => Notice { json: self.json }.tell(text),
+        }
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.view.iter_mut().for_each(ProgressView::finish);
+    }
+}
