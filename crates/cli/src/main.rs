@@ -9,6 +9,7 @@ mod measuring;
 mod notice;
 mod progress;
 mod resume_point;
+mod secret_file;
 mod size;
 mod swarm;
 mod ticket;

@@ -84,6 +84,20 @@ pub enum LaunchError {
         /// What is wrong.
         problem: String,
     },
+    /// Kubernetes' command is not here.
+    #[error("cannot run `kubectl`: {source}; install it, or apply what --dry-run prints where it is")]
+    NoKubectl {
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file's name is none that Kubernetes takes.
+    #[error(
+        "`{name}` cannot be the name of a file in a ConfigMap: use letters, digits, dots, dashes and underscores only"
+    )]
+    FileName {
+        /// The name.
+        name: String,
+    },
     /// Of the session.
     #[error(transparent)]
     Session(#[from] SessionError),

@@ -4,12 +4,13 @@
 //! to them. By ssh it goes through standard input, and a peer leaves its swarm cleanly when that ends: with the connection, or when whoever
 //! launched it is gone. Under a [`Scheduler`] (Slurm, or `mpirun`) all peers share a folder that only their user can look into, and find the
 //! ticket there. What the first peer tells becomes the events of a run's folder here, so a page shows the run as if it were here; at the end
-//! the newest checkpoint comes after it.
+//! the newest checkpoint comes after it. In [`Kubernetes`] each peer makes the ticket from a secret that all are given, and nobody follows.
 
 mod collect;
 mod error;
 mod event_tail;
 mod hosts;
+mod kubernetes;
 mod launch;
 mod mpi;
 mod news;
@@ -21,9 +22,11 @@ mod shared_folder;
 mod shared_launch;
 mod shell;
 mod slurm;
+mod yaml;
 
 pub use error::LaunchError;
 pub use hosts::{Host, read_hosts};
+pub use kubernetes::Kubernetes;
 pub use launch::Launch;
 pub use mpi::Mpi;
 pub use news::{News, Outcome};

@@ -16,6 +16,8 @@ pub struct Package {
     pub(crate) files: Vec<(String, String)>,
     /// The data, if the job has a path to it and no name.
     pub(crate) data: Option<PathBuf>,
+    /// The data's name, if it can be fetched by one.
+    pub(crate) data_name: Option<String>,
     /// The model, where it is one of Python and joiners have to name it.
     pub(crate) python: Option<String>,
 }
@@ -41,9 +43,11 @@ impl Package {
             files.push((name.clone(), read(&path)?));
             job.model = format!("{name}{function}");
         }
+        // The digits are in the program.
+        let data_name = job.data.name.clone().filter(|name| name != "digits" && job.data.path.is_none());
         let python = job.python().map(str::to_owned);
         files.insert(0, (JOB_FILE.to_owned(), toml::to_string(&job).expect("jobs can be written as TOML")));
-        Ok(Self { files, data, python })
+        Ok(Self { files, data, data_name, python })
     }
 }
 

@@ -30,6 +30,11 @@ impl Founder {
         Self::with(secret, TicketLimits::default(), Clock::System)
     }
 
+    /// The same, whose ticket has these limits.
+    pub fn from_secret_with(secret: &Secret, limits: TicketLimits) -> Self {
+        Self::with(secret, limits, Clock::System)
+    }
+
     /// The same swarm, for whose members this clock counts.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {

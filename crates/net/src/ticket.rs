@@ -19,6 +19,8 @@ pub(crate) const MAX_ADDRESSES: usize = 16;
 // The number is the version: of what follows, and of the kinds of addresses that every program of this version knows.
 const PREFIX: &str = "nt3";
 const SECRET_LEN: usize = 32;
+// Of a text from which a secret is made: 32 letters hold 128 bits even if they are hexadecimal digits.
+const SHORTEST_TEXT: usize = 32;
 const OWNER_LEN: usize = 32;
 const NUMBER_LEN: usize = 4;
 const CHECKSUM_LEN: usize = 4;
@@ -47,6 +49,20 @@ impl Secret {
     /// The secret with these bytes.
     pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
         Self(Zeroizing::new(bytes))
+    }
+
+    /// The secret that comes of a text which is secret itself, but for white space at its ends; none of one that is short enough to be guessed.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
+        let bytes: [u8; SECRET_LEN] = digest.as_ref().try_into().expect("SHA-256 gives 32 bytes");
+        (text.len() >= SHORTEST_TEXT).then(|| Self::from_bytes(bytes))
+    }
+
+    /// A new text for [`Secret::from_text`], of letters and digits.
+    pub fn random_text() -> Zeroizing<String> {
+        let bytes = Zeroizing::new(random_bytes::<SECRET_LEN>());
+        Zeroizing::new(BASE32_NOPAD.encode(&*bytes).to_ascii_lowercase())
     }
 
     pub(crate) fn bytes(&self) -> &[u8; SECRET_LEN] {
@@ -360,6 +376,15 @@ mod tests {
         assert_eq!(parsed(&[later, known]), Ok(ticket(&["192.0.2.1:4000"])));
         assert_eq!(parsed(&[later]), Err(TicketError::Later));
         assert_eq!(parsed(&[known, &[]]), Ok(ticket(&["192.0.2.1:4000"])));
+    }
+
+    #[test]
+    fn secrets_come_of_texts_that_nobody_guesses() {
+        let text = Secret::random_text();
+        assert_eq!(Secret::from_text(&text), Secret::from_text(&format!(" {}\n", *text)));
+        assert!(Secret::from_text(&text).is_some());
+        assert_ne!(Secret::from_text(&text), Secret::from_text(&Secret::random_text()));
+        assert_eq!(Secret::from_text("a word"), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use nettorrent_net::machine::Machine;
 use nettorrent_net::policy::TicketLimits;
 use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::tcp::Tcp;
+use nettorrent_net::ticket::Secret;
 use nettorrent_net::transport::Transport;
 use nettorrent_swarm::link_spec::LinkSpec;
 use tokio::sync::mpsc;
@@ -29,6 +30,8 @@ pub struct Options {
     pub wait_for: usize,
     /// How long the ticket of a swarm that is started is good.
     pub ticket: TicketLimits,
+    /// What the keys of a swarm that is started come of; else of the system's randomness. Whoever knows it has the ticket, and is the owner.
+    pub secret: Option<Secret>,
     /// How peers reach each other.
     pub transport: Arc<dyn Transport>,
     /// Where to listen; by default at all addresses, at any free port.
@@ -58,6 +61,7 @@ impl Default for Options {
         Self {
             wait_for: 1,
             ticket: TicketLimits::default(),
+            secret: None,
             transport: Arc::new(Tcp),
             listen: (Ipv4Addr::UNSPECIFIED, 0).into(),
             address: None,

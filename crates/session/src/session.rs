@@ -87,7 +87,10 @@ impl Session {
         training.check(options.wait_for)?;
         // First of all: from here on this run is ours.
         let events = run.open_events(options.tensorboard)?;
-        let founder = Founder::new(options.ticket);
+        let founder = match &options.secret {
+            Some(secret) => Founder::from_secret_with(secret, options.ticket),
+            None => Founder::new(options.ticket),
+        };
         let bound = options.bind(founder.member(0)?, &training).await?;
         let ticket = founder.ticket(options.addresses(&bound.0));
         run.write_owner_key(founder.owner())?;

@@ -1,6 +1,7 @@
 //! `launch`: the peers of a swarm on several machines, by one command.
 
 mod cluster;
+mod kubernetes;
 mod mirror;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use crate::job_arguments::JobArguments;
 use crate::notice::Notice;
 use crate::watching::WatchingArguments;
 use cluster::{MpiArguments, SlurmArguments, scheduler};
+use kubernetes::{KubernetesArguments, apply};
 use mirror::Mirror;
 
 /// What stands for the run's name where there is none yet.
@@ -28,11 +30,11 @@ const SOME_RUN: &str = "MODEL-TIME";
 
 /// Arguments of `launch`.
 #[derive(Args)]
-#[command(group(ArgGroup::new("where").required(true).args(["ssh", "slurm", "mpi"])), after_help = "\
+#[command(group(ArgGroup::new("where").required(true).args(["ssh", "slurm", "mpi", "k8s"])), after_help = "\
 A line of the hosts' file names a host as ssh takes it, and what is special about it: `user@lab-3 data=/data/mnist threads=8`. There are \
 program=PATH, data=NAME|PATH, address=ADDRESS:PORT (where the others reach it), listen=ADDRESS:PORT and threads=N. Data do not travel: \
 they have a name, or are at the job's path, on every machine. Each peer's run is in ~/nettorrent/RUN/peer-K at its host with --ssh, and in \
-RUN/peers/attempt-N/peer-K with --slurm and --mpi, where the ticket lies in files that only you can read.")]
+RUN/peers/attempt-N/peer-K with --slurm and --mpi, where the ticket lies in files that only you can read; with --k8s it is in the pod's /work/run.")]
 pub(crate) struct LaunchArguments {
     #[command(flatten)]
     job: JobArguments,
@@ -42,7 +44,7 @@ pub(crate) struct LaunchArguments {
     /// The command that reaches a host; it is given the host and a command line [default: ssh -T -oBatchMode=yes …].
     #[arg(long, value_name = "COMMAND", value_parser = Shell::new, requires = "ssh")]
     ssh_command: Option<Shell>,
-    /// The number of peers, with --mpi.
+    /// The number of peers, with --mpi and --k8s.
     #[arg(long, value_name = "N", conflicts_with_all = ["ssh", "slurm"], value_parser = clap::value_parser!(u64).range(1..=4096))]
     peers: Option<u64>,
     /// Copy this program: to the hosts even where another of the same version is, or into the run's folder, for nodes that do not have it
@@ -63,6 +65,8 @@ pub(crate) struct LaunchArguments {
     #[command(flatten)]
     mpi: MpiArguments,
     #[command(flatten)]
+    k8s: KubernetesArguments,
+    #[command(flatten)]
     watching: WatchingArguments,
 }
 
@@ -73,6 +77,9 @@ pub(crate) fn launch(arguments: &LaunchArguments) -> anyhow::Result<ExitCode> {
     job.threads = arguments.job.threads().unwrap_or(0);
     if let Some((scheduler, n_peers)) = scheduler(&arguments.slurm, &arguments.mpi, arguments.peers)? {
         return by_scheduler(arguments, &mut job, scheduler, n_peers);
+    }
+    if arguments.k8s.is_asked() {
+        return by_kubernetes(arguments, &job);
     }
     let hosts = arguments.ssh.as_deref().context("say where to launch, with --ssh FILE for example")?;
     by_ssh(arguments, &job, hosts)
@@ -115,6 +122,17 @@ fn by_scheduler(
     follow(arguments, job, n_peers, |run, interrupt, tell| {
         SharedLaunch { folder: plan(run.path())?, scheduler: &mut *scheduler }.run(run, &interrupt.flag(), tell)
     })
+}
+
+fn by_kubernetes(arguments: &LaunchArguments, job: &Job) -> anyhow::Result<ExitCode> {
+    let name = arguments.run.as_deref().unwrap_or(Path::new(&job.model));
+    let swarm = arguments.k8s.swarm(&name.file_stem().unwrap_or_default().to_string_lossy(), arguments.peers)?;
+    let package = Package::new(job)?;
+    if arguments.dry_run {
+        print!("{}", swarm.yaml(&package)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    apply(&swarm, &package)
 }
 
 /// Launches peers, and shows and writes down here what they tell.

@@ -17,6 +17,7 @@ use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
 use crate::resume_point::resume_point;
+use crate::secret_file::read_secret;
 use crate::swarm::network::{NetworkArguments, print_ticket, take_part, train};
 use crate::ticket_limits::TicketLimitArguments;
 
@@ -38,6 +39,10 @@ pub(crate) struct StartArguments {
     /// The folder for this run [default: runs/MODEL-TIME].
     #[arg(long, value_name = "FOLDER")]
     run: Option<PathBuf>,
+    /// A file with a secret of at least 32 letters from which the swarm's keys are made, for peers that are all given the same: with it,
+    /// `nettorrent ticket --secret-file` makes the ticket anywhere. Whoever has it is the swarm's owner.
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
     #[command(flatten)]
     ticket: TicketLimitArguments,
     #[command(flatten)]
@@ -50,7 +55,8 @@ pub(crate) struct StartArguments {
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let StartArguments { network, measuring, .. } = arguments;
     let options = network.options(arguments.wait_for as usize, measuring);
-    let options = Options { ticket: arguments.ticket.limits(), ..options };
+    let secret = arguments.secret_file.as_deref().map(read_secret).transpose()?;
+    let options = Options { ticket: arguments.ticket.limits(), secret, ..options };
     // Said before anything is made.
     options.open_folder()?;
     let (run, training, start) = match &arguments.resume {

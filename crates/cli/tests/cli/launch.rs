@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod cluster;
+mod pods;
 
 use std::collections::BTreeSet;
 use std::fs;
