@@ -65,6 +65,8 @@ while :; do
     wait "$peer" && status=0 || status=$?
     kill -0 "$peer" 2> /dev/null || break
 done
+# What came last is still to be shown: it looks once a second.
+sleep 1
 kill "$events" 2> /dev/null || true
 if [ "$status" = 0 ]; then
     : > finished
