@@ -168,3 +168,61 @@ impl Conclusion {
         SessionError::NotKept { reached, why, newest: self.run.newest_text() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::job::Job;
+    use nettorrent_history::{History, Reason};
+    use nettorrent_swarm::PeerId;
+
+    use super::{Conclusion, Outcome};
+    use crate::error::SessionError;
+    use crate::live_log::{LiveLog, Topology};
+    use crate::peer_event::{Ending, PeerEvent};
+    use crate::run_folder::RunFolder;
+    use crate::start_state::StartState;
+    use crate::training::Training;
+
+    /// Of a run of four epochs: a peer that ends after so many.
+    fn ended(ending: Ending, epoch: u64) -> PeerEvent {
+        let (last_epoch, step, is_writer, peak_rss_bytes) = (4, 10 * epoch, false, None);
+        PeerEvent::Ended { peer: PeerId(epoch), ending, epoch, last_epoch, step, is_writer, peak_rss_bytes }
+    }
+
+    /// What is concluded when these are all that ended, and what is written down as the reason.
+    fn conclude(topology: Topology, events: &[PeerEvent]) -> (Result<Outcome, SessionError>, Reason) {
+        let folder = tempfile::tempdir().unwrap();
+        let job = Job { model: "mlp:8".into(), epochs: 4, ..Job::default() };
+        let training = Training::from_job(job, 2).unwrap();
+        let run = RunFolder::create(Some(&folder.path().join("run")), &training.job, None).unwrap();
+        let (written, start) = (run.open_events(false).unwrap(), StartState::fresh(&training));
+        let mut log = LiveLog::start(written, &training, run.path(), topology, &start.point(), None);
+        let mut conclusion = Conclusion::new(run.clone(), topology, start.place());
+        events.iter().for_each(|event| conclusion.on_event(event));
+        let outcome = conclusion.conclude(&mut log);
+        let history = History::read(&run.path().join("events.jsonl")).unwrap();
+        (outcome, history.stop.unwrap().1.reason)
+    }
+
+    #[test]
+    fn a_run_whose_epochs_are_not_done_has_not_finished_whatever_its_peers_say() {
+        for topology in [Topology::OneOfMany, Topology::Local(2)] {
+            for events in [vec![ended(Ending::Finished, 0)], vec![ended(Ending::Left, 4), ended(Ending::Finished, 3)]] {
+                let (outcome, reason) = conclude(topology, &events);
+                let Err(error @ SessionError::Unfinished { last_epoch: 4, .. }) = outcome else {
+                    panic!("{topology:?}: {events:?} is something else")
+                };
+                assert_eq!(reason, Reason::Failed(error.to_string()), "{topology:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_has_finished_if_one_of_its_peers_has_done_all_epochs() {
+        let events = [ended(Ending::Failed("no memory".into()), 1), ended(Ending::Finished, 4), ended(Ending::Left, 2)];
+        // This peer holds nothing that would have to be on its disk.
+        let (outcome, reason) = conclude(Topology::OneOfMany, &events);
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.ending, outcome.epoch, reason), (Ending::Finished, 4, Reason::Finished));
+    }
+}
