@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::program::{Outcome, Place, all_events, checkpoints, events, newest_checkpoint, text};
+use crate::program::{BINARY, Outcome, Place, Running, all_events, checkpoints, events, newest_checkpoint, text};
 use crate::samples;
 
 /// A run whose epochs are short: a checkpoint every few milliseconds, without end.
@@ -138,13 +138,17 @@ fn a_checkpoint_of_another_model_is_refused() {
     assert!(others.contains("nowhere") && others.contains("small/checkpoints/step-"), "{others}");
 }
 
-/// The shell starts the program under a limit on the size of files, in blocks of 512 bytes.
-fn run_limited(place: &Place, before: &str, n_blocks: u32, arguments: &[&str]) -> Outcome {
+/// A shell that becomes the program under a limit on the size of files, in blocks of 512 bytes.
+fn limited(place: &Place, before: &str, n_blocks: u32, arguments: &[&str]) -> Command {
     let line = format!("{before} ulimit -f {n_blocks}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
-    command.args(["-c", &line, env!("CARGO_BIN_EXE_nettorrent")]).args(arguments);
+    command.args(["-c", &line, BINARY]).args(arguments);
     place.shelter(&mut command);
-    Outcome::of(command.output().expect("a shell"))
+    command
+}
+
+fn run_limited(place: &Place, before: &str, n_blocks: u32, arguments: &[&str]) -> Outcome {
+    Outcome::of(limited(place, before, n_blocks, arguments).output().expect("a shell"))
 }
 
 #[test]
@@ -200,6 +204,30 @@ fn events_that_cannot_be_written_cost_no_run() {
         let last = outcome.json().into_iter().rfind(|event| event["event"] == "epoch").unwrap();
         let eval = place.succeed(&["eval", run, "--json"]).json();
         assert_eq!(eval[0]["accuracy"], last["test_accuracy"]);
+    }
+}
+
+#[test]
+fn who_leaves_a_run_whose_events_cannot_be_written_finds_all_of_it_saved() {
+    let place = Place::new();
+    for (run, begin) in [
+        ("alone", &["train"][..]),
+        ("two", &["train", "--peers", "2"]),
+        ("starter", &["start", "--listen", "127.0.0.1:0", "--wait-for", "1"]),
+    ] {
+        // No checkpoint is due before it is told to leave, and its events have more than 8 kB long before that.
+        let settings = ["--json", "--run", run, "--model", "mlp:8", "--threads", "1", "--epochs", "1000000"];
+        let arguments = [begin, &settings, &["--set", "checkpoint.every=1000000"]].concat();
+        let mut running = Running::of(limited(&place, "trap '' XFSZ;", 16, &arguments));
+        running.wait_for("log-failed");
+        running.signal(&["INT"]);
+        let outcome = running.finish();
+        assert_eq!(outcome.code, Some(130), "{run}: {}{}", outcome.stdout, outcome.stderr);
+        let stop = outcome.json().pop().expect("a last event");
+        assert_eq!(stop["reason"], "interrupted", "{run}");
+        let step = stop["step"].as_u64().expect("a number");
+        assert_eq!(name_of(&newest_checkpoint(&place.path(run))), format!("step-{step:010}"), "{run}");
+        place.succeed(&["eval", run]);
     }
 }
 
