@@ -150,6 +150,25 @@ async fn frames_for_later_views_are_kept_for_members_only() {
 }
 
 #[tokio::test]
+async fn a_peer_is_told_when_the_last_of_several_links_has_ended() {
+    let swarm = Swarm::new("").await;
+    let heard = swarm.heard.clone();
+    let ending = swarm.visited_by(AS_PEER, async |guest| {
+        let connection = guest.own.dial(guest.host.local_address(), None).await.unwrap();
+        let (sender, _inbox) = inbox(0);
+        let second = connection.start(sender);
+        guest.link.close();
+        guest.wait_until(|guest| guest.host.n_links() == 1).await;
+        // The node takes things in the order in which they come: if it tells of the first link's end, it does so before this.
+        second.send(Frame::in_round(Kind::Strategy, 0, 0, 0, Bytes::new()));
+        second.close();
+        guest.wait_until(|guest| guest.heard.lock().unwrap().contains(&"the end of a link")).await;
+    });
+    assert_eq!(ending.await, Ending::Left);
+    assert_eq!(*heard.lock().unwrap(), ["a frame", "the end of a link"]);
+}
+
+#[tokio::test]
 async fn a_visitor_that_reads_nothing_is_sent_away() {
     let swarm = Swarm::new(&"x".repeat(1 << 20)).await;
     let ending = swarm.visited_by(Purpose::Observer, async |guest| {
