@@ -57,3 +57,43 @@ impl EarlyMessages {
 fn cost(message: &Message) -> usize {
     size_of::<Message>() + message.body.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{EarlyMessages, Sender};
+    use crate::message::{Label, Message, Purpose, Subject};
+
+    /// Outputs of block 1 for a pass of block 0.
+    fn message(round: u32, body: &Bytes) -> Message {
+        let label = Label { subject: Subject::Up, purpose: Purpose::Train, from: 1, to: 0, piece: 0 };
+        Message { label, round, body: body.clone() }
+    }
+
+    /// How many of at most twenty messages are kept.
+    fn fill(early: &mut EarlyMessages, sender: Sender, body: &Bytes) -> usize {
+        (0..20).take_while(|&round| early.keep(message(round, body), sender).is_ok()).count()
+    }
+
+    /// The messages share it, so it costs the test no more than one of them.
+    fn large() -> Bytes {
+        Bytes::from(vec![0; 32 << 20])
+    }
+
+    #[test]
+    fn blocks_of_this_peer_are_never_too_far_ahead() {
+        assert_eq!(fill(&mut EarlyMessages::default(), Sender::Another, &large()), 7);
+        assert_eq!(fill(&mut EarlyMessages::default(), Sender::Oneself, &large()), 20);
+    }
+
+    #[test]
+    fn what_is_refused_or_handed_out_takes_no_room() {
+        let mut early = EarlyMessages::default();
+        assert_eq!(fill(&mut early, Sender::Another, &large()), 7);
+        assert!(early.keep(message(7, &large()), Sender::Another).is_err());
+        assert!(early.keep(message(7, &Bytes::new()), Sender::Another).is_ok(), "there is room for a small one");
+        assert_eq!(early.release(|message| message.round < 3).len(), 3);
+        assert_eq!(fill(&mut early, Sender::Another, &large()), 3);
+    }
+}
