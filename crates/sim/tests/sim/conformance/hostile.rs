@@ -124,3 +124,26 @@ fn who_floods_a_peer_costs_the_others_no_frame() {
         assert!(host.is_over(), "{}", case.name());
     }
 }
+
+#[test]
+fn what_a_peer_sent_for_later_views_is_forgotten_when_its_link_ends() {
+    for case in case::defaults() {
+        let mut host = Rehearsal::new(case.setup(1), 3).unwrap();
+        let body = Bytes::from(vec![0; 1 << 20]);
+        let fill = |host: &mut Rehearsal| {
+            let before = host.n_refused();
+            let is_kept = |host: &mut Rehearsal| {
+                let frame = Frame::in_round(Kind::Strategy, 7, 0, 0, body.clone());
+                host.hand_over(0, Input::Frame { from: id(2), frame });
+                host.n_refused() == before
+            };
+            (0..1000).take_while(|_| is_kept(host)).count()
+        };
+        let n_kept = fill(&mut host);
+        assert!((1..1000).contains(&n_kept), "{}: {n_kept}", case.name());
+        host.hand_over(0, Input::LinkEnded(id(1)));
+        assert_eq!(fill(&mut host), 0, "{}: another's link has ended", case.name());
+        host.hand_over(0, Input::LinkEnded(id(2)));
+        assert_eq!(fill(&mut host), n_kept, "{}", case.name());
+    }
+}
