@@ -1,6 +1,7 @@
 //! Asking a swarm from outside: for what joiners and observers need to know.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -227,12 +228,14 @@ pub async fn ask_any(
 
 /// Where peers of a ticket's swarm may be: what the ticket says and, if `discover`, what the local network says.
 pub async fn find_addresses(ticket: &Ticket, discover: bool) -> Result<Vec<Address>, AskError> {
-    let mut addresses = ticket.addresses.clone();
-    if discover {
-        let found = discovery::find(SwarmId::of_owner(&ticket.owner), SEARCH).await?.into_iter().map(Address::Tcp);
-        addresses.extend(found.filter(|address| !ticket.addresses.contains(address)));
-    }
-    Ok(addresses)
+    let found = if discover { discovery::find(SwarmId::of_owner(&ticket.owner), SEARCH).await? } else { Vec::new() };
+    Ok(with_found(ticket, found))
+}
+
+/// The ticket's addresses come first, for the others anybody can have announced.
+fn with_found(ticket: &Ticket, found: Vec<SocketAddr>) -> Vec<Address> {
+    let others = found.into_iter().map(Address::Tcp).filter(|address| !ticket.addresses.contains(address));
+    ticket.addresses.iter().cloned().chain(others).collect()
 }
 
 #[cfg(test)]
@@ -241,7 +244,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{AskError, PATIENCE, STAGGER, Visits};
+    use super::{AskError, PATIENCE, STAGGER, Visits, with_found};
     use crate::address::Address;
     use crate::founder::Founder;
     use crate::handshake::Terms;
@@ -265,6 +268,15 @@ mod tests {
                 _ => Box::pin(std::future::pending()),
             }
         }
+    }
+
+    #[test]
+    fn addresses_of_the_ticket_are_tried_before_those_that_anybody_can_announce() {
+        let address = |n: u16| ([192, 0, 2, 1], n).into();
+        let ticket = Founder::within_process().ticket([9, 7].map(|n| Address::Tcp(address(n))).to_vec());
+        assert_eq!(with_found(&ticket, Vec::new()), ticket.addresses);
+        let all = with_found(&ticket, [1, 7, 8].map(address).to_vec());
+        assert_eq!(all, [9, 7, 1, 8].map(|n| Address::Tcp(address(n))));
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
-use mdns_sd::{Receiver, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
+use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
 
 use crate::addresses::is_usable;
 use crate::ticket::{SwarmId, random_bytes};
@@ -55,7 +55,8 @@ impl Drop for Announcement {
 pub async fn find(swarm: SwarmId, timeout: Duration) -> Result<Vec<SocketAddr>, DiscoveryError> {
     let daemon = ServiceDaemon::new()?;
     let events = daemon.browse(SERVICE)?;
-    let found = tokio::task::spawn_blocking(move || collect(&events, swarm, timeout)).await;
+    let next = move |deadline| events.recv_deadline(deadline).ok();
+    let found = tokio::task::spawn_blocking(move || collect(next, swarm, timeout)).await;
     let _ = daemon.shutdown();
     found.map_err(|_| DiscoveryError::CutOff)
 }
@@ -68,10 +69,15 @@ fn description(swarm: SwarmId, port: u16) -> Result<ServiceInfo, mdns_sd::Error>
     Ok(ServiceInfo::new(SERVICE, &own, &host, "", port, &properties[..])?.enable_addr_auto())
 }
 
-fn collect(events: &Receiver<ServiceEvent>, swarm: SwarmId, timeout: Duration) -> Vec<SocketAddr> {
+/// The addresses of this swarm in what `next` hears until the moment that it is given.
+fn collect(
+    mut next: impl FnMut(Instant) -> Option<ServiceEvent>,
+    swarm: SwarmId,
+    timeout: Duration,
+) -> Vec<SocketAddr> {
     let mut deadline = Instant::now() + timeout;
     let mut found = BTreeSet::new();
-    while let Ok(event) = events.recv_deadline(deadline) {
+    while let Some(event) = next(deadline) {
         let ServiceEvent::ServiceResolved(service) = event else { continue };
         let addresses = addresses_of(&service, swarm);
         if found.is_empty() && !addresses.is_empty() {
@@ -94,22 +100,43 @@ fn addresses_of(service: &ResolvedService, swarm: SwarmId) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SERVICE, addresses_of, description};
+    use std::time::Duration;
+
+    use super::{SERVICE, addresses_of, collect, description};
     use crate::ticket::SwarmId;
-    use mdns_sd::ServiceInfo;
+    use mdns_sd::{ResolvedService, ServiceEvent, ServiceInfo};
 
     const SWARM: SwarmId = SwarmId([7; 16]);
 
+    fn service(properties: &[(&str, String)], addresses: &str) -> ResolvedService {
+        ServiceInfo::new(SERVICE, "x", "x.local.", addresses, 4000, properties).unwrap().as_resolved_service()
+    }
+
     #[test]
     fn what_is_announced_is_found_by_the_same_swarm_only() {
-        let properties = [("swarm", SWARM.to_hex())];
-        let addresses = "192.0.2.7,127.0.0.1,fe80::1,2001:db8::1";
-        let service = ServiceInfo::new(SERVICE, "x", "x.local.", addresses, 4000, &properties[..]).unwrap();
-        let service = service.as_resolved_service();
+        let service = service(&[("swarm", SWARM.to_hex())], "192.0.2.7,127.0.0.1,fe80::1,2001:db8::1");
         let mut found = addresses_of(&service, SWARM);
         found.sort_unstable();
         assert_eq!(found, ["192.0.2.7:4000".parse().unwrap(), "[2001:db8::1]:4000".parse().unwrap()]);
         assert_eq!(addresses_of(&service, SwarmId([8; 16])), []);
+    }
+
+    #[test]
+    fn announcements_that_make_no_sense_hide_no_others() {
+        let ours = || ("swarm", SWARM.to_hex());
+        let announced = [
+            service(&[], "192.0.2.1"),
+            service(&[("swarm", "?".repeat(200))], "192.0.2.2"),
+            service(&[ours()], ""),
+            service(&[ours()], "127.0.0.1,fe80::1"),
+            // Who lies well is found out in the handshake.
+            service(&[ours()], "192.0.2.66"),
+            service(&[ours()], "192.0.2.66,192.0.2.7"),
+        ];
+        let resolved = announced.into_iter().map(|service| ServiceEvent::ServiceResolved(Box::new(service)));
+        let mut events = resolved.chain([ServiceEvent::SearchStopped(SERVICE.to_owned())]);
+        let found = collect(|_| events.next(), SWARM, Duration::ZERO);
+        assert_eq!(found, ["192.0.2.7:4000".parse().unwrap(), "192.0.2.66:4000".parse().unwrap()]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use nettorrent_net::hello::Purpose;
 use nettorrent_net::service::{Answer, Question};
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Secret;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 use crate::pairs::{End, founder, incoming, settings};
@@ -19,11 +20,17 @@ fn visitor(encryption: Encryption) -> Terms {
 
 /// Somebody who hangs up on everybody.
 async fn hangs_up() -> Address {
+    says(b"").await
+}
+
+/// Somebody who says this to everybody, and hangs up.
+async fn says(words: &'static [u8]) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
     tokio::spawn(async move {
-        loop {
-            drop(listener.accept().await);
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // Who was told may be gone.
+            let _ = stream.write_all(words).await;
         }
     });
     address
@@ -54,6 +61,25 @@ async fn who_hangs_up_or_is_of_another_swarm_does_not_end_the_search() {
     for encryption in [Encryption::On, Encryption::Off] {
         let other = stranger(encryption).await;
         let addresses = [hangs_up().await, other.local_address().clone(), answers(encryption).await];
+        let answered = ask_any(&Tcp, &visitor(encryption), &addresses, &Question::Status).await;
+        assert_eq!(answered.unwrap().0, Answer::Probe(vec![7]));
+    }
+}
+
+#[tokio::test]
+async fn whoever_speaks_otherwise_or_not_at_all_does_not_end_the_search() {
+    // It takes calls, and never looks at them.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for encryption in [Encryption::On, Encryption::Off] {
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let addresses = [
+            silent.local_addr().unwrap().into(),
+            nobody.into(),
+            says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await,
+            says(&[0; 1 << 16]).await,
+            says(&[0xff; 1 << 16]).await,
+            answers(encryption).await,
+        ];
         let answered = ask_any(&Tcp, &visitor(encryption), &addresses, &Question::Status).await;
         assert_eq!(answered.unwrap().0, Answer::Probe(vec![7]));
     }
