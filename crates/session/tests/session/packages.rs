@@ -4,6 +4,7 @@ use nettorrent_engine::data::Tokens;
 use nettorrent_engine::data::source::DataSpec;
 use nettorrent_engine::job::Job;
 use nettorrent_net::service::JobPackage;
+use nettorrent_session::needs::{MachineLimits, Needs};
 use nettorrent_session::{SessionError, Training};
 
 #[test]
@@ -67,4 +68,23 @@ fn a_job_with_control_characters_is_refused() {
     let hostile = JobPackage { job: format!("{}\n\"\\u001b[2J\" = 1\n", package.job), ..package.clone() };
     let error = Training::from_package(&hostile, None, Some(1), None).err().expect("it is refused").to_string();
     assert!(error.contains("control characters"), "{error:?}");
+}
+
+#[test]
+fn a_model_that_no_machine_can_hold_is_refused_before_memory_is_taken_for_it() {
+    let job = Job { model: "mlp:8".into(), ..Job::default() };
+    let honest = Training::from_job(job, 1).expect("a swarm that can start").package;
+    let limits = MachineLimits { memory: 1 << 40, disk: u64::MAX };
+    let check = |package: &JobPackage| {
+        let training = Training::from_package(package, None, Some(1), None)?;
+        Needs::of(&training)?.check(&limits)
+    };
+    check(&honest).expect("a small one");
+    // 64 inputs: the parameters alone would be twice as much as a process can address, so whoever asked for the memory would abort.
+    for out in [1_000_000_000_000_u64, 1_000_000_000_000_000] {
+        let model = honest.model.replace("out = 8", &format!("out = {out}"));
+        assert_ne!(model, honest.model);
+        let error = check(&JobPackage { model, ..honest.clone() }).expect_err("it is refused");
+        assert!(matches!(&error, SessionError::TooMuch(text) if text.contains("--max-memory")), "{error}");
+    }
 }
