@@ -59,6 +59,12 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     problems.extend(
         finished().filter(stranger).map(|fate| format!("{} finished without ever having met anybody", fate.host)),
     );
+    // Every world has samples to test with, and a test of none of them is no result.
+    let has_made_up = |fate: &&Fate| !fate.told.untested.is_empty();
+    let made_up = finished().filter(has_made_up);
+    problems.extend(
+        made_up.map(|fate| format!("{} tells of epochs that nobody tested: {:?}", fate.host, fate.told.untested)),
+    );
     problems.extend(hung(plan, fates));
     let is_spoilt = |host: Host| plan.spoilt.iter().any(|hosts| hosts.contains(&host)) || plan.has_disk_fault(host);
     let has_left = |fate: &&Fate| fate.told.ending == Some(Ending::Left) || fate.told.not_admitted.is_some();

@@ -63,6 +63,8 @@ pub struct Told {
     pub view: u32,
     /// Whether it ever agreed with others on whose state goes on.
     pub has_met_others: bool,
+    /// Epochs that it told of as concluded, though nobody had tested them.
+    pub untested: Vec<u64>,
     /// How it joined, and how it lost others and went on.
     pub churn: Vec<Event>,
     /// What happened to it and when, for people.
@@ -297,6 +299,10 @@ impl Observer {
             PeerEvent::Record(Record { event: event @ (Event::Joined { .. } | Event::Lost { .. }), .. }) => {
                 told.churn.push(event.clone());
                 format!("{event:?}")
+            }
+            PeerEvent::Record(Record { event: Event::Epoch { epoch, n_test: 0, .. }, .. }) => {
+                told.untested.push(*epoch);
+                format!("tells of epoch {epoch}, which nobody has tested")
             }
             PeerEvent::Progress(progress) => {
                 (told.epoch, told.step) = (progress.epoch, progress.step);
