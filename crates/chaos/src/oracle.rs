@@ -45,13 +45,8 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
             problems.push(format!("{first} and {host} finished with different models"));
         }
     }
-    // Of a pipeline only one has the whole, and its disk may be the one that fails.
-    let is_writer = |fate: &&Fate| fate.told.is_writer;
-    let wrote_nothing = |fate: &&Fate| is_writer(fate) && plan.has_disk_fault(fate.host);
-    if finished().next().is_some()
-        && !finished().any(|fate| is_writer(&fate))
-        && !fates.iter().any(|fate| wrote_nothing(&fate))
-    {
+    // Of a pipeline only one has the whole. If its disk fails, another has it.
+    if finished().next().is_some() && !finished().any(|fate| fate.told.is_writer) {
         problems.push("all who finished hold nothing".to_owned());
     }
     // Who joins is to take over what the others have, and not to train all of it once more.
@@ -116,7 +111,9 @@ fn own_problem(plan: &Plan, fate: &Fate) -> Option<String> {
     match (&told.ending, &told.exit) {
         // Who asks to be let in just when all is over can only be told so.
         (Some(Ending::Failed(_)), Some(_)) if is_untrained(fate) => None,
-        (Some(Ending::Failed(problem)), Some(_)) => Some(format!("{host} failed: {problem}")),
+        (Some(Ending::Failed(problem)), Some(_)) => {
+            (!plan.has_disk_fault(*host)).then(|| format!("{host} failed: {problem}"))
+        }
         (Some(Ending::Finished), Some(Ok(Ending::Finished))) if told.epoch != EPOCHS => {
             Some(format!("{host} finished after {} epochs", told.epoch))
         }

@@ -5,6 +5,9 @@
 
 mod access;
 mod answering;
+mod linking;
+mod telemetry;
+mod waking;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,21 +16,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::wire::{Frame, Kind};
-use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
+use nettorrent_swarm::{Input, Outbox, Peer, Setup, TimerToken};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::address::Address;
-use crate::churn::{Churn, Sign};
-use crate::close_reason::CloseReason;
+use crate::churn::Churn;
 use crate::compute::{Compute, Finding};
 use crate::contacts::{Contacts, Dialled};
 use crate::endpoint::{Arrival, Endpoint};
-use crate::hello::Purpose;
 use crate::idleness::Idleness;
-use crate::inbox::{self, Inbox, InboxSender, LinkEvent};
+use crate::inbox::{self, Inbox, InboxSender};
 use crate::machine::Machine;
-use crate::membership::{self, Member, Membership, Note, WorkState};
+use crate::membership::{self, Member, Membership, Note};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
 use crate::service::JobPackage;
@@ -63,12 +64,6 @@ const JOIN_DEADLINES: u32 = 3;
 /// What is said to whoever joins when nobody is there any more.
 const NOBODY_LEFT: &str =
     "no member of the swarm can be reached any more: the run may be over; look where it was started";
-
-/// How long the first member waits, when all is done, for what others have yet to tell.
-const HEAR_OUT: Duration = Duration::from_secs(2);
-
-/// How many deadlines the thread that computes may always be at something, however quick it usually is.
-const LEAST_PATIENCE: u32 = 2;
 
 /// Who is told what a node reports, with its peer.
 pub type Tell<'a> = &'a mut dyn FnMut(Report<'_>, &dyn Peer);
@@ -195,9 +190,9 @@ impl Node {
             tokio::select! {
                 biased;
                 Some(command) = commands.recv() => match command {
-                    Command::BlockWritten => {
+                    Command::BlockWritten { is_written } => {
                         self.is_writing = false;
-                        self.on_input(Input::BlockWritten, report);
+                        self.on_input(Input::BlockWritten { is_written }, report);
                     }
                     Command::Leave => {
                         is_leaving = true;
@@ -238,42 +233,6 @@ impl Node {
         ending
     }
 
-    fn send_telemetry(&mut self, bytes: Bytes) {
-        let first = self.peer.view().members[0];
-        if first != self.endpoint.identity().peer {
-            self.contacts.send(first, self.membership.address_of(first), Frame::new(Kind::Telemetry, bytes));
-        }
-    }
-
-    fn on_telemetry(&mut self, from: PeerId, bytes: &Bytes, report: Tell<'_>) {
-        if self.peer.view().rank(from).is_some() && self.telemetry.admits(self.now(), from, bytes.len()) {
-            report(Report::Telemetry { from, bytes }, &*self.peer);
-        }
-    }
-
-    /// The others end at the same time, and the last that they tell about themselves may still be on its way: until they have closed
-    /// their links, but not for long.
-    async fn hear_others_out(&mut self, report: Tell<'_>) {
-        let view = self.peer.view().clone();
-        if view.members[0] != self.endpoint.identity().peer {
-            return;
-        }
-        let until = Instant::now() + HEAR_OUT;
-        while view.members.iter().any(|&peer| self.contacts.has_link(peer)) {
-            let Ok(Some(LinkEvent { peer, link, event })) = tokio::time::timeout_at(until, self.inbox.next()).await
-            else {
-                return;
-            };
-            match event {
-                inbox::Event::Frame(frame) if frame.head.kind == Kind::Telemetry => {
-                    self.on_telemetry(peer, &frame.body, report);
-                }
-                inbox::Event::Frame(_) => {}
-                inbox::Event::Closed(_) => drop(self.contacts.on_closed(peer, link)),
-            }
-        }
-    }
-
     /// The peer, for who wants to keep what it learnt.
     pub fn peer(&self) -> &dyn Peer {
         &*self.peer
@@ -281,58 +240,6 @@ impl Node {
 
     fn now(&self) -> Duration {
         self.began.elapsed()
-    }
-
-    fn next_wake(&self) -> Instant {
-        let wake_at = self.timers.wake_at();
-        self.began + self.membership.wake_at().map_or(wake_at, |at| at.min(wake_at))
-    }
-
-    fn on_wake(&mut self, report: Tell<'_>) {
-        let now = self.now();
-        if self.timers.take_tick(now) {
-            report(Report::Tick, &*self.peer);
-            self.check_joining(now);
-            self.check_certificates(report);
-            self.tell_of_folder(report);
-            self.tell_of_ticket(report);
-            if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
-                self.on_input(Input::Uplink(bytes_per_s), report);
-            }
-        }
-        while let Some(token) = self.timers.take_due(now) {
-            self.on_input(Input::Timer(token), report);
-        }
-        if self.membership.wake_at().is_some_and(|at| at <= now) {
-            let work = self.work_state(now);
-            self.on_members(membership::Input::Work(work), report);
-            let heard = self.contacts.heard();
-            heard.iter().for_each(|peer| self.churn.hear(now, *peer, Sign::Life));
-            self.on_members(membership::Input::Heard(heard), report);
-            self.on_members(membership::Input::Wake, report);
-        }
-    }
-
-    /// How the peer's work gets on.
-    fn work_state(&mut self, now: Duration) -> WorkState {
-        let deadline = self.settings.membership.deadline;
-        if self.compute.is_stuck(deadline.saturating_mul(LEAST_PATIENCE)) {
-            return WorkState::Stuck;
-        }
-        let is_busy = self.compute.is_busy() || self.contacts.are_busy() || self.is_writing;
-        self.idleness.look(now, deadline, self.peer.status(), is_busy).map_or(WorkState::Busy, WorkState::Waiting)
-    }
-
-    /// Whoever asked to be let in may find that all others have ended meanwhile.
-    fn check_joining(&mut self, now: Duration) {
-        if self.membership.view().is_some() {
-            self.joins_by = None;
-        } else if self.contacts.has_links() {
-            self.joins_by = self.joins_by.map(|_| now + JOIN_DEADLINES * self.settings.membership.deadline);
-        }
-        if self.joins_by.is_some_and(|by| now > by) {
-            self.failure.get_or_insert_with(|| NOBODY_LEFT.to_owned());
-        }
     }
 
     fn tell_of_folder(&self, report: Tell<'_>) {
@@ -421,87 +328,5 @@ impl Node {
             lost.for_each(|&peer| self.contacts.cut(peer));
             self.on_input(Input::View(view), report);
         }
-    }
-
-    fn on_arrival(&mut self, arrival: Arrival, report: Tell<'_>) {
-        match arrival {
-            Arrival::Refused(turned_away) => report(Report::Refused(turned_away.to_string()), &*self.peer),
-            Arrival::Incoming(connection) => match connection.hello().purpose {
-                Purpose::Peer { .. } => {
-                    let peer = connection.peer();
-                    self.contacts.add(connection.start(self.inbox_sender.clone()));
-                    self.greet(peer, report);
-                }
-                Purpose::Joiner { .. } | Purpose::Observer => {
-                    self.visitors.add(connection, self.inbox_sender.clone());
-                }
-            },
-        }
-    }
-
-    fn on_dialled(&mut self, dialled: Dialled, report: Tell<'_>) {
-        let peer = dialled.peer;
-        if let Err(problem) = self.contacts.on_dialled(dialled, &self.inbox_sender) {
-            self.on_refused(problem.refusal_by_them());
-            if problem.is_worth_telling() {
-                report(Report::Refused(format!("{peer}: {problem}")), &*self.peer);
-            }
-            let input = if problem.shows_end() { membership::Input::Refused } else { membership::Input::Unreachable };
-            self.on_members(input(peer), report);
-        } else if self.contacts.has_link(peer) {
-            self.greet(peer, report);
-        }
-    }
-
-    fn on_link_event(&mut self, event: LinkEvent, report: Tell<'_>) {
-        let LinkEvent { peer, link, event } = event;
-        if let inbox::Event::Frame(frame) = &event
-            && !self.visitors.has(link)
-        {
-            let sign = sign_of(frame.head.kind);
-            self.churn.hear(self.now(), peer, sign);
-            if sign == Sign::Training {
-                self.idleness.hear(peer);
-            }
-        }
-        match event {
-            inbox::Event::Frame(frame) if self.visitors.has(link) => self.answer(link, &frame, report),
-            inbox::Event::Frame(frame) => match frame.head.kind {
-                Kind::Membership | Kind::Probe => {
-                    self.on_members(membership::Input::Packet { from: peer, bytes: frame.body }, report);
-                }
-                Kind::Telemetry => self.on_telemetry(peer, &frame.body, report),
-                Kind::Service => self.on_trust_message((peer, link), &frame, report),
-                Kind::Hello => self.contacts.cut(peer),
-                Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => {
-                    // What is said for a later view is kept until then, so only those may say it who can be in that view.
-                    if frame.head.view <= self.peer.view().number || self.membership.lists(peer) {
-                        self.on_input(Input::Frame { from: peer, frame }, report);
-                    }
-                }
-            },
-            inbox::Event::Closed(reason) => {
-                if let CloseReason::Shared(problem) = &reason {
-                    report(Report::Refused(format!("{peer} was cut off: {problem}")), &*self.peer);
-                }
-                self.visitors.remove(link);
-                // What was on its way may be lost, so the round cannot end: the members have to agree anew.
-                if self.contacts.on_closed(peer, link) {
-                    self.on_members(membership::Input::Broken(peer), report);
-                }
-                if !self.contacts.has_link(peer) {
-                    self.churn.disconnect(peer);
-                    self.on_input(Input::LinkEnded(peer), report);
-                }
-            }
-        }
-    }
-}
-
-/// What a message shows of who sends it.
-fn sign_of(kind: Kind) -> Sign {
-    match kind {
-        Kind::Membership | Kind::Probe | Kind::Telemetry | Kind::Service | Kind::Hello => Sign::Life,
-        Kind::Agreement | Kind::Snapshot | Kind::Strategy | Kind::Tested | Kind::Layers | Kind::Pace => Sign::Training,
     }
 }

@@ -47,7 +47,10 @@ pub enum Report<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The last block that was to be saved is written, or could not be.
-    BlockWritten,
+    BlockWritten {
+        /// Whether it is.
+        is_written: bool,
+    },
     /// Leave the others and end.
     Leave,
 }

@@ -53,7 +53,7 @@ impl Peer for PipelinePeer {
             Input::LinkEnded(peer) => self.held.forget(peer, self.directory.view.number),
             Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
-            Input::BlockWritten => self.snapshots.on_block_written(&self.directory, out),
+            Input::BlockWritten { is_written } => self.snapshots.on_block_written(is_written, &self.directory, out),
             Input::Stop => {}
             Input::Uplink(bytes_per_s) => self.blocks.on_uplink(bytes_per_s, &self.directory, out),
         }

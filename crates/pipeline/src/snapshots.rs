@@ -18,6 +18,10 @@ use crate::state_transfer::{IncomingState, to_messages};
 /// How many pieces of a block that is to be saved are asked for at a time.
 const ASKED_PIECES: usize = 16;
 
+/// Why a peer ends that is to save the network and cannot.
+const CANNOT_SAVE: &str = "this peer is the one that keeps the network, and its last checkpoint could not be written: another member keeps \
+                           it instead; make room on the disk";
+
 /// What a peer keeps of its own blocks and of others', and how far all are with that.
 #[derive(Default)]
 pub(crate) struct Snapshots {
@@ -27,8 +31,8 @@ pub(crate) struct Snapshots {
     /// Copies of others' snapshots that are on their way, by slot.
     copies: BTreeMap<usize, IncomingState>,
     first: FirstMember,
-    /// Whether the host is writing a block: there is not to be another in memory meanwhile.
-    is_writing: bool,
+    /// The epochs of a block that the host is writing: there is not to be another in memory meanwhile.
+    writing: Option<u64>,
     /// How far this peer was when it told that its blocks have done everything.
     told_done: Option<Place>,
     /// How far all are, when all have done everything.
@@ -253,7 +257,7 @@ impl Snapshots {
 
     /// Fetches the next block of a snapshot that is being saved, if the host has written the one before.
     fn save_next(&mut self, directory: &Directory, out: &mut Outbox) {
-        let Some(saving) = self.first.saving.as_mut().filter(|_| !self.is_writing) else { return };
+        let Some(saving) = self.first.saving.as_mut().filter(|_| self.writing.is_none()) else { return };
         let Some(&slot) = saving.slots.front() else {
             self.first.saving = None;
             self.begin_saving(directory, out);
@@ -265,13 +269,23 @@ impl Snapshots {
         }
         let state = self.store.after(slot, saving.round).cloned();
         let state = state.expect("what is in a snapshot is kept until all have saved it");
+        self.writing = Some(state.place.ledger.epoch);
         out.saved.push(saving.take(Arc::clone(directory.setup.part(slot)), state));
-        self.is_writing = true;
     }
 
-    /// The host has time for the next block.
-    pub(crate) fn on_block_written(&mut self, directory: &Directory, out: &mut Outbox) {
-        self.is_writing = false;
+    /// The host has written a block, or could not, and has time for the next. Who cannot write the last snapshot leaves that to another: all
+    /// wait for it, and the first of those who are left saves it again.
+    pub(crate) fn on_block_written(&mut self, is_written: bool, directory: &Directory, out: &mut Outbox) {
+        let epoch = self.writing.take();
+        if !is_written {
+            let is_last = epoch.is_some_and(|epoch| epoch >= directory.setup.epochs());
+            if is_last && directory.view.len() > 1 {
+                out.failure = Some(CANNOT_SAVE.to_owned());
+                return;
+            }
+            // The rest of a snapshot that has a hole is not wanted.
+            self.first.saving.iter_mut().for_each(|saving| saving.slots.clear());
+        }
         self.save_next(directory, out);
     }
 
@@ -295,8 +309,8 @@ impl Snapshots {
             }
             return Ok(());
         };
+        self.writing = Some(state.place.ledger.epoch);
         out.saved.push(saving.take(Arc::clone(directory.setup.part(slot)), state));
-        self.is_writing = true;
         Ok(())
     }
 

@@ -59,12 +59,13 @@ pub struct CheckpointWriter {
 }
 
 impl CheckpointWriter {
-    /// Begins to write into a run's folder on a disk; when a block is written or given up, it calls `on_block`. Needs a runtime.
+    /// Begins to write into a run's folder on a disk; when a block is written or given up, it calls `on_block` with whether
+    /// it is written. Needs a runtime.
     pub fn start(
         run: RunFolder,
         disk: Disk,
         training: &Training,
-        on_block: impl AsyncFn() + Send + 'static,
+        on_block: impl AsyncFn(bool) + Send + 'static,
     ) -> Result<Self, SessionError> {
         let orders = Arc::new(WriteQueue::default());
         let (answers, news) = channel();
@@ -162,7 +163,13 @@ struct Folder<'a> {
 
 impl Folder<'_> {
     /// Does what is ordered, to the end.
-    async fn serve(&mut self, orders: &WriteQueue, disk: &Disk, answers: &Sender<Written>, on_block: impl AsyncFn()) {
+    async fn serve(
+        &mut self,
+        orders: &WriteQueue,
+        disk: &Disk,
+        answers: &Sender<Written>,
+        on_block: impl AsyncFn(bool),
+    ) {
         // If nobody wants to know, it is kept all the same.
         let mut tell = |written| drop(answers.send(written));
         while let Some(order) = orders.pop().await {
@@ -174,9 +181,9 @@ impl Folder<'_> {
                     self.conclude(&state, saved, &mut tell);
                 }
                 Order::Block(block) => {
-                    self.put(&block, ready, &mut tell);
+                    let is_written = self.put(&block, ready, &mut tell);
                     drop(block);
-                    on_block().await;
+                    on_block(is_written).await;
                 }
                 Order::Ticket(ticket) => {
                     let written = ready.and_then(|()| self.run.write_ticket(&ticket));
@@ -188,14 +195,19 @@ impl Folder<'_> {
         }
     }
 
-    /// Puts a block where it belongs. Of a checkpoint of which one could not be written, the others are not wanted.
-    fn put(&mut self, block: &SavedBlock, ready: Result<(), SessionError>, tell: &mut dyn FnMut(Written)) {
+    /// Puts a block where it belongs, and says whether that went well. Of a checkpoint of which one could not be written, the others are not
+    /// wanted.
+    fn put(&mut self, block: &SavedBlock, ready: Result<(), SessionError>, tell: &mut dyn FnMut(Written)) -> bool {
         match ready.and_then(|()| self.put_piece(block, tell)) {
-            Ok(None) => {}
-            Ok(Some(kept)) => self.conclude(&block.state, Ok(kept), tell),
+            Ok(None) => true,
+            Ok(Some(kept)) => {
+                self.conclude(&block.state, Ok(kept), tell);
+                true
+            }
             Err(problem) => {
                 self.pieces = None;
                 self.conclude(&block.state, Err(problem), tell);
+                false
             }
         }
     }

@@ -81,7 +81,7 @@ impl PeerProcess {
         let (orders, node_commands) = mpsc::channel(2);
         let written = orders.clone();
         // If the node is gone, it wants no more blocks.
-        let on_block = async move || _ = written.send(Command::BlockWritten).await;
+        let on_block = async move |is_written| _ = written.send(Command::BlockWritten { is_written }).await;
         let checkpoint_writer = CheckpointWriter::start(run, disk, training, on_block)?;
         let passing_on = tokio::spawn(async move {
             while let Some(command) = commands.recv().await {

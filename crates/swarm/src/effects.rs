@@ -33,7 +33,10 @@ pub enum Input {
     /// The host has found out how many bytes a second this peer's links carry.
     Uplink(f64),
     /// The host has written the last block that was to be saved, or could not: it has time for the next.
-    BlockWritten,
+    BlockWritten {
+        /// Whether it has.
+        is_written: bool,
+    },
     /// The host wants to stop: nothing more is to be begun that would not be over soon.
     Stop,
     /// Other peers take part now. The first view begins the training.

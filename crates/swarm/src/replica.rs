@@ -23,6 +23,7 @@ mod local_phase;
 mod pace;
 mod partial_score;
 mod recovery;
+mod rollback;
 mod rounds;
 mod span;
 mod steps;
@@ -40,7 +41,7 @@ use fetch::{Fetch, Partial};
 use gate::Gate;
 use learner::Learner;
 use pace::{DIVERGED, Pace};
-use recovery::{Reaction, Recovery};
+use recovery::Recovery;
 use training::{Applied, InView, Training, Want};
 
 use crate::effects::{Input, Outbox, Phase, Status};
@@ -84,7 +85,7 @@ impl Peer for Replica {
                 self.agreement.on_timer(token, &self.training.learner.core, out);
             }
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
-            Input::Timer(_) | Input::BlockWritten => {}
+            Input::Timer(_) | Input::BlockWritten { .. } => {}
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
             Input::View(view) => {
                 self.next_view = Some(view);
@@ -358,38 +359,6 @@ impl Replica {
             Want::Recover(why) => self.on_divergence(&why, out),
             Want::Nothing | Want::HandOver | Want::Tell(_) | Want::Proceed => {}
         }
-    }
-
-    fn on_divergence(&mut self, why: &str, out: &mut Outbox) {
-        match self.training.on_divergence(why, out) {
-            Reaction::Stop => {}
-            Reaction::Wait => {
-                self.training.abandon();
-                self.agreement = Agreement::Waiting;
-            }
-            Reaction::GoBack(state) => self.go_back(why, *state, out),
-        }
-    }
-
-    /// Goes back to a good state, and all others with this first member.
-    fn go_back(&mut self, why: &str, state: State, out: &mut Outbox) {
-        let core = self.core();
-        let others: Vec<u32> = (1..core.view.len() as u32).collect();
-        let verdict = Verdict::rollback(others, state.place.n_rollbacks, core);
-        verdict.tell(core, out);
-        let donor = Donor::new(verdict.transfer(), state.clone(), Vec::new(), Vec::new(), &verdict.behind);
-        donor.begin(core, out);
-        out.records.push(core.record(Event::RolledBack {
-            why: why.to_owned(),
-            from_step: core.place.step,
-            epoch: state.place.ledger.epoch,
-            step: state.place.step,
-            lr_factor: state.place.lr_factor(),
-        }));
-        self.donor = Some(donor).filter(|donor| !donor.is_done());
-        self.training.abandon();
-        self.training.go_back_to(state);
-        self.go_on(0, true, out);
     }
 
     /// Does what the strategy asked for, as long as it asks.
