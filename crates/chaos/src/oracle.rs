@@ -66,7 +66,10 @@ pub fn violations(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let came_late = |fate: &&Fate| matches!(fate.told.ending, Some(Ending::Failed(_))) && is_untrained(fate);
     let is_able = |fate: &&Fate| !fate.is_dead && !is_spoilt(fate.host) && !has_left(fate) && !came_late(fate);
     let mut able = fates.iter().filter(is_able);
-    if able.next().is_some() && finished().next().is_none() {
+    // Where two who are to keep a pipeline's whole cannot, one after the other, what they held of it may be gone.
+    let n_bad_disks = fates.iter().filter(|fate| plan.has_disk_fault(fate.host)).count();
+    let is_lost = n_bad_disks > 1 && fates.iter().any(|fate| knows_no_end(plan, fate));
+    if able.next().is_some() && finished().next().is_none() && !is_lost {
         problems.push("nobody finished".to_owned());
     }
     problems
@@ -102,6 +105,11 @@ fn is_untrained(fate: &Fate) -> bool {
     fate.told.step == 0
 }
 
+/// Whether all is trained, and whoever keeps a pipeline's whole is gone: whether it is saved is not for this one to know.
+fn knows_no_end(plan: &Plan, fate: &Fate) -> bool {
+    plan.parallelism.stages.is_some() && fate.told.epoch == EPOCHS
+}
+
 /// What is wrong with the end of a process by itself: what it says is what it has.
 fn own_problem(plan: &Plan, fate: &Fate) -> Option<String> {
     let Fate { host, is_dead, told, .. } = fate;
@@ -112,7 +120,8 @@ fn own_problem(plan: &Plan, fate: &Fate) -> Option<String> {
         // Who asks to be let in just when all is over can only be told so.
         (Some(Ending::Failed(_)), Some(_)) if is_untrained(fate) => None,
         (Some(Ending::Failed(problem)), Some(_)) => {
-            (!plan.has_disk_fault(*host)).then(|| format!("{host} failed: {problem}"))
+            let is_excused = plan.has_disk_fault(*host) || knows_no_end(plan, fate);
+            (!is_excused).then(|| format!("{host} failed: {problem}"))
         }
         (Some(Ending::Finished), Some(Ok(Ending::Finished))) if told.epoch != EPOCHS => {
             Some(format!("{host} finished after {} epochs", told.epoch))

@@ -102,6 +102,11 @@ impl World<'_> {
         self.processes.iter().any(|process| process.host == host && !process.has_ended())
     }
 
+    /// Whether somebody was started again in a folder.
+    fn is_reused(&self, folder: &Path) -> bool {
+        self.processes.iter().filter(|process| process.folder() == folder).count() > 1
+    }
+
     /// Has something happen, and says whether it happened to somebody.
     fn apply(&mut self, action: Action) -> bool {
         let network = &self.common.network;
@@ -122,7 +127,7 @@ impl World<'_> {
             Action::Restart(old, host) => {
                 let killed = self.processes.iter().find(|process| process.host == old && process.is_dead());
                 // It may have been killed before it had a folder.
-                let folder = killed.map(Process::folder).filter(|folder| folder.exists());
+                let folder = killed.map(Process::folder).filter(|folder| folder.exists() && !self.is_reused(folder));
                 let Some(folder) = folder.cloned() else { return false };
                 self.start_in(folder, host, Beginning::Join(self.addresses()));
                 true

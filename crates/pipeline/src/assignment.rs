@@ -45,6 +45,8 @@ pub(crate) struct Verdict {
     pub donors: Vec<Option<u32>>,
     /// If all is done already: how far that is.
     pub done: Option<Place>,
+    /// Whether somebody knows then that the last checkpoint was written.
+    pub is_saved: bool,
 }
 
 impl Verdict {
@@ -70,7 +72,8 @@ impl Verdict {
             is_needed.then(|| donors[address / n_slots % donors.len()] as u32)
         };
         let donors = holders.iter().enumerate().map(donor).collect();
-        Self { snapshot, is_origin: whole.is_none(), holders, donors, done: done(claims, whole) }
+        let is_saved = claims.iter().any(|claim| claim.is_over);
+        Self { snapshot, is_origin: whole.is_none(), holders, donors, done: done(claims, whole), is_saved }
     }
 
     /// Refuses a verdict that cannot be about this many peers.
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn verdicts_that_cannot_be_are_refused() {
         let (snapshot, holders, donors) = (version(0), vec![0, 1], vec![None, Some(1)]);
-        let verdict = Verdict { snapshot, is_origin: true, holders, donors, done: None };
+        let verdict = Verdict { snapshot, is_origin: true, holders, donors, done: None, is_saved: false };
         assert_eq!(verdict.check(2, 2), Ok(()));
         assert!(verdict.check(4, 2).is_err() && verdict.check(1, 2).is_err());
     }

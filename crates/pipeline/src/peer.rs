@@ -22,6 +22,10 @@ use crate::pipeline_setup::PipelineSetup;
 use crate::snapshots::Snapshots;
 use crate::state_transfer::{IncomingState, to_messages};
 
+/// Why peers end who have trained everything, and of whom none knows whether that was saved.
+const END_UNKNOWN: &str = "all epochs are trained, but the peer that keeps the network is gone, and nobody here knows whether it wrote the \
+                           last checkpoint: look for it there; if it is not whole, resume from the one before";
+
 /// What is kept until the members have agreed on who holds what.
 const HELD_ROOM: HeldRoom = HeldRoom { each: 16 << 20, shared: 256 << 20 };
 
@@ -223,6 +227,11 @@ impl PipelinePeer {
         verdict.check(self.directory.view.len(), n_slots)?;
         if let Some(place) = &verdict.done {
             setup.replica(0).training.check_ledger(&place.ledger)?;
+            if !verdict.is_saved {
+                self.place = place.clone();
+                out.failure = Some(END_UNKNOWN.to_owned());
+                return Ok(());
+            }
             self.snapshots.finish(place.clone());
             self.tell_end(out);
             return Ok(());

@@ -215,7 +215,7 @@ impl Links {
     }
 
     /// Whether one of two says that it does not hear the other, or waits for it in vain.
-    fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
+    pub(super) fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
         self.is_cut(a, b) || self.either_says(a, b, |report| &report.refused)
     }
 

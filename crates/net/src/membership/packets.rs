@@ -93,7 +93,6 @@ impl Membership {
     }
 
     fn on_report(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
-        self.is_unsettled |= self.agreement.on_status(from, if report.is_void { 0 } else { report.view });
         if report.unheard.contains(&self.me().id)
             && let Some(member) = self.detector.live().get(&from)
         {
@@ -103,7 +102,12 @@ impl Membership {
         if report.work == WorkState::Stuck && !self.links.is_stuck(from) {
             out.notes.push(Note::Stuck(from));
         }
+        let view = if report.is_void { 0 } else { report.view };
         self.links.on_report(from, report);
+        // Who cannot share a view with us has views of its own: to outdo each other in their numbers would keep both from training.
+        if !self.links.is_broken(self.me().id, from) {
+            self.is_unsettled |= self.agreement.on_status(from, view);
+        }
     }
 
     fn on_leaving(&mut self, now: Duration, from: PeerId, out: &mut Outbox) {
