@@ -238,7 +238,7 @@ impl PipelinePeer {
         }
         self.former.clear();
         self.directory.holders = verdict.holders.iter().map(|&rank| rank as usize).collect();
-        self.snapshots.go_back_to((!verdict.is_origin).then_some(verdict.snapshot));
+        self.snapshots.go_back_to(verdict.snapshot, verdict.is_origin);
         let mut awaited = std::collections::BTreeMap::new();
         for (address, donor) in verdict.donors.iter().enumerate() {
             let donor = donor.map(|rank| rank as usize);
@@ -313,11 +313,6 @@ impl PipelinePeer {
         let (donor, round) = (members[0], self.place().version.round);
         out.records.push(self.directory.record(Event::View { view, members, donor, was_behind: false, round }));
         self.blocks.start(&self.directory, out);
-        let (place, epochs) = (self.place(), self.directory.setup.epochs());
-        let is_last = self.blocks.iter().next().is_some() && place.ledger.epoch >= place.last_epoch(epochs);
-        if self.directory.rank == 0 && is_last && self.snapshots.has_any() {
-            self.snapshots.save_last(round, &self.directory, out);
-        }
         self.release_held(out);
     }
 

@@ -46,6 +46,8 @@ struct FirstMember {
     saving: Option<Saving>,
     /// The round of the newest snapshot that is to be saved after that.
     next: Option<u32>,
+    /// The round of the last one that the host was given whole, or could not write.
+    saved: Option<u32>,
     /// Those whose blocks have done everything, by rank, and how far they are.
     done: BTreeMap<usize, Place>,
 }
@@ -84,11 +86,6 @@ impl Snapshots {
         self.store.list()
     }
 
-    /// Whether all went on from a snapshot, and not from what the run began with.
-    pub(crate) fn has_any(&self) -> bool {
-        !self.store.list().is_empty()
-    }
-
     /// A block from which all go on.
     pub(crate) fn get(&self, block: usize, at: StateVersion) -> Option<&State> {
         self.store.get(block, at)
@@ -100,12 +97,13 @@ impl Snapshots {
         self.first = FirstMember::default();
     }
 
-    /// All go on from this snapshot, or from what the run began with. Those before it are not needed, and what came after it
-    /// belongs to another past.
-    pub(crate) fn go_back_to(&mut self, snapshot: Option<StateVersion>) {
+    /// All go on from this snapshot, or from what the run began with, which is saved where there is anything in it. Those before it are
+    /// not needed, and what came after it belongs to another past.
+    pub(crate) fn go_back_to(&mut self, snapshot: StateVersion, is_origin: bool) {
         self.told_done = None;
         self.last.clear();
-        self.store.keep_only(snapshot);
+        self.first.saved = is_origin.then_some(snapshot.round);
+        self.store.keep_only((!is_origin).then_some(snapshot));
     }
 
     /// A block came from another peer.
@@ -259,6 +257,7 @@ impl Snapshots {
     fn save_next(&mut self, directory: &Directory, out: &mut Outbox) {
         let Some(saving) = self.first.saving.as_mut().filter(|_| self.writing.is_none()) else { return };
         let Some(&slot) = saving.slots.front() else {
+            self.first.saved = Some(saving.round);
             self.first.saving = None;
             self.begin_saving(directory, out);
             return self.end_if_all_done(directory, out);
@@ -326,12 +325,18 @@ impl Snapshots {
     }
 
     fn end_if_all_done(&mut self, directory: &Directory, out: &mut Outbox) {
-        let FirstMember { ledger, saving, next, done } = &self.first;
+        let FirstMember { ledger, saving, next, saved, done } = &self.first;
         let is_done = directory.holders.iter().all(|holder| done.contains_key(holder));
         if !is_done || saving.is_some() || next.is_some() || ledger.is_waiting() {
             return;
         }
         let Some(place) = done.values().next().cloned() else { return };
+        let round = place.version.round;
+        if *saved != Some(round) {
+            // Whoever was first before may not have saved it.
+            self.first.next = Some(round);
+            return self.begin_saving(directory, out);
+        }
         self.first.done.clear();
         directory.tell_others(Subject::AllDone, 0, &encoded(&place), out);
         self.finished = Some(place);
@@ -340,12 +345,6 @@ impl Snapshots {
     /// The members of a new view know that all is done already.
     pub(crate) fn finish(&mut self, place: Place) {
         self.finished = Some(place);
-    }
-
-    /// All go on from the run's last snapshot: whoever was first before may not have saved it.
-    pub(crate) fn save_last(&mut self, round: u32, directory: &Directory, out: &mut Outbox) {
-        self.first.next = Some(round);
-        self.begin_saving(directory, out);
     }
 }
 

@@ -105,7 +105,7 @@ impl PeerProcess {
         } else if let Some(step) = peer.good_step() {
             checkpoint_writer.set_aside_after(step);
         }
-        let place = peer.place().clone();
+        let (place, is_writer) = (peer.place().clone(), reporter.has_kept(peer));
         // Whoever comes now is not to wait for a peer that waits for its disk.
         drop((reporter, node));
         for written in checkpoint_writer.finish().await? {

@@ -71,6 +71,8 @@ pub(crate) struct Reporter<'a> {
     n_rollbacks: u32,
     /// Whether it is told that checkpoints are left out.
     has_left_out: bool,
+    /// The step of the last pipeline that was gathered here whole.
+    gathered: Option<u64>,
 }
 
 /// Where what others are to know goes.
@@ -122,6 +124,7 @@ impl<'a> Reporter<'a> {
             epoch_kept,
             n_tested,
             n_rollbacks,
+            gathered: None,
             has_left_out: false,
         }
     }
@@ -152,7 +155,10 @@ impl<'a> Reporter<'a> {
             self.tell_progress(peer, tell);
         }
         match report {
-            Report::Saved(block) => self.checkpoint_writer.keep_block((*block).clone()),
+            Report::Saved(block) => {
+                self.gathered = block.is_last.then_some(block.state.place.step);
+                self.checkpoint_writer.keep_block((*block).clone());
+            }
             Report::Tick => {}
             Report::Telemetry { from, bytes } => {
                 telemetry::read(*from, bytes).into_iter().for_each(|events| tell(PeerEvent::Heard(events)));
@@ -260,6 +266,14 @@ impl<'a> Reporter<'a> {
     pub(crate) fn writes(&self, peer: &dyn Peer) -> bool {
         let has_all = self.training.pipelines.is_none();
         self.keep == Keep::Always && has_all || peer.view().rank(self.id) == Some(0)
+    }
+
+    /// Whether what the peer came to is to be on this peer's disk. The whole of a pipeline is on that of whoever gathered it last.
+    pub(crate) fn has_kept(&self, peer: &dyn Peer) -> bool {
+        match self.training.pipelines {
+            Some(_) => self.gathered == Some(peer.place().step),
+            None => self.writes(peer),
+        }
     }
 
     /// The swarm goes on from an earlier state: what was kept of later ones is void.
