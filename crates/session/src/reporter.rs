@@ -71,8 +71,8 @@ pub(crate) struct Reporter<'a> {
     n_rollbacks: u32,
     /// Whether it is told that checkpoints are left out.
     has_left_out: bool,
-    /// The step of the last pipeline that was gathered here whole.
-    gathered: Option<u64>,
+    /// The step of the last checkpoint of a pipeline that was to be gathered here, and whether all of it was.
+    gathered: Option<(u64, bool)>,
 }
 
 /// Where what others are to know goes.
@@ -156,7 +156,7 @@ impl<'a> Reporter<'a> {
         }
         match report {
             Report::Saved(block) => {
-                self.gathered = block.is_last.then_some(block.state.place.step);
+                self.gathered = Some((block.state.place.step, block.is_last));
                 self.checkpoint_writer.keep_block((*block).clone());
             }
             Report::Tick => {}
@@ -271,7 +271,9 @@ impl<'a> Reporter<'a> {
     /// Whether what the peer came to is to be on this peer's disk. The whole of a pipeline is on that of whoever gathered it last.
     pub(crate) fn has_kept(&self, peer: &dyn Peer) -> bool {
         match self.training.pipelines {
-            Some(_) => self.gathered == Some(peer.place().step),
+            Some(_) => self
+                .gathered
+                .is_some_and(|(step, is_whole)| step == peer.place().step && (is_whole || self.writes(peer))),
             None => self.writes(peer),
         }
     }

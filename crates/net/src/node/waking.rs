@@ -50,8 +50,11 @@ impl Node {
         if self.compute.is_stuck(deadline.saturating_mul(LEAST_PATIENCE)) {
             return WorkState::Stuck;
         }
-        let is_busy = self.compute.is_busy() || self.contacts.are_busy() || self.is_writing;
-        self.idleness.look(now, deadline, self.peer.status(), is_busy).map_or(WorkState::Busy, WorkState::Waiting)
+        let status = self.peer.status();
+        // A disk is what it waits for only if it waits for nobody.
+        let waits_for_disk = self.is_writing && status.waits_for.is_empty();
+        let is_busy = self.compute.is_busy() || self.contacts.are_busy() || waits_for_disk;
+        self.idleness.look(now, deadline, status, is_busy).map_or(WorkState::Busy, WorkState::Waiting)
     }
 
     /// Whoever asked to be let in may find that all others have ended meanwhile.
