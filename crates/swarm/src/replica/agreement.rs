@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::asynchronous::Clock;
 use super::core::Core;
 use super::fetch::{Fetch, Partial, Snapshot};
-use super::pace::{compared, idling};
+use super::pace::compared;
 use super::transfer::Transfer;
 use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
@@ -101,9 +101,7 @@ impl Verdict {
         let equal = claims.iter().filter(|(rank, claim)| **rank != donor && claim.is_equal(&goes_on));
         let most = if replicas_are_equal { MOST_CO_DONORS } else { 0 };
         let co_donors = equal.map(|(&rank, _)| rank as u32).take(most).collect();
-        // While these fetch the state, the others train. Batches of theirs would be waited for after that, so they get hardly any.
-        let speeds = idling(compared(&speeds), &behind);
-        let donor = donor as u32;
+        let (donor, speeds) = (donor as u32, compared(&speeds));
         Self { donor, co_donors, behind, clocks, speeds, is_rollback: false, n_rollbacks: 0 }
     }
 
@@ -308,14 +306,6 @@ mod tests {
         assert_eq!(donor(&[claim((9, 5, 1), 1000), claim((8, 5, 2), 10)]), 1);
         assert_eq!(donor(&[claim((9, 5, 2), 10), claim((8, 5, 2), 1000)]), 1);
         assert_eq!(donor(&[claim((5, 5, 4), 10), claim((5, 5, 4), 11)]), 1);
-    }
-
-    #[test]
-    fn who_fetches_a_state_is_given_next_to_nothing_to_train_meanwhile() {
-        let at = |n_samples, speed| Claim { speed, ..claim((5, 5, 3), n_samples) };
-        let speeds = |claims: &[Claim]| Verdict::new(&claims.iter().copied().enumerate().collect(), true).speeds;
-        assert_eq!(speeds(&[at(10, 50.0), at(10, 100.0), at(0, 0.0)]), [500, 1000, 10]);
-        assert!(speeds(&[at(10, 0.0), at(0, 0.0)]).is_empty(), "nobody knows how fast anybody is");
     }
 
     #[test]

@@ -227,16 +227,6 @@ pub(super) fn compared(speeds: &[f32]) -> Vec<u16> {
     speeds.iter().map(|&speed| (of(speed) * FASTEST).round() as u16).collect()
 }
 
-/// The same, if these ranks have something else to do at first.
-pub(super) fn idling(mut speeds: Vec<u16>, ranks: &[u32]) -> Vec<u16> {
-    for &rank in ranks {
-        if let Some(speed) = speeds.get_mut(rank as usize) {
-            *speed = (SLOWEST * FASTEST) as u16;
-        }
-    }
-    speeds
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
