@@ -262,7 +262,7 @@ impl Simulation {
                 self.handle(peer as usize, Input::Uplink(rate as f64 / 8.0), compute, observer);
             }
             Event::Written(peer) => {
-                self.handle(peer as usize, Input::BlockWritten { is_written: true }, compute, observer)
+                self.handle(peer as usize, Input::BlockWritten { is_written: true }, compute, observer);
             }
             Event::Ready(peer) => self.on_ready(peer as usize, compute, observer),
             Event::Wake(peer) => self.wake(peer as usize, compute, observer),
