@@ -63,6 +63,18 @@ fn nothing_is_violated_whatever_happens() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// Whoever is to write the last state has a disk that fails or stalls, is not heard when it has, or is a newcomer that stands by.
+#[test]
+fn a_pipeline_is_saved_or_nobody_says_so() {
+    check(&[10750, 12458, 18968, 31694, 37056, 37714, 38260, 40962, 85567, 91390]);
+}
+
+/// Two who refuse each other and hear each other have views of their own.
+#[test]
+fn peers_that_refuse_each_other_train_on() {
+    check(&[5402, 41438]);
+}
+
 #[test]
 fn a_joiner_that_comes_when_all_have_left() {
     check(&[27378]);
