@@ -26,7 +26,7 @@ const PORT: u16 = 7800;
 const USER: u32 = 10_001;
 const SECRET_PATH: &str = "/etc/nettorrent/secret";
 const JOB_PATH: &str = "/etc/nettorrent/job";
-const WORK_PATH: &str = "/work";
+const WORK_PATH: &str = "/peer";
 /// How long a pod has to leave with a checkpoint.
 const SECONDS_TO_LEAVE: u32 = 120;
 

@@ -34,7 +34,7 @@ const SOME_RUN: &str = "MODEL-TIME";
 A line of the hosts' file names a host as ssh takes it, and what is special about it: `user@lab-3 data=/data/mnist threads=8`. There are \
 program=PATH, data=NAME|PATH, address=ADDRESS:PORT (where the others reach it), listen=ADDRESS:PORT and threads=N. Data do not travel: \
 they have a name, or are at the job's path, on every machine. Each peer's run is in ~/nettorrent/RUN/peer-K at its host with --ssh, and in \
-RUN/peers/attempt-N/peer-K with --slurm and --mpi, where the ticket lies in files that only you can read; with --k8s it is in the pod's /work/run.")]
+RUN/peers/attempt-N/peer-K with --slurm and --mpi, where the ticket lies in files that only you can read; with --k8s it is in the pod's /peer/run.")]
 pub(crate) struct LaunchArguments {
     #[command(flatten)]
     job: JobArguments,
