@@ -168,6 +168,14 @@ impl Node {
         mut telemetry: mpsc::UnboundedReceiver<Bytes>,
         report: Tell<'_>,
     ) -> Ending {
+        self.begin(introducers, report);
+        let ending = self.go_on(&mut commands, &mut telemetry, report).await;
+        self.end(&ending, telemetry, report).await;
+        ending
+    }
+
+    /// Asks to be let in by the members it knows of.
+    fn begin(&mut self, introducers: Vec<Member>, report: Tell<'_>) {
         // Those who begin together wait for each other for as long as it takes.
         if !introducers.is_empty() && self.settings.membership.wait_for <= 1 {
             self.joins_by = Some(JOIN_DEADLINES * self.settings.membership.deadline);
@@ -175,16 +183,25 @@ impl Node {
             self.churn.join(self.now());
         }
         self.on_members(membership::Input::Join(introducers), report);
+    }
+
+    /// Does what comes, one thing after the other, until there is an end.
+    async fn go_on(
+        &mut self,
+        commands: &mut mpsc::Receiver<Command>,
+        telemetry: &mut mpsc::UnboundedReceiver<Bytes>,
+        report: Tell<'_>,
+    ) -> Ending {
         let mut is_leaving = false;
-        let ending = loop {
+        loop {
             if let Some(failure) = self.failure.take() {
-                break Ending::Failed(failure);
+                return Ending::Failed(failure);
             }
             if self.peer.is_finished() {
-                break Ending::Finished;
+                return Ending::Finished;
             }
             if is_leaving && self.peer.is_settled() {
-                break Ending::Left;
+                return Ending::Left;
             }
             let wake_at = self.next_wake();
             tokio::select! {
@@ -202,21 +219,17 @@ impl Node {
                 Some((done, took)) = self.findings.recv() => {
                     self.on_input(Input::Done { done, took }, report);
                 }
-                Some(event) = self.inbox.next() => {
-                    self.on_link_event(event, report);
-                    // What has come meanwhile is taken at once: asking the system anew for each frame would cost more than
-                    // the frames.
-                    for _ in 0..64 {
-                        let Some(event) = self.inbox.try_next() else { break };
-                        self.on_link_event(event, report);
-                    }
-                }
+                Some(event) = self.inbox.next() => self.on_link_events(event, report),
                 Some(bytes) = telemetry.recv() => self.send_telemetry(bytes),
                 Some(dialled) = self.dials.recv() => self.on_dialled(dialled, report),
                 Some(arrival) = self.arrivals.recv() => self.on_arrival(arrival, report),
                 () = sleep_until(wake_at) => self.on_wake(report),
             }
-        };
+        }
+    }
+
+    /// Tells others the rest and goodbye.
+    async fn end(&mut self, ending: &Ending, mut telemetry: mpsc::UnboundedReceiver<Bytes>, report: Tell<'_>) {
         for event in self.churn.end() {
             self.tell_event(event, report);
         }
@@ -225,12 +238,11 @@ impl Node {
             self.send_telemetry(bytes);
         }
         self.on_members(membership::Input::Leave, report);
-        if ending == Ending::Finished {
+        if *ending == Ending::Finished {
             self.hear_others_out(report).await;
         }
         self.contacts.close().await;
         self.tell_of_folder(report);
-        ending
     }
 
     /// The peer, for who wants to keep what it learnt.

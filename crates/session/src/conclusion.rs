@@ -50,10 +50,12 @@ pub(crate) struct Conclusion {
     stopped_by: Option<SessionError>,
 }
 
-/// How far a peer is, in the order of what counts.
+/// How far a peer is, in the order of what counts: a peer that is told to leave a moment later than the one that writes may be a step
+/// ahead of it, and that step is nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Reached {
     is_finished: bool,
+    is_writer: bool,
     epoch: u64,
     step: u64,
     last_epoch: u64,
@@ -65,7 +67,13 @@ impl Conclusion {
         Self {
             run,
             keeps: topology != Topology::OneOfMany,
-            reached: Reached { is_finished: false, epoch: start.ledger.epoch, step: start.step, last_epoch: 0 },
+            reached: Reached {
+                is_finished: false,
+                is_writer: false,
+                epoch: start.ledger.epoch,
+                step: start.step,
+                last_epoch: 0,
+            },
             peak_rss_bytes: None,
             checkpoint: None,
             write_problem: None,
@@ -80,8 +88,9 @@ impl Conclusion {
         match event {
             PeerEvent::Ended { ending, epoch, last_epoch, step, is_writer, peak_rss_bytes, .. } => {
                 self.endings.push(ending.clone());
-                let (is_finished, epoch, step, last_epoch) = (*ending == Ending::Finished, *epoch, *step, *last_epoch);
-                self.reached = self.reached.max(Reached { is_finished, epoch, step, last_epoch });
+                let (is_finished, is_writer, last_epoch) = (*ending == Ending::Finished, *is_writer, *last_epoch);
+                let reached = Reached { is_finished, is_writer, epoch: *epoch, step: *step, last_epoch };
+                self.reached = self.reached.max(reached);
                 self.keeps |= is_writer;
                 self.peak_rss_bytes = self.peak_rss_bytes.max(*peak_rss_bytes);
             }
@@ -139,7 +148,7 @@ impl Conclusion {
         if let Some(problem) = self.stopped_by.take() {
             return Err(problem);
         }
-        let Reached { is_finished, epoch, step, last_epoch } = self.reached;
+        let Reached { is_finished, epoch, step, last_epoch, .. } = self.reached;
         if is_finished && epoch < last_epoch {
             return Err(SessionError::Unfinished { epoch, last_epoch, newest: self.run.newest_text() });
         }
@@ -183,6 +192,20 @@ mod tests {
     use crate::start_state::StartState;
     use crate::training::Training;
 
+    /// Of a run of four epochs: a peer that is told to leave in the second.
+    fn left_at(step: u64, is_writer: bool) -> PeerEvent {
+        let (epoch, last_epoch, peak_rss_bytes) = (1, 4, None);
+        PeerEvent::Ended {
+            peer: PeerId(step),
+            ending: Ending::Left,
+            epoch,
+            last_epoch,
+            step,
+            is_writer,
+            peak_rss_bytes,
+        }
+    }
+
     /// Of a run of four epochs: a peer that ends after so many.
     fn ended(ending: Ending, epoch: u64) -> PeerEvent {
         let (last_epoch, step, is_writer, peak_rss_bytes) = (4, 10 * epoch, false, None);
@@ -224,5 +247,15 @@ mod tests {
         let (outcome, reason) = conclude(Topology::OneOfMany, &events);
         let outcome = outcome.unwrap();
         assert_eq!((outcome.ending, outcome.epoch, reason), (Ending::Finished, 4, Reason::Finished));
+    }
+    #[test]
+    fn a_run_that_is_left_has_come_as_far_as_whoever_wrote_its_checkpoint() {
+        for events in [[left_at(10, true), left_at(11, false)], [left_at(11, false), left_at(10, true)]] {
+            let outcome = conclude(Topology::Local(2), &events).0.unwrap();
+            assert_eq!((outcome.ending, outcome.step), (Ending::Left, 10));
+        }
+        // If nobody wrote, it is told how far the most advanced was.
+        let events = [left_at(10, false), left_at(11, false)];
+        assert_eq!(conclude(Topology::Local(2), &events).0.unwrap().step, 11);
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nettorrent_history::{PeerProgress, Resources};
 use nettorrent_net::address::Address;
+use nettorrent_net::report;
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::Record;
 use serde::{Deserialize, Serialize};
@@ -83,4 +84,14 @@ pub enum Ending {
     Left,
     /// It cannot go on.
     Failed(String),
+}
+
+impl From<report::Ending> for Ending {
+    fn from(ending: report::Ending) -> Self {
+        match ending {
+            report::Ending::Finished => Self::Finished,
+            report::Ending::Left => Self::Left,
+            report::Ending::Failed(problem) => Self::Failed(problem),
+        }
+    }
 }

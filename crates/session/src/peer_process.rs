@@ -9,7 +9,7 @@ use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{self, Command};
-use nettorrent_swarm::PeerId;
+use nettorrent_swarm::{Peer, PeerId};
 use tokio::sync::mpsc;
 
 use crate::checkpoint_writer::CheckpointWriter;
@@ -95,15 +95,8 @@ impl PeerProcess {
             .await;
         passing_on.abort();
         let peer = node.peer();
-        // What a run has come to that diverged is nothing to go on from.
-        let is_over = ending != report::Ending::Finished && !peer.is_healthy();
-        let is_writer = reporter.writes(peer);
-        if !is_writer {
-            // Another does.
-        } else if !is_over {
-            keep_state(&checkpoint_writer, peer);
-        } else if let Some(step) = peer.good_step() {
-            checkpoint_writer.set_aside_after(step);
+        if reporter.writes(peer) {
+            keep_last_state(&checkpoint_writer, peer, &ending);
         }
         let (place, is_writer) = (peer.place().clone(), reporter.has_kept(peer));
         // Whoever comes now is not to wait for a peer that waits for its disk.
@@ -115,15 +108,20 @@ impl PeerProcess {
         for sample in monitor.map(Monitor::finish).unwrap_or_default() {
             tell(PeerEvent::Resources(resources(id, &sample)));
         }
-        let ending = match ending {
-            report::Ending::Finished => Ending::Finished,
-            report::Ending::Left => Ending::Left,
-            report::Ending::Failed(problem) => Ending::Failed(problem),
-        };
-        let last_epoch = place.last_epoch(training.job.epochs);
+        let (ending, last_epoch) = (Ending::from(ending), place.last_epoch(training.job.epochs));
         let (epoch, step, peak_rss_bytes) = (place.ledger.epoch, place.step, peak_rss_bytes());
         tell(PeerEvent::Ended { peer: id, ending: ending.clone(), epoch, last_epoch, step, is_writer, peak_rss_bytes });
         Ok(ending)
+    }
+}
+
+/// Has written what a run has come to. If it diverged, that is nothing to go on from, and what was good before remains the last.
+fn keep_last_state(checkpoint_writer: &CheckpointWriter, peer: &dyn Peer, ending: &report::Ending) {
+    let has_diverged = *ending != report::Ending::Finished && !peer.is_healthy();
+    if !has_diverged {
+        keep_state(checkpoint_writer, peer);
+    } else if let Some(step) = peer.good_step() {
+        checkpoint_writer.set_aside_after(step);
     }
 }
 

@@ -154,6 +154,15 @@ impl<'a> Reporter<'a> {
         if is_tested || self.told.elapsed() >= TELL_EVERY || peer.place().ledger.epoch != self.epoch_told {
             self.tell_progress(peer, tell);
         }
+        self.pass_on(report, peer, tell);
+        for written in self.checkpoint_writer.news() {
+            tell(written_event(self.id, written));
+        }
+        self.send_telemetry(peer);
+    }
+
+    /// Tells what is not only added up, and has written what belongs on the disk.
+    fn pass_on(&mut self, report: &Report<'_>, peer: &dyn Peer, tell: &mut dyn FnMut(PeerEvent)) {
         match report {
             Report::Saved(block) => {
                 self.gathered = Some((block.state.place.step, block.is_last));
@@ -183,16 +192,16 @@ impl<'a> Reporter<'a> {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false });
             }
         }
-        for written in self.checkpoint_writer.news() {
-            tell(written_event(self.id, written));
+    }
+
+    /// Sends what the first member is to hear, if that is due.
+    fn send_telemetry(&mut self, peer: &dyn Peer) {
+        let Some(outlet) = &mut self.telemetry else { return };
+        if peer.view().rank(self.id) == Some(0) {
+            outlet.telemetry.forget();
         }
-        if let Some(outlet) = &mut self.telemetry {
-            if peer.view().rank(self.id) == Some(0) {
-                outlet.telemetry.forget();
-            }
-            if let Some(message) = outlet.telemetry.due() {
-                outlet.send(message);
-            }
+        if let Some(message) = outlet.telemetry.due() {
+            outlet.send(message);
         }
     }
 

@@ -202,22 +202,8 @@ impl Draft {
         fields.push(("seed".to_owned(), Value::Integer(seed)));
         let settings: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
-        if job.python().is_none() {
-            model_spec(&job.model, None, None).map_err(|error| refuse(error.to_string()))?;
-        }
+        check(&job, n_peers, study.head.host).map_err(refuse)?;
         let is_alone = n_peers == 1;
-        if job.swarm.peers > 0 {
-            return Err(refuse("the number of peers is the axis `peers`, not a field of the job".into()));
-        }
-        if study.head.host == Host::Processes && n_peers > MOST_PROCESSES {
-            return Err(refuse(format!(
-                "at most {MOST_PROCESSES} processes can be started; simulate more (host = \"sim\")"
-            )));
-        }
-        if !is_alone {
-            let strategy = find(&job.swarm.strategy).map_err(|error| refuse(error.to_string()))?;
-            (strategy.build)(&job.swarm.options).map_err(|error| refuse(error.to_string()))?;
-        }
         let mut arguments: Vec<String> = settings.into_iter().flat_map(|text| ["--set".to_owned(), text]).collect();
         let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         let (command, n_threads) = match study.head.host {
@@ -254,6 +240,24 @@ impl Draft {
             n_threads,
         })
     }
+}
+
+/// Whether a job can be run with so many peers there.
+fn check(job: &Job, n_peers: usize, host: Host) -> Result<(), String> {
+    if job.python().is_none() {
+        model_spec(&job.model, None, None).map_err(|error| error.to_string())?;
+    }
+    if job.swarm.peers > 0 {
+        return Err("the number of peers is the axis `peers`, not a field of the job".into());
+    }
+    if host == Host::Processes && n_peers > MOST_PROCESSES {
+        return Err(format!("at most {MOST_PROCESSES} processes can be started; simulate more (host = \"sim\")"));
+    }
+    if n_peers > 1 {
+        let strategy = find(&job.swarm.strategy).map_err(|error| error.to_string())?;
+        (strategy.build)(&job.swarm.options).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// The seed of an axis or of the job, or else the study's; each trial has the next one. As a number that TOML has.

@@ -74,17 +74,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     };
     let training = Training::from_job(arguments.job.open(&[])?, 1)?;
     let measure = training.task.measure();
-    let target = arguments.target.map(|target| measure.quality_of(target));
-    if let (Some(quality), Some(value)) = (target, arguments.target)
-        && !(quality > 0.0 && quality <= 1.0)
-    {
-        let range = match measure {
-            Measure::Accuracy => "a share, above 0 and at most 1",
-            Measure::Loss => "a loss, from 0 up",
-            Measure::Perplexity { .. } => "a perplexity, from 1 up",
-        };
-        bail!("--target {value}: must be {range}");
-    }
+    let target = arguments.target.map(|target| quality(target, measure)).transpose()?;
     let surveyed = match &ticket {
         Some(ticket) => block_on(Load { n_processes: 1, n_bytes: 0 }, async {
             anyhow::Ok(Observer::connect(ticket, encryption, false).await?.links().await)
@@ -124,6 +114,20 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
         print!("{}", findings.text(&words));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The quality that a target stands for, by whatever the task is judged.
+fn quality(target: f64, measure: Measure) -> anyhow::Result<f64> {
+    let quality = measure.quality_of(target);
+    if quality > 0.0 && quality <= 1.0 {
+        return Ok(quality);
+    }
+    let range = match measure {
+        Measure::Accuracy => "a share, above 0 and at most 1",
+        Measure::Loss => "a loss, from 0 up",
+        Measure::Perplexity { .. } => "a perplexity, from 1 up",
+    };
+    bail!("--target {target}: must be {range}")
 }
 
 fn link(arguments: &AdviseArguments) -> anyhow::Result<LinkSpec> {

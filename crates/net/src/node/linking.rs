@@ -13,6 +13,9 @@ use crate::inbox::{self, LinkEvent};
 use crate::membership;
 use crate::report::Report;
 
+/// How many events of links are looked at before anything else has its turn.
+const MOST_AT_ONCE: usize = 65;
+
 impl Node {
     pub(super) fn on_arrival(&mut self, arrival: Arrival, report: Tell<'_>) {
         match arrival {
@@ -44,7 +47,17 @@ impl Node {
         }
     }
 
-    pub(super) fn on_link_event(&mut self, event: LinkEvent, report: Tell<'_>) {
+    /// Looks at what came over a link, and at what has come meanwhile: asking the system anew for each frame would cost more than the
+    /// frames.
+    pub(super) fn on_link_events(&mut self, first: LinkEvent, report: Tell<'_>) {
+        self.on_link_event(first, report);
+        for _ in 1..MOST_AT_ONCE {
+            let Some(event) = self.inbox.try_next() else { break };
+            self.on_link_event(event, report);
+        }
+    }
+
+    fn on_link_event(&mut self, event: LinkEvent, report: Tell<'_>) {
         let LinkEvent { peer, link, event } = event;
         if let inbox::Event::Frame(frame) = &event
             && !self.visitors.has(link)
