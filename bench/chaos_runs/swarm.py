@@ -147,7 +147,8 @@ class Swarm:
         event = peer.hear(when, line)
         if event is None:
             return
-        if event["event"] == "ticket":
+        if event["event"] == "ticket" and self.ticket is None and peer is self.current[0]:
+            # Every member has a ticket; the one who starts tells of it first, and again when there is a new one.
             self.ticket = event["ticket"]
             for host in range(1, self.job.n_peers):
                 self.join(host)
