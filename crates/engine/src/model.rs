@@ -26,6 +26,7 @@ mod plan;
 mod run;
 mod score;
 mod sequence_options;
+mod shards;
 mod workspace;
 pub mod zoo;
 
@@ -49,4 +50,5 @@ pub use part_spec::{PartSpec, Span};
 pub use pass::Pass;
 pub use score::{MOST_METRICS, Score};
 pub use sequence_options::{AttentionSpec, PositionsSpec, TiedSpec};
+pub use shards::{Unsplittable, most_tensor_shards};
 pub use workspace::{Phase, Probe, Workspace};

@@ -1,30 +1,24 @@
 //! What of a network can be split how: which layers can follow one another in tensor shards, and which need the whole batch.
 //!
-//! The planner looks at very many stages, so it asks [`outputs_to_split`] and [`has_batch_norm`], which only look at the
+//! The planner looks at very many stages, so it asks [`most_shards`] and [`has_batch_norm`], which only look at the
 //! description; a plan that is to be run is asked of the engine itself, which must build the parts.
 
 use std::ops::Range;
 
-use nettorrent_engine::model::{LayerSpec, ModelError, ModelSpec};
+use nettorrent_engine::model::{LayerSpec, ModelError, ModelSpec, Unsplittable, most_tensor_shards};
 
-/// How many outputs there are to be split into tensor shards: those of the first layer (but for a `flatten`), if the others can follow it
-/// channel by channel.
-pub(crate) fn outputs_to_split(spec: &ModelSpec, layers: &Range<usize>) -> Result<usize, ModelError> {
-    let refused = |layer: usize, what_to_do: &str| {
-        Err(ModelError {
-            place: place(spec, layer),
-            problem: format!("it cannot be split into tensor shards; {what_to_do}, or use tensor_shards = 1"),
-        })
+/// How many tensor shards these layers can have at most.
+pub(crate) fn most_shards(spec: &ModelSpec, layers: &Range<usize>) -> Result<usize, ModelError> {
+    let refused = |layer: usize, what_to_do: &str| ModelError {
+        place: place(spec, layers.start + layer),
+        problem: format!("it cannot be split into tensor shards; {what_to_do}, or use tensor_shards = 1"),
     };
-    let is_flatten = |layer: &usize| matches!(spec.layers[*layer], LayerSpec::Flatten);
-    let first = layers.clone().find(|layer| !is_flatten(layer)).unwrap_or(layers.start);
-    let Some(n_outputs) = spec.layers[first].outputs_to_split() else {
-        return refused(first, "begin the stage at a layer whose outputs can be split, such as conv or dense");
-    };
-    match (first + 1..layers.end).find(|layer| !spec.layers[*layer].is_by_channel()) {
-        Some(layer) => refused(layer, "end the stage before it"),
-        None => Ok(n_outputs),
-    }
+    most_tensor_shards(&spec.layers[layers.clone()]).map_err(|why| match why {
+        Unsplittable::Begins(layer) => {
+            refused(layer, "begin the stage at a layer whose outputs can be split, such as conv or dense")
+        }
+        Unsplittable::Mixes(layer) => refused(layer, "end the stage before it"),
+    })
 }
 
 /// Whether a batch norm is among these layers, at whatever depth: its statistics are those of the whole batch.
@@ -45,7 +39,7 @@ mod tests {
     use nettorrent_engine::model::zoo::{ZOO, describe};
     use nettorrent_engine::model::{Part, PartSpec};
 
-    use super::{has_batch_norm, outputs_to_split};
+    use super::{has_batch_norm, most_shards};
 
     #[test]
     fn the_engine_thinks_the_same() {
@@ -59,7 +53,7 @@ mod tests {
                     let part = |columns| Part::new(&spec, &PartSpec { layers: start..end, column: 0, columns });
                     let whole = part(1).unwrap_or_else(|error| panic!("{} {start}..{end}: {error}", entry.name));
                     assert_eq!(whole.needs_all_rows(), has_batch_norm(&spec.layers[start..end]));
-                    let can_split = outputs_to_split(&spec, &(start..end)).is_ok();
+                    let can_split = most_shards(&spec, &(start..end)).is_ok();
                     assert_eq!(part(2).is_ok(), can_split, "{} {start}..{end}", entry.name);
                 }
             }

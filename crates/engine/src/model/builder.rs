@@ -37,7 +37,7 @@ pub(super) struct Section<'a> {
     pub below: &'a [LayerSpec],
     /// The layers.
     pub layers: &'a [LayerSpec],
-    /// Which channels the first of them makes, if not all, and how many there are over all columns.
+    /// Which channels come out of them, if not all, and how many there are over all columns.
     pub split: Option<(Range<usize>, usize)>,
 }
 

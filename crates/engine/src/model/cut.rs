@@ -1,6 +1,7 @@
 //! Cutting a part out of a network: which layers can be split by columns, and where a part's numbers lie in the whole's.
 
 use std::ops::Range;
+use std::slice;
 
 use super::builder::{Section, build_section};
 use super::columns::Columns;
@@ -8,7 +9,7 @@ use super::description::{LayerSpec, ModelSpec};
 use super::graph::{ModelError, NamedTensor};
 use super::network::Network;
 use super::part_spec::{PartSpec, Span};
-use crate::partition::block;
+use super::shards::{Shard, Unsplittable, most_tensor_shards, take_shard};
 
 /// A part as it was cut out.
 pub(super) struct Cut {
@@ -21,8 +22,9 @@ pub(super) struct Cut {
 pub(super) fn cut(spec: &ModelSpec, whole: &Network, part: &PartSpec) -> Result<Cut, ModelError> {
     check_range(spec, part)?;
     let mut layers = spec.layers[part.layers.clone()].to_vec();
-    let split = if part.columns == 1 { None } else { Some(split(&mut layers, part)?) };
+    let shard = if part.columns == 1 { None } else { Some(split(&mut layers, part)?) };
     let below = &spec.layers[..part.layers.start];
+    let split = shard.as_ref().map(|shard| (shard.channels.clone(), shard.n_channels));
     let section = Section { below, layers: &layers, split: split.clone() };
     let (network, shape) = build_section(&spec.input, section)?;
     let outputs = match &split {
@@ -36,7 +38,7 @@ pub(super) fn cut(spec: &ModelSpec, whole: &Network, part: &PartSpec) -> Result<
             channels: channels.clone(),
         },
     };
-    let spans = spans(&network, whole, split.as_ref());
+    let spans = spans(&network, whole, shard.as_ref());
     Ok(Cut { network, outputs, spans })
 }
 
@@ -63,41 +65,36 @@ fn check_range(spec: &ModelSpec, part: &PartSpec) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// Has the first layer make only the part's block of outputs, if it and all that follow can be split: the block, and how many
-/// outputs there are.
-fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<(Range<usize>, usize), ModelError> {
-    let error = |i: usize, layer: &LayerSpec, problem: String| {
-        let place = format!("layers[{}] ({})", part.layers.start + i, layer.kind());
+/// Has the layers make only what the part makes of them, if they can be split.
+fn split(layers: &mut [LayerSpec], part: &PartSpec) -> Result<Shard, ModelError> {
+    let error = |i: usize, problem: String| {
+        let place = format!("layers[{}] ({})", part.layers.start + i, layers[i].kind());
         ModelError { place, problem }
     };
-    // A flatten moves no number, so it may stand before the layer that is split.
-    let first = layers.iter().position(|layer| *layer != LayerSpec::Flatten).unwrap_or(0);
-    let kind = layers[first].clone();
-    let Some(out) = layers[first].outputs_mut() else {
-        let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, conv1d, \
-                       conv3d, dense, embedding or swiglu; begin the stage there, or use tensor_shards = 1";
-        return Err(error(first, &kind, problem.into()));
-    };
-    let n_outputs = *out;
-    if part.columns > n_outputs {
-        let problem =
-            format!("{} tensor shards cannot share its {n_outputs} outputs; use at most {n_outputs}", part.columns);
-        return Err(error(first, &kind, problem));
-    }
-    let channels = block(part.column, part.columns, n_outputs);
-    *out = channels.len();
-    for (i, layer) in layers.iter().enumerate().skip(first + 1) {
-        if !layer.is_by_channel() {
+    let most = most_tensor_shards(layers).map_err(|why| match why {
+        Unsplittable::Begins(first) => {
+            let problem = "a stage of several tensor shards must begin with a layer that can be split by outputs: conv, conv1d, \
+                           conv3d, dense, embedding or swiglu; begin the stage there, or use tensor_shards = 1";
+            error(first, problem.into())
+        }
+        Unsplittable::Mixes(layer) => {
             let problem = "it mixes channels, so it cannot be split into tensor shards with the layers before it; end the stage before \
                            it, or use tensor_shards = 1";
-            return Err(error(i, layer, problem.into()));
+            error(layer, problem.into())
         }
+    })?;
+    if part.columns > most {
+        let heads = layers.iter().position(|layer| matches!(layer, LayerSpec::Attention(_)));
+        let what = if heads.is_some() { "heads of keys and values" } else { "outputs" };
+        let problem = format!("{} tensor shards cannot share its {most} {what}; use at most {most}", part.columns);
+        let first = layers.iter().position(|layer| *layer != LayerSpec::Flatten);
+        return Err(error(heads.or(first).unwrap_or(0), problem));
     }
-    Ok((channels, n_outputs))
+    Ok(take_shard(layers, (part.column, part.columns), most))
 }
 
 /// Where the part's numbers lie in the whole, in order of both.
-fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize)>) -> Vec<Span> {
+fn spans(network: &Network, whole: &Network, shard: Option<&Shard>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut push = |span: Span| match spans.last_mut() {
         // The running statistics are not trained, so they begin a span of their own.
@@ -114,16 +111,24 @@ fn spans(network: &Network, whole: &Network, split: Option<&(Range<usize>, usize
     for NamedTensor { name, range, .. } in &network.tensors {
         let home = rest.find(|tensor| tensor.name == *name).expect("the whole has all tensors of its parts, in order");
         let (mine, home) = (range.clone(), home.range.clone());
-        let Some((channels, n_channels)) = split else {
+        let Some(shard) = shard else {
             push(Span { mine: mine.start, whole: home.start, len: mine.len() });
             continue;
         };
+        let (blocks, n) = match network.steps[0].params.contains(&mine.start) {
+            true => (shard.rows.as_slice(), shard.n_rows),
+            false => (slice::from_ref(&shard.channels), shard.n_channels),
+        };
+        let n_mine: usize = blocks.iter().map(Range::len).sum();
         // A tensor lies as [outer][channel][inner]. Only a dense layer's weights have an inner axis, its inputs.
-        let inner = if is_dense_weight(network, name) { mine.len() / channels.len() } else { 1 };
-        let (step, len) = (n_channels * inner, channels.len() * inner);
-        for outer in 0..mine.len() / len {
-            let whole = home.start + outer * step + channels.start * inner;
-            push(Span { mine: mine.start + outer * len, whole, len });
+        let inner = if is_dense_weight(network, name) { mine.len() / n_mine } else { 1 };
+        let mut at = mine.start;
+        for outer in 0..mine.len() / (n_mine * inner) {
+            for block in blocks {
+                let (whole, len) = (home.start + (outer * n + block.start) * inner, block.len() * inner);
+                push(Span { mine: at, whole, len });
+                at += len;
+            }
         }
     }
     spans

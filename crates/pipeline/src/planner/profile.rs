@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use nettorrent_engine::model::{LayerSpec, ModelError, ModelSpec, Network, n_values};
 
-use crate::splitting::{has_batch_norm, outputs_to_split};
+use crate::splitting::{has_batch_norm, most_shards};
 
 /// Sums over the first layers of a network: all that comes before each cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -118,7 +118,7 @@ pub(super) fn most_batch_shards(spec: &ModelSpec, layers: &Range<usize>, batch: 
 
 /// How many tensor shards these layers can have.
 pub(super) fn most_tensor_shards(spec: &ModelSpec, layers: &Range<usize>) -> usize {
-    outputs_to_split(spec, layers).unwrap_or(1)
+    most_shards(spec, layers).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -42,7 +42,9 @@ impl Builder {
         self.reserve(place, &[2, n_steps, n_inputs])?;
         let index = self.n_steps_below + self.steps.len();
         let (is_causal, dropout) = (spec.causal, spec.dropout);
-        let layer = Attention { n_steps, n_heads, n_kv_heads, head_len, is_causal, rotary, dropout, index };
+        let of_all =
+            self.split.as_ref().map(|(channels, n_channels)| (channels.start / head_len, n_channels / head_len));
+        let layer = Attention { n_steps, n_heads, n_kv_heads, head_len, is_causal, rotary, dropout, index, of_all };
         let shape = vec![n_steps, layer.n_outputs()];
         self.push(Box::new(layer), "attention", place, flow, shape)
     }

@@ -30,6 +30,9 @@ pub struct Attention {
     pub dropout: f32,
     /// Which of the network's layers this is, so that two of them drop different things.
     pub index: usize,
+    /// Which of the whole layer's heads the first one is and how many that has, if these are not all: what is dropped is what the whole
+    /// layer would drop.
+    pub of_all: Option<(usize, usize)>,
 }
 
 /// Where a head's numbers lie in a row.
@@ -108,7 +111,8 @@ impl Attention {
             }
         };
         let rate = if matches!(context.mode, Mode::Train { .. }) { self.dropout } else { 0.0 };
-        let place = (context.first + sample) * self.n_heads + head;
+        let (first, n_all) = self.of_all.unwrap_or((0, self.n_heads));
+        let place = (context.first + sample) * n_all + first + head;
         Head {
             queries,
             keys,

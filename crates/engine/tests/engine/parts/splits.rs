@@ -82,6 +82,33 @@ fn symbols_and_sequences() {
 }
 
 #[test]
+fn attention_by_heads() {
+    // Heads of 4 numbers: as many that ask as are asked, two that ask each one, and all that ask the same.
+    for (heads, kv_heads) in [(6, 6), (6, 3), (5, 1)] {
+        let layers = json!([
+            {"dense": {"out": 4 * (heads + 2 * kv_heads)}},
+            {"attention": {"heads": heads, "kv_heads": kv_heads, "causal": heads == 6, "rotary": 10000.0, "dropout": 0.3}},
+            {"dropout": 0.2},
+            "gelu",
+            {"dense": {"out": 6}},
+            "flatten",
+            {"dense": {"out": 5}}
+        ]);
+        let spec = model(&[7, 10], layers);
+        for columns in 1..=kv_heads {
+            let groups = [group(0..4, 2, columns), group(4..6, 1, 3), group(6..7, 1, 1)];
+            assert_as_whole("attention", &spec, &groups, 5, 1e-5);
+            let groups = [group(0..2, 1, columns), group(2..7, 1, 1)];
+            assert_as_whole("attention", &spec, &groups, 5, 1e-5);
+        }
+        let part = PartSpec { layers: 0..2, column: 0, columns: kv_heads + 1 };
+        let error = Part::new(&spec, &part).expect_err("there are not so many heads");
+        assert_eq!(error.place, "layers[1] (attention)");
+        assert!(error.problem.contains("heads of keys and values"), "{error}");
+    }
+}
+
+#[test]
 fn a_batch_of_100_by_a_layer_of_50_to_200_on_ten_by_ten() {
     let spec = model(&[50], json!([{"dense": {"out": 200}}, "gelu", {"dense": {"out": 10}}]));
     assert_as_whole("dense", &spec, &[group(0..2, 10, 10), group(2..3, 1, 1)], 100, 1e-5);
