@@ -84,8 +84,7 @@ impl TrainPlan {
 
     /// The seed for a batch: of the job and the step; and of the slot, or all peers would drop out the same neurons.
     pub fn batch_seed(&self, slot: usize, step: u64) -> u64 {
-        let seed = mix(self.seed ^ mix(step));
-        if slot == 0 { seed } else { mix(seed ^ slot as u64) }
+        seed_of_batch(self.seed, slot, step)
     }
 
     /// What guessing comes to.
@@ -108,5 +107,27 @@ impl TrainPlan {
 
     fn collapse_from(&self, initial: &[f32]) -> Collapse {
         Collapse::new(self.guessing, size(&initial[..self.task.n_params()]))
+    }
+}
+
+fn seed_of_batch(job: u64, slot: usize, step: u64) -> u64 {
+    let seed = mix(job ^ mix(step));
+    // Slots count down from the largest number, so that none is mixed in as a step is.
+    if slot == 0 { seed } else { mix(seed ^ mix(!(slot as u64))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::seed_of_batch;
+
+    #[test]
+    fn no_two_batches_have_the_same_seed() {
+        for job in 0..20 {
+            let seeds: BTreeSet<u64> =
+                (0..40).flat_map(|slot| (0..40).map(move |step| seed_of_batch(job, slot, step))).collect();
+            assert_eq!(seeds.len(), 1600, "job seed {job}");
+        }
     }
 }
