@@ -39,7 +39,7 @@ def train(a):
             )
             print(swarm.ticket, flush=True)
         times, n_samples = [], []
-        for inputs, labels in swarm.batches():
+        for inputs, labels in swarm.batches(overlap=a.overlap == "on"):
             loss = nn.functional.cross_entropy(model(inputs), labels)
             loss.backward()
             swarm.step(loss)
@@ -57,6 +57,7 @@ def main():
     p.add_argument("--epochs", type=int, default=3)
     p.add_argument("--strategy", default="ring-all-reduce")
     p.add_argument("--encryption", choices=["on", "off"], default="off")
+    p.add_argument("--overlap", choices=["on", "off"], default="on", help="send gradients while backward goes on (default: on)")
     p.add_argument("--ticket", help=argparse.SUPPRESS)
     p.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
     a = p.parse_args()

@@ -37,13 +37,13 @@ def gather(out: Tensor, spans: Sequence[Span], tensors: Sequence[Tensor | None])
             if tensor is None:
                 out[start:stop].zero_()
             else:
-                out[start:stop].view(tensor.shape).copy_(_dense(tensor))
+                out[start:stop].view(tensor.shape).copy_(dense(tensor))
         return
     device = next(tensor.device for tensor in tensors if tensor is not None and tensor.device.type != "cpu")
     parts = [
         torch.zeros(stop - start, device=device)
         if tensor is None
-        else _dense(tensor).reshape(-1).to(device, torch.float32)
+        else dense(tensor).reshape(-1).to(device, torch.float32)
         for (start, stop), tensor in zip(spans, tensors, strict=True)
     ]
     out[spans[0][0] : spans[-1][1]].copy_(torch.cat(parts))
@@ -66,13 +66,23 @@ def scatter(source: Tensor, spans: Sequence[Span], tensors: Sequence[Tensor]) ->
         torch._foreach_copy_(list(tensors), sources)
 
 
+def is_exact(dtype: torch.dtype) -> bool:
+    """Whether numbers of this kind are f32 numbers too."""
+    return dtype in (torch.float32, torch.bfloat16, torch.float16)
+
+
+def _in_one(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().reshape(-1).float() for tensor in tensors])
+
+
 def _as_stored(numbers: Tensor, like: Tensor) -> Tensor:
     return (numbers if like.is_floating_point() else numbers.round()).view(like.shape)
 
 
-def _dense(tensor: Tensor) -> Tensor:
+def dense(tensor: Tensor) -> Tensor:
+    """A tensor without its history, and with all its zeros."""
     tensor = tensor.detach()
-    return tensor.to_dense() if tensor.layout != torch.strided else tensor
+    return tensor.todense() if tensor.layout != torch.strided else tensor
 
 
 class Layout:
@@ -111,15 +121,21 @@ class Layout:
 
     def tensors(self) -> list[tuple[str, list[int], str]]:
         """Name, shape and kind of each tensor, in the order of the flat vector."""
-        names = [name for name, _, _ in self._buffers] + self._frozen_names
+        names = [name for name, _, _ in self._buffers]
         kinds = [(name, p, "parameter") for name, p in zip(self._param_names, self.params, strict=True)]
-        kinds += [(name, t, "buffer") for name, t in zip(names, self.buffers() + self.frozen, strict=True)]
+        kinds += [(name, buffer, "buffer") for name, buffer in zip(names, self.buffers(), strict=True)]
+        kinds += [(name, p, "frozen") for name, p in zip(self._frozen_names, self.frozen, strict=True)]
         return [(name, list(tensor.shape), kind) for name, tensor, kind in kinds]
 
     def load(self, values: Tensor) -> None:
         """Puts a flat vector into the model."""
         scatter(values, self.spans, self.params)
         scatter(values, self._rest_spans, self.buffers() + self.frozen)
+
+    def load_buffers(self, values: Tensor) -> None:
+        """Puts the buffers of a flat vector into the model."""
+        buffers = self.buffers()
+        scatter(values, self._rest_spans[: len(buffers)], buffers)
 
     def store(self, values: Tensor) -> None:
         """Writes the model as a flat vector."""
@@ -132,22 +148,36 @@ class Layout:
         """Writes the trained parameters only."""
         gather(values, self.spans, self.params)
 
-    def store_gradient(self, out: Tensor, before: Sequence[Tensor]) -> None:
-        """Writes the gradient, and for buffers what the batch took off them since `before`."""
+    def store_gradient(self, out: Tensor) -> None:
+        """Writes the parameters' gradients."""
         gather(out, self.spans, [p.grad for p in self.params])
+
+    def store_lost(self, out: Tensor, before: Sequence[Tensor]) -> None:
+        """Writes what the batch took off the buffers since `before`, and nothing for what is frozen."""
         buffers = self.buffers()
-        if buffers:
-            lost = [old.float() - new.float() for old, new in zip(before, buffers, strict=True)]
-            gather(out, self._rest_spans[: len(buffers)], lost)
         n_moving = self._rest_spans[len(buffers) - 1][1] if buffers else self.n_params
+        if buffers:
+            out[self.n_params : n_moving].copy_(_in_one(before) - _in_one(buffers))
         out[n_moving:].zero_()
 
     def load_gradient(self, gradient: Tensor) -> None:
-        """Gives each parameter its part of a flat gradient."""
-        grads = [torch.empty_like(p) for p in self.params]
-        scatter(gradient, self.spans, grads)
+        """Gives each parameter its part of a flat gradient; if it can be, as a view of that."""
+        if all(p.device.type == "cpu" and p.dtype == torch.float32 and p.is_contiguous() for p in self.params):
+            grads = [gradient[start:stop].view(p.shape) for (start, stop), p in zip(self.spans, self.params, strict=True)]
+        else:
+            grads = [torch.empty_like(p) for p in self.params]
+            scatter(gradient, self.spans, grads)
         for p, grad in zip(self.params, grads, strict=True):
             p.grad = grad
+
+    def versions(self) -> list[int]:
+        """Counts how often each parameter was changed: as long as these stay, so do the parameters."""
+        return [p._version for p in (*self.params, *self.frozen)]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether parameters come back from a flat vector as they went there."""
+        return all(is_exact(p.dtype) for p in (*self.params, *self.frozen))
 
     def drop_gradient(self) -> None:
         """Forgets all gradients."""

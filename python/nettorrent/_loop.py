@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ._data import to_device
 from ._flat import floats, integers
+from ._handover import Give, Handover
 from ._objective import n_correct
 from ._random import device_lock
 from ._worker import Left, Score, TorchWorker, eval_mode
@@ -87,6 +88,16 @@ class LoopWorker(TorchWorker):
         self._inbox: Future[queue.SimpleQueue[Any] | None] = Future()
         self._own_evaluate = evaluate
         self._steps_now = False
+        self.overlaps = False
+        """Whether gradients are handed over while the loop's backward pass goes on."""
+
+    def overlap(self) -> None:
+        """From now on, gradients are handed over while the loop's backward pass goes on."""
+        if self._accumulate > 1:
+            raise ValueError("overlap=True hands over the gradient of a single backward pass: leave out accumulate")
+        if not Handover.can_be_on(self.device):
+            raise ValueError(f"overlap=True works on a CPU and with CUDA, not on {self.device.type}: leave it out")
+        self.overlaps = True
 
     def compute_here(self) -> None:
         """From now on, calls are carried out where they are made."""
@@ -143,14 +154,27 @@ class LoopWorker(TorchWorker):
         inbox.put(request)
         return request.answer.result()
 
-    def _gradient_turn(self, values: memoryview, samples: memoryview, seed: int, out: memoryview) -> Turn:
+    def _gradient_turn(
+        self,
+        values: memoryview,
+        samples: memoryview,
+        seed: int,
+        out: memoryview,
+        has_values: bool = False,
+        give: Give | None = None,
+    ) -> Turn:
         with device_lock(self.device):
             with self._computing():
-                self.layout.load(floats(values))
+                self._bring(floats(values), has_values)
                 before = self._copy_of_buffers()
-            score, _ = yield from self._train(integers(samples), seed)
-            with self._computing():
-                self._hand_over_gradient(out, before)
+            if self.overlaps and give is not None:
+                self._handover.begin(floats(out), give)
+            try:
+                score, _ = yield from self._train(integers(samples), seed)
+                with self._computing():
+                    self._hand_over_gradient(out, before, self.overlaps and give is not None)
+            finally:
+                self._handover.drop()
         return score
 
     def _local_turn(self, samples: memoryview, seed: int, lr: float, most_loss: float) -> Turn:
@@ -162,11 +186,11 @@ class LoopWorker(TorchWorker):
             with self._computing():
                 return self._step_if_usual(score, self._has_finite_gradient(), before, lr, most_loss)
 
-    def _score_turn(self, values: memoryview, samples: memoryview) -> Turn:
+    def _score_turn(self, values: memoryview, samples: memoryview, has_values: bool = False) -> Turn:
         """Without a loss function to call, the user's loop shows how well the model does; what it learns is undone."""
         loss_sum, n_right = 0.0, 0
         with device_lock(self.device):
-            self.layout.load(floats(values))
+            self._bring(floats(values), has_values)
             before = self._copy_of_buffers()
             for part in integers(samples).split(self._batch) if samples.nbytes else []:
                 score, _ = yield from self._train(part, 0)
@@ -202,12 +226,12 @@ class LoopWorker(TorchWorker):
                 sums[k] = p.grad * share if total is None else total.add_(p.grad, alpha=share)
         self.layout.drop_gradient()
 
-    def _test_by_user(self, values: memoryview, start: int, stop: int) -> Score:
+    def _test_by_user(self, values: memoryview, start: int, stop: int, has_values: bool = False) -> Score:
         evaluate, no_metrics = self._own_evaluate, [0.0] * len(self.metrics)
         if evaluate is None or start == stop:
             return 0.0, 0, 0, no_metrics
         with self._computing(), eval_mode(self.model), torch.no_grad():
-            self.layout.load(floats(values))
+            self._bring(floats(values), has_values)
             loss_sum, n_right, n = evaluate()
         self.counts_correct |= n_right > 0
         return float(loss_sum), int(n_right), int(n), no_metrics
@@ -231,6 +255,11 @@ class LoopWorker(TorchWorker):
         right = n_correct(output, target)
         self.counts_correct |= right is not None
         overflowed = False
+        if self.overlaps and scaler is not None and scaler.is_enabled():
+            raise RuntimeError(
+                "with overlap=True parts of the scaled gradient are on their way already: leave overlap out, or train "
+                "in bf16, which needs no GradScaler"
+            )
         if scaler is not None and scaler.is_enabled():
             try:
                 scaler.unscale_(self.optimizer)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ._flat import gather, scatter, spans_of
+from ._flat import gather, is_exact, scatter, spans_of
 
 MOST_VECTORS = 8
 DEFAULT_LR = 1e-3
@@ -182,6 +182,12 @@ class OptimizerState:
                 group, initial = self.optimizer.param_groups[extra.owner], self._initial_groups[extra.owner]
                 group.pop(extra.name, None)
                 group.update({extra.name: initial[extra.name]} if extra.name in initial else {})
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether state comes back from the vectors as it went there."""
+        numbers = [number for numbers in self._vectors.values() for number in numbers.values()]
+        return not self._extras and all(isinstance(n.like, Tensor) and is_exact(n.like.dtype) for n in numbers)
 
     def restore(self, vectors: Sequence[Tensor], n_steps: int) -> None:
         """Puts packed state into the optimizer. No steps and only zeros make it a fresh one."""

@@ -167,16 +167,22 @@ class Swarm:
                 raise end.problem
             self.result = watch.result(end.result or {})
 
-    def batches(self, data: Any = None) -> Iterator[Any]:
+    def batches(self, data: Any = None, *, overlap: bool = False) -> Iterator[Any]:
         """The batches of a loop of your own, until training ends, from `data` or those that `start` or `join` got.
 
         With `accumulate=k`, each batch comes as k micro-batches, with `step` after each; the mean of their gradients
         is taken for you, so do not divide the loss.
+
+        With `overlap`, gradients are sent while `backward` goes on, as DistributedDataParallel does. Then each batch
+        has one `backward`, and nothing changes the gradients after it; `clip_norm` of `start` and `join` clips their
+        mean.
         """
         if data is not None and self._run is not None:
             raise ValueError("the data were given before: call batches() without them")
         if data is not None:
             self._connect(data)
+        if overlap:
+            self._connected()[1].overlap()
         run, worker, watch = self._begin()
         self._loop = Loop(worker, run, watch.on_event)
         return self._train(self._loop, watch)

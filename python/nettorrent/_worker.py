@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ._data import Collate, Samples, TensorSamples, as_samples, to_device
 from ._flat import Layout, floats, integers
+from ._handover import Give, Handover
 from ._objective import Judged, Loss, Metric, Objective, StepFunction, n_correct
 from ._optimizer import OptimizerLike, OptimizerState, make_optimizer, trained_by
 from ._random import device_lock, own_cpu, own_device, seed_device
@@ -86,6 +87,11 @@ class TorchWorker:
         self._batch, self._accumulate = batch, accumulate
         self._autocast, self._clip_norm = autocast, clip_norm
         self._n_steps = 0
+        self._versions: list[int] | None = None
+        """Those of the parameters when Rust last knew what they are, if it does."""
+        self._before: list[Tensor] = []
+        self._handover = Handover(self.layout, self.device)
+        self._is_watched = False
         self._hooks = [] if compile else _let_lone_samples_pass(model)
         self._is_closed = False
         self.counts_correct = False
@@ -114,7 +120,7 @@ class TorchWorker:
         return self._state.n_vectors
 
     def tensors(self) -> list[tuple[str, list[int], str]]:
-        """Name, shape and kind ("parameter" or "buffer") of the model's tensors, in the order of the flat vector."""
+        """Name, shape and kind ("parameter", "buffer", "frozen") of the tensors, in the order of the flat vector."""
         return self.layout.tensors()
 
     def labels(self) -> list[int] | None:
@@ -135,30 +141,82 @@ class TorchWorker:
         with device_lock(self.device):
             for hook in self._hooks:
                 hook.remove()
+            self._handover.close()
 
     # Gradients that are exchanged.
 
-    def gradient(self, values: memoryview, samples: memoryview, seed: int, out: memoryview) -> Score:
-        """Writes the gradient of the samples' mean loss; for buffers, what the batch took off them."""
-        with self._computing():
-            self.layout.load(floats(values))
-            before = self._copy_of_buffers()
-            score, _ = self._read_score(self._backward(integers(samples), seed))
-            self._hand_over_gradient(out, before)
-        return score
+    def gradient(
+        self,
+        values: memoryview,
+        samples: memoryview,
+        seed: int,
+        out: memoryview,
+        has_values: bool = False,
+        give: Give | None = None,
+    ) -> Score:
+        """Writes the gradient of the samples' mean loss; for buffers, what the batch took off them.
 
-    def _hand_over_gradient(self, out: memoryview, before: Sequence[Tensor]) -> None:
-        self.layout.store_gradient(floats(out), before)
+        Buckets that are written may be given before the rest.
+        """
+        with self._computing():
+            self._bring(floats(values), has_values)
+            before = self._copy_of_buffers()
+            is_begun = self._begin_handover(floats(out), give)
+            try:
+                tally = self._backward(integers(samples), seed)
+                self._hand_over_gradient(out, before, is_begun)
+            finally:
+                self._handover.drop()
+            return self._read_score(tally)[0]
+
+    def _begin_handover(self, out: Tensor, give: Give | None) -> bool:
+        """Has the next backward pass hand the gradient over in parts, unless it comes in several; the first one shows whether it does."""
+        is_possible = give is not None and self._accumulate == 1 and Handover.can_be_on(self.device)
+        if not is_possible or self._handover.has_repeated:
+            return False
+        is_first, self._is_watched = not self._is_watched, True
+        self._handover.begin(out, None if is_first else give)
+        return not is_first
+
+    def _hand_over_gradient(self, out: memoryview, before: Sequence[Tensor], is_begun: bool = False) -> None:
+        if is_begun:
+            self._handover.end()
+        else:
+            self.layout.store_gradient(floats(out))
+        self.layout.store_lost(floats(out), before)
         self.layout.drop_gradient()
 
+    def _bring(self, values: Tensor, has_values: bool) -> None:
+        """Puts values into the model; parameters only if they are not there, or somebody has changed them since."""
+        if not self._bring_params(values, has_values):
+            # Batches change the buffers.
+            self.layout.load_buffers(values)
+
+    def _bring_params(self, values: Tensor, has_values: bool) -> bool:
+        """Puts values into the model, unless Rust knows that its parameters are there; whether it did."""
+        if has_values and self.layout.is_exact and self._versions == self.layout.versions():
+            return False
+        self.layout.load(values)
+        self._versions = self.layout.versions()
+        return True
+
     def step(
-        self, values: memoryview, vectors: Sequence[memoryview], n_steps: int, gradient: memoryview, lr: float
+        self,
+        values: memoryview,
+        vectors: Sequence[memoryview],
+        n_steps: int,
+        gradient: memoryview,
+        lr: float,
+        has_values: bool = False,
+        has_state: bool = False,
     ) -> int:
-        """Takes a step with a gradient: changes values and vectors, and gives the new number of steps."""
+        """Takes a step with a gradient, which is spent: changes values and vectors, and gives the new number of steps."""
         new = floats(values)
         with self._computing():
-            self._step_with(new, vectors, n_steps, floats(gradient), lr)
+            self._bring_params(new, has_values)
+            self._step_with(vectors, n_steps, floats(gradient), lr, has_state)
             self.layout.store_params(new)
+            self._versions = self.layout.versions()
         new[self.layout.n_params :] -= floats(gradient)[self.layout.n_params :]
         return n_steps + 1
 
@@ -170,23 +228,27 @@ class TorchWorker:
         gradient: memoryview,
         lr: float,
         out: memoryview,
+        has_values: bool = False,
+        has_state: bool = False,
     ) -> int:
-        """Writes what a step would add to the values, which stay; the vectors are then as after the step."""
+        """Writes what a step would add to the values, which stay; the vectors are then as after the step, and the gradient is spent."""
         n_params = self.layout.n_params
         old, added = floats(values), floats(out)
         with self._computing():
-            self._step_with(old, vectors, n_steps, floats(gradient), lr)
+            self._bring_params(old, has_values)
+            self._step_with(vectors, n_steps, floats(gradient), lr, has_state)
             self.layout.store_params(added)
+            self._versions = None
         added[:n_params] -= old[:n_params]
         torch.neg(floats(gradient)[n_params:], out=added[n_params:])
         return n_steps + 1
 
     def _step_with(
-        self, values: Tensor, vectors: Sequence[memoryview], n_steps: int, gradient: Tensor, lr: float
+        self, vectors: Sequence[memoryview], n_steps: int, gradient: Tensor, lr: float, has_state: bool
     ) -> None:
         state = [floats(vector) for vector in vectors]
-        self.layout.load(values)
-        self._state.restore(state, n_steps)
+        if not (has_state and self._state.is_exact):
+            self._state.restore(state, n_steps)
         self.layout.load_gradient(gradient)
         self._optimizer_step(lr)
         self.layout.drop_gradient()
@@ -200,11 +262,19 @@ class TorchWorker:
 
     # Steps that are taken locally.
 
-    def local_begin(self, values: memoryview, vectors: Sequence[memoryview], n_steps: int) -> None:
+    def local_begin(
+        self,
+        values: memoryview,
+        vectors: Sequence[memoryview],
+        n_steps: int,
+        has_values: bool = False,
+        has_state: bool = False,
+    ) -> None:
         """Brings values and state to the device, for the local steps that follow."""
         with self._computing():
-            self.layout.load(floats(values))
-            self._state.restore([floats(vector) for vector in vectors], n_steps)
+            self._bring(floats(values), has_values)
+            if not (has_state and self._state.is_exact):
+                self._state.restore([floats(vector) for vector in vectors], n_steps)
         self._n_steps = n_steps
 
     def local_step(self, samples: memoryview, seed: int, lr: float, most_loss: float) -> Score | None:
@@ -232,6 +302,7 @@ class TorchWorker:
         with self._computing():
             self.layout.store(floats(values))
             self._state.pack([floats(vector) for vector in vectors], self._n_steps)
+            self._versions = self.layout.versions()
         return self._n_steps
 
     def _largest_gradient(self) -> Tensor:
@@ -246,18 +317,18 @@ class TorchWorker:
 
     # Scores.
 
-    def score(self, values: memoryview, samples: memoryview) -> Score:
+    def score(self, values: memoryview, samples: memoryview, has_values: bool = False) -> Score:
         """How well the model does on training samples, in evaluation mode."""
-        return self._evaluate(floats(values), self._data, integers(samples))
+        return self._evaluate(floats(values), has_values, self._data, integers(samples))
 
-    def test(self, values: memoryview, start: int, stop: int) -> Score:
+    def test(self, values: memoryview, start: int, stop: int, has_values: bool = False) -> Score:
         """How well the model does on a range of the test samples, in evaluation mode."""
-        return self._evaluate(floats(values), self._test, torch.arange(start, stop))
+        return self._evaluate(floats(values), has_values, self._test, torch.arange(start, stop))
 
-    def _evaluate(self, values: Tensor, data: Samples, samples: Tensor) -> Score:
+    def _evaluate(self, values: Tensor, has_values: bool, data: Samples, samples: Tensor) -> Score:
         loss_sum, n_right, metrics = 0.0, 0, [0.0] * len(self._objective.metrics)
         with self._computing(), eval_mode(self.model), torch.no_grad():
-            self.layout.load(values)
+            self._bring(values, has_values)
             for part in samples.split(self._batch) if len(samples) else []:
                 (batch,) = self._read(data, [part], 0)
                 judged = self._judge(batch)
@@ -324,11 +395,27 @@ class TorchWorker:
         return 0 if right is None else int(right)
 
     def _copy_of_buffers(self) -> list[Tensor]:
-        return [buffer.detach().clone() for buffer in self.layout.buffers()]
+        """The buffers as they are now, until they are copied again."""
+        buffers = self.layout.buffers()
+        if [_kind(old) for old in self._before] != [_kind(buffer) for buffer in buffers]:
+            self._before = [torch.empty_like(buffer, requires_grad=False) for buffer in buffers]
+        copy_each(self._before, buffers)
+        return self._before
 
     def _put_buffers_back(self, before: Sequence[Tensor]) -> None:
-        for buffer, old in zip(self.layout.buffers(), before, strict=True):
-            buffer.detach().copy_(old)
+        copy_each(self.layout.buffers(), before)
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
+    return tensor.dtype, tensor.shape, tensor.device
+
+
+def copy_each(to: Sequence[Tensor], source: Sequence[Tensor]) -> None:
+    """Copies tensors into others like them, on a GPU with one launch for each type of number."""
+    with torch.no_grad():
+        for dtype in {tensor.dtype for tensor in to}:
+            places = [k for k, tensor in enumerate(to) if tensor.dtype == dtype]
+            torch._foreach_copy_([to[k] for k in places], [source[k] for k in places])
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 //! The extension module of the Python package: peers for workers that are written in Python. See `nettorrent/` for what users see.
 
 mod failure;
+mod give;
 mod memory;
 mod run;
 mod settings;

@@ -7,6 +7,7 @@ use nettorrent_engine::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use nettorrent_engine::measure::Measure;
 use nettorrent_engine::model::{Layout, MOST_METRICS, Score};
 use nettorrent_engine::optimizer::Optimizer;
+use nettorrent_engine::resident::Resident;
 use nettorrent_engine::task::{GradientSink, Task, Worker};
 use nettorrent_engine::train_error::TrainError;
 use pyo3::exceptions::PyValueError;
@@ -14,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::failure::Failure;
+use crate::give::take_buckets;
 use crate::memory::{read_only, view};
 
 /// What is trained, with an object that computes it for each peer of this process.
@@ -89,8 +91,9 @@ impl Task for PyTask {
     fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {
         let object = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let object = object.ok_or_else(|| TrainError::Worker("every peer has its worker already".into()))?;
-        let gradient = vec![0.0; self.layout.n_values()];
-        Ok(Box::new(PyWorker { object, gradient, task: self }))
+        let (gradient, buckets) = (vec![0.0; self.layout.n_values()], self.layout.buckets().into());
+        let (there, expected) = (Resident::default(), Expected::default());
+        Ok(Box::new(PyWorker { object, gradient, buckets, there, expected, task: self }))
     }
 }
 
@@ -100,6 +103,20 @@ struct PyWorker {
     task: Arc<PyTask>,
     /// The whole gradient or change of a batch, in between.
     gradient: Vec<f32>,
+    /// Those of the layout.
+    buckets: Arc<[Range<usize>]>,
+    /// What the object has on its device.
+    there: Resident,
+    /// What the next call begins with.
+    expected: Expected,
+}
+
+/// What a call begins with, and whether the object has that on its device.
+#[derive(Default)]
+struct Expected {
+    state: Resident,
+    has_values: bool,
+    has_optimizer: bool,
 }
 
 /// What a Python worker says of samples: the sum of their losses, how many are right, how many there are, the sums of metrics.
@@ -128,11 +145,33 @@ impl PyWorker {
         f64::from(lr) / f64::from(self.task.lr)
     }
 
-    /// A gradient that lies in buckets, in one piece.
-    fn gather(&mut self, gradient: &[Vec<f32>]) {
+    /// Whether the object has the values and the optimizer's state with which a call begins that changes both. What it has then is not
+    /// known before the call has ended.
+    fn begin_change(&mut self) -> (bool, bool) {
+        let Expected { has_values, has_optimizer, .. } = std::mem::take(&mut self.expected);
+        self.there = Resident::default();
+        (has_values, has_optimizer)
+    }
+
+    /// The same of a call that only reads the values. If it succeeds, the object has them from then on.
+    fn begin_reading(&mut self) -> Expected {
+        self.there.forget_values();
+        std::mem::take(&mut self.expected)
+    }
+
+    fn end_reading(&mut self, expected: Expected, said: Result<Said, TrainError>) -> Result<Score, TrainError> {
+        let said = said?;
+        self.there.set_values(&expected.state);
+        Ok(score(said))
+    }
+
+    /// A gradient that lies in buckets, in one piece: to be put back when it is spent.
+    fn gather(&mut self, gradient: &[Vec<f32>]) -> Vec<f32> {
+        let mut whole = std::mem::take(&mut self.gradient);
         for (place, bucket) in self.task.layout.buckets().iter().zip(gradient) {
-            self.gradient[place.clone()].copy_from_slice(bucket);
+            whole[place.clone()].copy_from_slice(bucket);
         }
+        whole
     }
 }
 
@@ -153,18 +192,20 @@ impl Worker for PyWorker {
         seed: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
+        let expected = self.begin_reading();
         let mut gradient = std::mem::take(&mut self.gradient);
         let samples = indices(samples);
-        let said = self.with(|object| {
-            let py = object.py();
-            let arguments = (read_only(py, values)?, read_only(py, &samples)?, seed, view(py, &mut gradient)?);
-            object.call_method1("gradient", arguments)?.extract()
+        let said = take_buckets(sink, &mut gradient, &self.buckets, |give, gradient| {
+            self.with(|object| {
+                let py = object.py();
+                let (values, samples) = (read_only(py, values)?, read_only(py, &samples)?);
+                object
+                    .call_method1("gradient", (values, samples, seed, view(py, gradient)?, expected.has_values, give))?
+                    .extract()
+            })
         });
         self.gradient = gradient;
-        let said: Said = said?;
-        let buckets = self.task.layout.buckets().iter();
-        buckets.enumerate().for_each(|(k, bucket)| sink(k, &self.gradient[bucket.clone()]));
-        Ok(score(said))
+        self.end_reading(expected, said)
     }
 
     fn local_steps(
@@ -173,11 +214,12 @@ impl Worker for PyWorker {
         optimizer: &mut Optimizer,
         phase: &mut dyn LocalPhase,
     ) -> Result<PhaseEnd, TrainError> {
+        let there = self.begin_change();
         let (n_steps, mut vectors) = optimizer.state_mut();
         self.with(|object| {
             let py = object.py();
             let views = views(py, vectors.iter_mut().map(|vector| &mut **vector).collect())?;
-            object.call_method1("local_begin", (view(py, values)?, views, *n_steps)).map(drop)
+            object.call_method1("local_begin", (view(py, values)?, views, *n_steps, there.0, there.1)).map(drop)
         })?;
         let end = loop {
             let Some(LocalBatch { samples, seed }) = phase.next_batch() else { break PhaseEnd::Over };
@@ -209,13 +251,17 @@ impl Worker for PyWorker {
         optimizer: &mut Optimizer,
         gradient: &[Vec<f32>],
     ) -> Result<(), TrainError> {
-        self.gather(gradient);
+        let mut gradient = self.gather(gradient);
+        let there = self.begin_change();
         let (n_steps, vectors) = optimizer.state_mut();
-        *n_steps = self.with(|object| {
+        let stepped = self.with(|object| {
             let py = object.py();
-            let (values, vectors, gradient) = (view(py, values)?, views(py, vectors)?, read_only(py, &self.gradient)?);
-            object.call_method1("step", (values, vectors, *n_steps, gradient, self.factor(lr)))?.extract()
-        })?;
+            let (values, vectors, gradient) = (view(py, values)?, views(py, vectors)?, view(py, &mut gradient)?);
+            let arguments = (values, vectors, *n_steps, gradient, self.factor(lr), there.0, there.1);
+            object.call_method1("step", arguments)?.extract()
+        });
+        self.gradient = gradient;
+        *n_steps = stepped?;
         Ok(())
     }
 
@@ -227,36 +273,51 @@ impl Worker for PyWorker {
         gradient: &mut [Vec<f32>],
         changes: &mut [Vec<f32>],
     ) -> Result<(), TrainError> {
-        self.gather(gradient);
+        let mut gradient = self.gather(gradient);
+        let there = self.begin_change();
         let mut change = vec![0.0_f32; values.len()];
         let (n_steps, vectors) = optimizer.state_mut();
-        *n_steps = self.with(|object| {
+        let stepped = self.with(|object| {
             let py = object.py();
-            let (values, vectors, gradient) =
-                (read_only(py, values)?, views(py, vectors)?, read_only(py, &self.gradient)?);
-            let arguments = (values, vectors, *n_steps, gradient, self.factor(lr), view(py, &mut change)?);
+            let (values, vectors, gradient) = (read_only(py, values)?, views(py, vectors)?, view(py, &mut gradient)?);
+            let (factor, change) = (self.factor(lr), view(py, &mut change)?);
+            let arguments = (values, vectors, *n_steps, gradient, factor, change, there.0, there.1);
             object.call_method1("change", arguments)?.extract()
-        })?;
+        });
+        self.gradient = gradient;
+        *n_steps = stepped?;
         for (place, part) in self.task.layout.buckets().iter().zip(changes) {
             part.copy_from_slice(&change[place.clone()]);
         }
         Ok(())
     }
 
+    fn begin(&mut self, values: &Arc<Vec<f32>>, optimizer: Option<&Optimizer>) {
+        let has_values = self.there.has_values(values);
+        let has_optimizer = optimizer.is_some_and(|optimizer| self.there.has_optimizer(optimizer));
+        self.expected = Expected { state: Resident::new(values, None), has_values, has_optimizer };
+    }
+
+    fn end(&mut self, values: &Arc<Vec<f32>>, optimizer: &Optimizer) {
+        self.there = Resident::new(values, Some(optimizer));
+    }
+
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
+        let expected = self.begin_reading();
         let samples = indices(samples);
         let said = self.with(|object| {
-            let arguments = (read_only(object.py(), values)?, read_only(object.py(), &samples)?);
+            let arguments = (read_only(object.py(), values)?, read_only(object.py(), &samples)?, expected.has_values);
             object.call_method1("score", arguments)?.extract()
-        })?;
-        Ok(score(said))
+        });
+        self.end_reading(expected, said)
     }
 
     fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+        let expected = self.begin_reading();
         let said = self.with(|object| {
             let values = read_only(object.py(), values)?;
-            object.call_method1("test", (values, samples.start, samples.end))?.extract()
-        })?;
-        Ok(score(said))
+            object.call_method1("test", (values, samples.start, samples.end, expected.has_values))?.extract()
+        });
+        self.end_reading(expected, said)
     }
 }

@@ -26,23 +26,23 @@ class Peer:
         self.n_steps = 0
         worker.fill_initial(view(self.values))
 
-    def gradient(self, samples, seed):
+    def gradient(self, samples, seed, has_values=False, give=None):
         out = torch.full((self.n_values,), torch.nan)
         before = self.values.clone()
-        score = self.worker.gradient(view(self.values), view(torch.tensor(samples)), seed, view(out))
+        if give is not None:
+            give.begin(out)
+        score = self.worker.gradient(view(self.values), view(torch.tensor(samples)), seed, view(out), has_values, give)
         assert torch.equal(self.values, before), "values must not be written to"
         return score, out
 
-    def step(self, gradient, lr=1.0):
-        before = gradient.clone()
-        self.n_steps = self.worker.step(view(self.values), self._vectors(), self.n_steps, view(gradient), lr)
-        assert torch.equal(gradient, before), "gradients must not be written to"
+    def step(self, gradient, lr=1.0, there=(False, False)):
+        self.n_steps = self.worker.step(view(self.values), self._vectors(), self.n_steps, view(gradient.clone()), lr, *there)
 
     def change(self, gradient, lr=1.0):
         out = torch.full((self.n_values,), torch.nan)
         before = self.values.clone()
         self.n_steps = self.worker.change(
-            view(self.values), self._vectors(), self.n_steps, view(gradient), lr, view(out)
+            view(self.values), self._vectors(), self.n_steps, view(gradient.clone()), lr, view(out)
         )
         assert torch.equal(self.values, before), "values must not be written to"
         return out
@@ -68,6 +68,24 @@ def flat(model):
     """A model's parameters and buffers as one vector."""
     tensors = [*model.parameters(), *model.buffers()]
     return torch.cat([t.detach().reshape(-1).float() for t in tensors])
+
+
+class Giver:
+    """Takes buckets of so many numbers as Rust does, and keeps what they were when they were given."""
+
+    def __init__(self, n_params, n_values, size):
+        cuts = [*range(0, n_params, size), n_params]
+        self.buckets = [*reversed(list(zip(cuts, cuts[1:], strict=False)))]
+        self.buckets += [(n_params, n_values)] if n_values > n_params else []
+        self.given = []
+
+    def begin(self, out):
+        self._out, self.given = out, []
+
+    def __call__(self, bucket):
+        assert bucket == len(self.given), "buckets are given in order"
+        start, stop = self.buckets[bucket]
+        self.given.append(self._out[start:stop].clone())
 
 
 class FakeRun:

@@ -162,6 +162,12 @@ def dense():
     return nn.Sequential(*layers)
 
 
+def wide():
+    """Its gradient is handed over in several parts."""
+    layers = [nn.Linear(36, 400), nn.Tanh(), nn.Linear(400, 1400), nn.Tanh(), nn.Dropout(0.1), nn.Linear(1400, 3)]
+    return nn.Sequential(nn.Flatten(), *layers)
+
+
 def half_frozen():
     model = dense()
     model[1].weight.requires_grad_(False)
@@ -226,6 +232,12 @@ COMBINATIONS = {
         pictures,
         CLASSES,
         lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9),
+    ),
+    "wide, momentum": (
+        wide,
+        pictures,
+        CLASSES,
+        lambda m: torch.optim.SGD(m.parameters(), lr=0.02, momentum=0.9),
     ),
     "regression, nadam": (regression, numbers, F.mse_loss, lambda m: torch.optim.NAdam(m.parameters(), lr=0.01)),
 }
@@ -388,7 +400,8 @@ def test_a_loop_with_clipping_micro_batches_and_a_scaler(strategy):
     assert swarm.result.ending == "finished" and swarm.result.accuracy > 0.9
 
 
-def test_an_own_loop_is_what_fit_does():
+@pytest.mark.parametrize("overlap", [False, True])
+def test_an_own_loop_is_what_fit_does(overlap):
     def make():
         model = small_net()
         options = {"epochs": 2, "batch": 16, "strategy": "ring-all-reduce", "progress": False}
@@ -398,7 +411,7 @@ def test_an_own_loop_is_what_fit_does():
     nettorrent.fit(theirs, F.cross_entropy, blobs(64, 1), **options)
     ours, options = make()
     swarm = nettorrent.start(ours, data=blobs(64, 1), **options)
-    for x, y in swarm.batches():
+    for x, y in swarm.batches(overlap=overlap):
         loss = F.cross_entropy(ours(x), y)
         loss.backward()
         swarm.step(loss)

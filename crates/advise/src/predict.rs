@@ -185,7 +185,8 @@ impl Forecast {
 pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Option<Cost>) -> Forecast {
     let Situation { n_peers, n_params, n_train, .. } = *situation;
     let round_plan = strategy.round_plan();
-    let buckets = &round_plan.optimizer_state.exchanged(situation.buckets, n_params, situation.optimizer);
+    let sizes = (situation.buckets.iter().map(ExactSizeIterator::len).sum(), n_params);
+    let buckets = &round_plan.optimizer_state.exchanged(situation.buckets, sizes, situation.optimizer);
     let steps =
         situation.steps(RoundRule { length: round_plan.length, scale: situation.scale, redeal: 0, overhead: 0 });
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);

@@ -19,6 +19,7 @@ pub mod model;
 pub mod nearest;
 pub mod optimizer;
 pub mod partition;
+pub mod resident;
 pub mod rng;
 pub mod scale;
 pub mod schedule;

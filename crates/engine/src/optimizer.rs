@@ -9,7 +9,7 @@ mod spec;
 
 use std::ops::Range;
 use std::slice::ChunksMut;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -82,6 +82,11 @@ impl Optimizer {
     /// How many steps it has taken, and what it remembers, for a worker that takes steps with an optimizer of its own.
     pub fn state_mut(&mut self) -> (&mut u64, Vec<&mut [f32]>) {
         (&mut self.n_steps, self.vectors.iter_mut().map(|vector| Arc::make_mut(vector).as_mut_slice()).collect())
+    }
+
+    /// By what the state is recognised for as long as it does not change.
+    pub(crate) fn marks(&self) -> (u64, Vec<Weak<Vec<f32>>>) {
+        (self.n_steps, self.vectors.iter().map(Arc::downgrade).collect())
     }
 
     /// Changes the parameters by a gradient.

@@ -155,6 +155,13 @@ pub trait Worker: Send {
         Ok(())
     }
 
+    /// Says, right before a call, with what state that begins. A worker that keeps numbers on a device of its own sees whether these are
+    /// there already: see [`crate::resident::Resident`].
+    fn begin(&mut self, _values: &Arc<Vec<f32>>, _optimizer: Option<&Optimizer>) {}
+
+    /// Says with what state the last call ended, if it was one that changes it.
+    fn end(&mut self, _values: &Arc<Vec<f32>>, _optimizer: &Optimizer) {}
+
     /// How well the model does on some of the training samples, without dropout or augmentation.
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError>;
 

@@ -191,7 +191,10 @@ impl PhaseWork {
                 PhaseEnd::Spoilt
             } else {
                 let mut course = Course { batches, hand_over: &mut *hand_over, last: &mut last };
-                worker.local_steps(Arc::make_mut(values).as_mut_slice(), optimizer, &mut course)?
+                worker.begin(values, Some(optimizer));
+                let end = worker.local_steps(Arc::make_mut(values).as_mut_slice(), optimizer, &mut course)?;
+                worker.end(values, optimizer);
+                end
             };
             let (stepped, rest) = match (last, end) {
                 (Some(score), _) => self.go_on(score, Vec::new()),

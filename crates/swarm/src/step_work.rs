@@ -56,10 +56,14 @@ impl StepWork {
     /// Has a worker take the step.
     pub(crate) fn run(self, worker: &mut dyn Worker) -> Result<StepTaken, TrainError> {
         let layout = worker.layout().clone();
-        self.take(&layout, &mut |lr, LocalState { values, optimizer }, gradient, changes| match changes {
-            None => worker.apply(lr, Arc::make_mut(values).as_mut_slice(), optimizer, gradient),
-            Some(changes) => worker.change(lr, values, optimizer, gradient, changes),
-        })
+        worker.begin(&self.state.values, Some(&self.state.optimizer));
+        let taken =
+            self.take(&layout, &mut |lr, LocalState { values, optimizer }, gradient, changes| match changes {
+                None => worker.apply(lr, Arc::make_mut(values).as_mut_slice(), optimizer, gradient),
+                Some(changes) => worker.change(lr, values, optimizer, gradient, changes),
+            })?;
+        worker.end(&taken.state.values, &taken.state.optimizer);
+        Ok(taken)
     }
 
     /// Takes it here, where the optimizer is ours.

@@ -193,16 +193,25 @@ impl Work {
             },
             What::Step(step) => step.run(worker).map(|taken| Done::StepTaken { id, taken: Box::new(taken) }),
             What::Other { values, work } => work.run(&values, worker).map(|result| Done::Other { id, result }),
-            What::Score { values, samples } => worker.score(&values, &samples).map(|score| Done::Scored { id, score }),
+            What::Score { values, samples } => {
+                worker.begin(&values, None);
+                worker.score(&values, &samples).map(|score| Done::Scored { id, score })
+            }
             What::Test { values, samples, is_compared } => {
                 let hash = is_compared.then(|| fingerprint(&values));
-                let score = if samples.is_empty() { Ok(Score::default()) } else { worker.test(&values, samples) };
+                let score = if samples.is_empty() {
+                    Ok(Score::default())
+                } else {
+                    worker.begin(&values, None);
+                    worker.test(&values, samples)
+                };
                 score.map(|score| Done::Tested { id, score, hash })
             }
             What::Gradient { values, place, seed, scale, outliers, mut spare } => {
                 let mut give = |bucket: usize, numbers: &[f32]| {
                     hand_over(Done::Bucket { id, bucket, numbers: scaled(numbers, scale, &mut spare) });
                 };
+                worker.begin(&values, None);
                 let computed = outliers.gradient(worker, &values, &place, seed, &mut give);
                 // The peer changes its parameters when it hears of the end; if they were still held here, it would have to copy them.
                 drop(values);

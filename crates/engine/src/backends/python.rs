@@ -1,7 +1,8 @@
 //! `python`: a PyTorch model in a Python process for each worker, on the processor or a GPU.
 //!
 //! The job names it as `file.py:function`; the function gives a `torch.nn.Module` that takes the samples of the job's data and gives a
-//! number for each class. Samples are read here, and optimizers and strategies are ours: the process only computes gradients and scores.
+//! number for each class. Samples are read here, and strategies are ours: the process computes gradients and scores, and trains local phases,
+//! for which parameters and optimizer go to it once and come back once.
 //! If the job's model is one of ours, a function that gives the same network lets a peer compute it with PyTorch among others that do not.
 
 mod process;
@@ -16,7 +17,9 @@ use serde_json::json;
 use crate::backend::{Backend, BackendError, Opened, Opening};
 use crate::data::{Batch, Dataset};
 use crate::job::{Augmentation, build_network};
+use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use crate::model::{Layout, NamedTensor, Score};
+use crate::optimizer::Optimizer;
 use crate::rng::Rng;
 use crate::task::{GradientSink, Task, Worker};
 use crate::train_error::TrainError;
@@ -113,6 +116,15 @@ impl Task for PythonTask {
     }
 }
 
+impl PythonTask {
+    /// Training samples, augmented.
+    fn batch(&self, samples: &[usize], seed: u64) -> Result<Batch, TrainError> {
+        let mut batch = self.train_set.batch(samples)?;
+        self.augment.apply(&mut batch, self.train_set.shape(), seed);
+        Ok(batch)
+    }
+}
+
 /// What a process shares with its peer: values, a gradient, the samples of a batch, and their labels.
 struct Memory {
     file: SharedFile,
@@ -143,12 +155,28 @@ impl Memory {
     fn initial(&self, process: &mut Process, n_values: usize) -> Result<Vec<f32>, TrainError> {
         process.ask::<Nothing>(&json!({ "do": "initial" }))?;
         let mut values = vec![0.0; n_values];
-        self.file.read(0, &mut values).map_err(|error| unshared(&error))?;
+        self.read_values(&mut values)?;
         Ok(values)
     }
 
-    fn write_batch(&self, values: &[f32], batch: &Batch) -> Result<(), TrainError> {
-        self.file.write(0, values).map_err(|error| unshared(&error))?;
+    fn write_values(&self, values: &[f32]) -> Result<(), TrainError> {
+        self.file.write(0, values).map_err(|error| unshared(&error))
+    }
+
+    fn read_values(&self, values: &mut [f32]) -> Result<(), TrainError> {
+        self.file.read(0, values).map_err(|error| unshared(&error))
+    }
+
+    /// Where a gradient lies, there is also room for a vector of an optimizer.
+    fn write_vector(&self, vector: &[f32]) -> Result<(), TrainError> {
+        self.file.write(self.n_values, vector).map_err(|error| unshared(&error))
+    }
+
+    fn read_vector(&self, vector: &mut [f32]) -> Result<(), TrainError> {
+        self.file.read(self.n_values, vector).map_err(|error| unshared(&error))
+    }
+
+    fn write_batch(&self, batch: &Batch) -> Result<(), TrainError> {
         self.file.write(2 * self.n_values, &batch.inputs).map_err(|error| unshared(&error))?;
         self.file.write_integers(2 * self.n_values + self.n_inputs, batch.classes()).map_err(|error| unshared(&error))
     }
@@ -169,8 +197,19 @@ struct Nothing {}
 
 #[derive(Deserialize)]
 struct Said {
-    loss_sum: f64,
+    /// None if it is not a finite number, which JSON does not have.
+    loss_sum: Option<f64>,
     n_correct: usize,
+    /// Whether a step was taken, after the last part of a batch: its loss was as usual and its gradient finite.
+    #[serde(default)]
+    is_usual: bool,
+}
+
+impl Said {
+    fn of(&self, n: usize) -> Score {
+        let loss_sum = self.loss_sum.unwrap_or(f64::NAN);
+        Score { loss_sum, n_correct: self.n_correct, n, ..Score::default() }
+    }
 }
 
 /// Has a process compute.
@@ -188,11 +227,69 @@ impl PythonWorker {
         for samples in samples.chunks(self.memory.n_batch) {
             let data = if set == Set::Train { &self.task.train_set } else { &self.task.test_set };
             let batch = data.batch(samples)?;
-            self.memory.write_batch(values, &batch)?;
-            let said: Said = self.process.ask(&json!({ "do": "evaluate", "n": batch.len() }))?;
-            sum += Score { loss_sum: said.loss_sum, n_correct: said.n_correct, n: batch.len(), ..Score::default() };
+            if sum.n == 0 {
+                self.memory.write_values(values)?;
+            }
+            self.memory.write_batch(&batch)?;
+            let request = json!({ "do": "evaluate", "n": batch.len(), "load": sum.n == 0 });
+            sum += self.process.ask::<Said>(&request)?.of(batch.len());
         }
         Ok(sum)
+    }
+
+    fn begin_phase(&mut self, values: &[f32], optimizer: &Optimizer) -> Result<(), TrainError> {
+        let (memory, (n_steps, vectors)) = (&self.memory, optimizer.state());
+        let (spec, epsilon) = (optimizer.spec(), optimizer.spec().epsilon());
+        memory.write_values(values)?;
+        let request = json!({ "do": "begin_phase", "optimizer": spec, "epsilon": epsilon, "n_steps": n_steps });
+        self.process.ask::<Nothing>(&request)?;
+        for (name, vector) in vectors {
+            memory.write_vector(vector)?;
+            self.process.ask::<Nothing>(&json!({ "do": "load_vector", "name": name }))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a step with a batch; None, and no step, if its loss or its gradient is not usual.
+    fn local_step(
+        &mut self,
+        samples: &[usize],
+        seed: u64,
+        lr: f32,
+        most_loss: f64,
+    ) -> Result<Option<Score>, TrainError> {
+        let Self { task, process, memory, .. } = self;
+        let (mut score, mut is_usual) = (Score::default(), false);
+        // A batch may be larger than the job's where peers are few.
+        for some in samples.chunks(memory.n_batch) {
+            memory.write_batch(&task.batch(some, seed)?)?;
+            let (n, n_all) = (some.len(), samples.len());
+            let request = json!({
+                "do": "train", "n": n, "seed": seed, "share": n as f64 / n_all as f64, "is_first": score.n == 0,
+                "is_last": score.n + n == n_all, "lr": lr, "most_loss": most_loss,
+            });
+            let said: Said = process.ask(&request)?;
+            score += said.of(n);
+            is_usual = said.is_usual;
+        }
+        Ok(is_usual.then_some(score))
+    }
+
+    fn end_phase(&mut self, values: &mut [f32], optimizer: &mut Optimizer) -> Result<(), TrainError> {
+        #[derive(Deserialize)]
+        struct Ended {
+            n_steps: u64,
+        }
+        let Ended { n_steps } = self.process.ask(&json!({ "do": "end_phase" }))?;
+        self.memory.read_values(values)?;
+        let names: Vec<_> = optimizer.state().1.map(|(name, _)| name).collect();
+        let (steps, vectors) = optimizer.state_mut();
+        *steps = n_steps;
+        for (name, vector) in names.into_iter().zip(vectors) {
+            self.process.ask::<Nothing>(&json!({ "do": "store_vector", "name": name }))?;
+            self.memory.read_vector(vector)?;
+        }
+        Ok(())
     }
 }
 
@@ -218,19 +315,37 @@ impl Worker for PythonWorker {
         let (mut score, mut part) = (Score::default(), vec![0.0; memory.n_values]);
         gradient.fill(0.0);
         // A batch may be larger than the job's where peers are few.
+        memory.write_values(values)?;
         for some in samples.chunks(memory.n_batch) {
-            let mut batch = task.train_set.batch(some)?;
-            task.augment.apply(&mut batch, task.train_set.shape(), seed);
-            memory.write_batch(values, &batch)?;
-            let said: Said = process.ask(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?;
-            score += Score { loss_sum: said.loss_sum, n_correct: said.n_correct, n: batch.len(), ..Score::default() };
-            memory.file.read(memory.n_values, &mut part).map_err(|error| unshared(&error))?;
+            let batch = task.batch(some, seed)?;
+            memory.write_batch(&batch)?;
+            score += process.ask::<Said>(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?.of(batch.len());
+            memory.read_vector(&mut part)?;
             let share = some.len() as f32 / samples.len() as f32;
             gradient.iter_mut().zip(&part).for_each(|(sum, number)| *sum += share * number);
         }
         let buckets = task.layout.buckets().iter().enumerate();
         buckets.for_each(|(k, bucket)| sink(k, &gradient[bucket.clone()]));
         Ok(score)
+    }
+
+    fn local_steps(
+        &mut self,
+        values: &mut [f32],
+        optimizer: &mut Optimizer,
+        phase: &mut dyn LocalPhase,
+    ) -> Result<PhaseEnd, TrainError> {
+        self.begin_phase(values, optimizer)?;
+        let end = loop {
+            let Some(LocalBatch { samples, seed }) = phase.next_batch() else { break PhaseEnd::Over };
+            let samples = samples.to_vec();
+            match self.local_step(&samples, seed, phase.lr(), phase.most_loss())? {
+                Some(score) => phase.on_step(score),
+                None => break PhaseEnd::Spoilt,
+            }
+        };
+        self.end_phase(values, optimizer)?;
+        Ok(end)
     }
 
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {

@@ -38,25 +38,37 @@ impl Layout {
     }
 
     /// Trained tensors and, behind them, buffers, one after the other by name and shape. They are cut into buckets as backward passes
-    /// complete them: the last parameters first.
+    /// complete them: the last tensors first, large ones in pieces, and what is left for the first ones may be less.
     pub fn with_buffers(params: &[(String, Vec<usize>)], buffers: &[(String, Vec<usize>)]) -> Self {
         let all = params.iter().chain(buffers).map(|(name, shape)| (name.as_str(), shape.as_slice()));
         let (all, n_params) = (Self::of_tensors(all), params.iter().map(|(_, shape)| n_values(shape)).sum::<usize>());
-        let n_buckets = n_params.div_ceil(BUCKET_LEN).max(1);
-        let cut = |k: usize| n_params * k / n_buckets;
-        let mut buckets: Vec<Range<usize>> = (0..n_buckets).rev().map(|k| cut(k)..cut(k + 1)).collect();
-        buckets.push(n_params..all.n_values);
-        buckets.retain(|bucket| !bucket.is_empty());
+        let mut buckets = Vec::new();
+        let mut end = n_params;
+        for tensor in all.tensors[..params.len()].iter().rev() {
+            let start = tensor.range.start;
+            let n_pieces = (end - start) / BUCKET_LEN;
+            let cut = |k: usize| start + (end - start) * k / n_pieces;
+            buckets.extend((0..n_pieces).rev().map(|k| cut(k)..cut(k + 1)));
+            end = if n_pieces > 0 { start } else { end };
+        }
+        buckets.extend([0..end, n_params..all.n_values].into_iter().filter(|bucket| !bucket.is_empty()));
         Self { n_params, buckets, ..all }
     }
 
-    /// The same of tensors as a model of Python's describes them: name, shape, and `parameter` or `buffer`.
+    /// The same of tensors as a model of Python's describes them: name, shape, and `parameter`, `buffer` or `frozen`. What is frozen comes
+    /// last and is in no bucket: nobody changes it, so newcomers and checkpoints get it, and rounds do without.
     pub fn of_described(tensors: &[(String, Vec<usize>, String)]) -> Self {
         let of = |kind: &str| -> Vec<(String, Vec<usize>)> {
             let those = tensors.iter().filter(|tensor| tensor.2 == kind);
             those.map(|(name, shape, _)| (name.clone(), shape.clone())).collect()
         };
-        Self::with_buffers(&of("parameter"), &of("buffer"))
+        let frozen = of("frozen");
+        let n_frozen: usize = frozen.iter().map(|(_, shape)| n_values(shape)).sum();
+        let mut layout = Self::with_buffers(&of("parameter"), &[of("buffer"), frozen].concat());
+        let end = layout.n_values - n_frozen;
+        layout.buckets.iter_mut().for_each(|bucket| bucket.end = bucket.end.min(end));
+        layout.buckets.retain(|bucket| !bucket.is_empty());
+        layout
     }
 
     /// Parameters and running statistics without names or shapes: a tensor of each. Backward passes complete these buckets in turn.
@@ -84,7 +96,8 @@ impl Layout {
         self.n_values
     }
 
-    /// Ranges of the flat vector in the order in which a backward pass completes them; together they cover it once.
+    /// Ranges of the flat vector in the order in which a backward pass completes them; together they cover all of it once that is not
+    /// frozen.
     pub fn buckets(&self) -> &[Range<usize>] {
         &self.buckets
     }
@@ -127,12 +140,28 @@ mod tests {
 
     #[test]
     fn large_models_have_several_buckets_the_last_first_and_buffers_behind() {
-        let params = [("weight".to_owned(), vec![1 << 10, 1 << 9]), ("bias".to_owned(), vec![4])];
+        let params =
+            [("first".to_owned(), vec![5]), ("weight".to_owned(), vec![1 << 10, 1 << 9]), ("bias".to_owned(), vec![4])];
         let layout = Layout::with_buffers(&params, &[("mean".to_owned(), vec![3])]);
-        let n = (1 << 19) + 4;
+        let n = 5 + (1 << 19) + 4;
         assert_eq!((layout.n_params(), layout.n_values()), (n, n + 3));
-        assert_eq!(layout.buckets(), [n * 2 / 3..n, n / 3..n * 2 / 3, 0..n / 3, n..n + 3]);
-        assert_eq!(Layout::with_buffers(&params[1..], &[]).buckets().first(), Some(&(0..4)));
+        let half = 5 + (n - 5) / 2;
+        assert_eq!(layout.buckets(), [half..n, 5..half, 0..5, n..n + 3]);
+        assert_eq!(Layout::with_buffers(&params[2..], &[]).buckets(), std::slice::from_ref(&(0..4)));
+    }
+
+    #[test]
+    fn what_is_frozen_lies_last_and_in_no_bucket() {
+        let described = |kinds: &[(&str, usize, &str)]| {
+            let tensors: Vec<_> =
+                kinds.iter().map(|&(name, len, kind)| (name.to_owned(), vec![len], kind.to_owned())).collect();
+            Layout::of_described(&tensors)
+        };
+        let layout = described(&[("weight", 4, "parameter"), ("mean", 2, "buffer"), ("old", 5, "frozen")]);
+        assert_eq!((layout.n_params(), layout.n_values(), layout.buckets()), (4, 11, [0..4, 4..6].as_slice()));
+        assert_eq!(layout.tensors().last().map(|tensor| tensor.range.clone()), Some(6..11));
+        let layout = described(&[("weight", 4, "parameter"), ("old", 5, "frozen")]);
+        assert_eq!((layout.n_values(), layout.buckets()), (9, [0..4].as_slice()));
     }
 
     #[test]

@@ -319,5 +319,7 @@ impl Core {
 
 /// The buckets of the vector that is exchanged in such rounds.
 fn exchanged(training: &TrainPlan, round_plan: RoundPlan) -> Arc<[Range<usize>]> {
-    round_plan.optimizer_state.exchanged(training.task.buckets(), training.task.n_params(), &training.optimizer).into()
+    let task = &training.task;
+    let sizes = (task.n_values(), task.n_params());
+    round_plan.optimizer_state.exchanged(task.buckets(), sizes, &training.optimizer).into()
 }

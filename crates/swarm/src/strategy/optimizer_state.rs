@@ -43,12 +43,17 @@ impl OptimizerState {
         Err(OptionError::Option { strategy, problem: problem.to_owned() })
     }
 
-    /// The buckets of the vector that peers exchange, where `buckets` are those of the parameters: if the optimizer's state goes with
-    /// them, it is cut as they are.
-    pub fn exchanged(self, buckets: &[Range<usize>], n_params: usize, optimizer: &OptimizerSpec) -> Vec<Range<usize>> {
+    /// The buckets of the vector that peers exchange, where `buckets` are those of the values: if the optimizer's state goes with them, it
+    /// is cut as they are, and lies behind all values.
+    pub fn exchanged(
+        self,
+        buckets: &[Range<usize>],
+        (n_values, n_params): (usize, usize),
+        optimizer: &OptimizerSpec,
+    ) -> Vec<Range<usize>> {
         let mut exchanged = buckets.to_vec();
         if self == Self::Average {
-            let (n_values, n_state) = (buckets.iter().map(Range::len).sum::<usize>(), optimizer.n_state(n_params));
+            let n_state = optimizer.n_state(n_params);
             for start in (0..n_state).step_by(n_params.max(1)) {
                 // What the last one has of a vector is the number of steps, if there is one.
                 let len = n_params.min(n_state - start);
@@ -82,11 +87,14 @@ mod tests {
         let buckets = [2..5, 0..2];
         let adam = OptimizerSpec { kind: OptimizerKind::Adam, ..OptimizerSpec::default() };
         let sgd = OptimizerSpec { momentum: 0.9, ..OptimizerSpec::default() };
-        let exchanged = |optimizer: &OptimizerSpec| OptimizerState::Average.exchanged(&buckets, 3, optimizer);
+        let exchanged = |optimizer: &OptimizerSpec| OptimizerState::Average.exchanged(&buckets, (5, 3), optimizer);
         assert_eq!(exchanged(&sgd), [2..5, 0..2, 7..8, 5..7]);
         assert_eq!(exchanged(&adam), [2..5, 0..2, 7..8, 5..7, 10..11, 8..10, 11..12]);
         assert_eq!(exchanged(&OptimizerSpec::default()), buckets);
-        assert_eq!(OptimizerState::Keep.exchanged(&buckets, 3, &adam), buckets);
+        assert_eq!(OptimizerState::Keep.exchanged(&buckets, (5, 3), &adam), buckets);
+
+        // Two more values are in no bucket.
+        assert_eq!(OptimizerState::Average.exchanged(&buckets, (7, 3), &sgd), [2..5, 0..2, 9..10, 7..9]);
 
         let (mut optimizer, values) = (Optimizer::new(adam.clone(), 3), [1.0, 2.0, 3.0, 4.0, 5.0]);
         optimizer.set_numbers(0..7, &[10.0, 20.0, 30.0, 0.1, 0.2, 0.3, 9.0]);

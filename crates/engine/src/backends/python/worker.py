@@ -1,4 +1,4 @@
-"""Computes gradients and scores of a PyTorch model for a NetTorrent peer, which started this process.
+"""Computes gradients and scores of a PyTorch model, and trains local phases, for a NetTorrent peer, which started this process.
 
 Requests are lines of JSON on standard input, answers lines of JSON on standard output. Numbers lie in a file that both have open:
 the model's values, a gradient, the samples of a batch and their labels.
@@ -7,6 +7,7 @@ the model's values, a gradient, the samples of a batch and their labels.
 import importlib.util
 import inspect
 import json
+import math
 import mmap
 import os
 import sys
@@ -45,9 +46,8 @@ def tensors_of(model):
     parameters = dict(model.named_parameters())
     trained = {name: p for name, p in parameters.items() if p.requires_grad}
     persistent = set(model.state_dict(keep_vars=True))
-    rest = {name: b for name, b in model.named_buffers() if name in persistent}
-    rest.update({name: p for name, p in parameters.items() if not p.requires_grad})
-    return trained, rest
+    buffers = {name: b for name, b in model.named_buffers() if name in persistent}
+    return trained, buffers, {name: p for name, p in parameters.items() if not p.requires_grad}
 
 
 class Worker:
@@ -58,13 +58,16 @@ class Worker:
         self.input_shape = request["input_shape"]
         model = load_model(request["model"], self.input_shape, request["n_classes"], request["seed"])
         self.model = model.to(self.device).train()
-        self.trained, self.rest = tensors_of(self.model)
+        self.trained, self.buffers, self.frozen = tensors_of(self.model)
+        self.rest = {**self.buffers, **self.frozen}
+        self.optimizer, self.clip_norm, self.before = None, None, {}
 
     def describe(self):
         def kind(tensors, name):
             return [[key, list(t.shape), name] for key, t in tensors.items()]
 
-        return {"tensors": kind(self.trained, "parameter") + kind(self.rest, "buffer"), "device": str(self.device)}
+        tensors = kind(self.trained, "parameter") + kind(self.buffers, "buffer") + kind(self.frozen, "frozen")
+        return {"tensors": tensors, "device": str(self.device)}
 
     def open(self, request):
         """The file with the numbers, and where each tensor lies in the flat vector: its start, lengths and steps."""
@@ -115,31 +118,108 @@ class Worker:
             inputs = inputs.permute(0, 3, 1, 2).contiguous()
         return inputs, self.labels[:n].long().to(self.device)
 
-    def score(self, loss, output, labels):
+    def score(self, loss, output, labels, also):
+        """What is said of a batch, and another number, with one wait for the device."""
         right = (output.detach().argmax(1) == labels).sum()
-        return {"loss_sum": loss.item() * len(labels), "n_correct": int(right)}
+        loss, right, also = torch.stack([x.detach().double() for x in (loss, right, also)]).tolist()
+        # JSON has no infinity.
+        loss_sum = loss * len(labels) if math.isfinite(loss) else None
+        return {"loss_sum": loss_sum, "n_correct": int(right)}, also
 
-    def gradient_of(self, request):
-        self.load()
+    def backward(self, request, share=1.0):
         torch.manual_seed(request["seed"])
-        self.model.zero_grad(set_to_none=True)
-        before = {name: t.detach().clone() for name, t in self.rest.items()}
         inputs, labels = self.batch(request["n"])
         output = self.model(inputs)
         loss = functional.cross_entropy(output, labels)
-        loss.backward()
+        (loss if share == 1.0 else loss * share).backward()
+        return loss, output, labels
+
+    def gradient_of(self, request):
+        self.load()
+        self.model.zero_grad(set_to_none=True)
+        before = {name: t.detach().clone() for name, t in self.buffers.items()}
+        loss, output, labels = self.backward(request)
         self.store(self.gradient, {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.trained.items()})
-        self.store(self.gradient, {name: old.float() - self.rest[name].float() for name, old in before.items()})
-        return self.score(loss, output, labels)
+        self.store(self.gradient, {name: old.float() - self.buffers[name].float() for name, old in before.items()})
+        return self.score(loss, output, labels, loss)[0]
+
+    def begin_phase(self, request):
+        """Brings the values to the device for a local phase, with a fresh optimizer; its vectors follow."""
+        self.load()
+        settings, parameters = request["optimizer"], list(self.trained.values())
+        decay, epsilon = settings["weight_decay"], request["epsilon"]
+        kind, momentum = settings["kind"], settings["momentum"]
+        common = {"lr": settings["lr"], "weight_decay": decay}
+        if kind == "sgd":
+            self.optimizer = torch.optim.SGD(parameters, momentum=momentum, nesterov=settings["nesterov"], **common)
+        elif kind == "adagrad":
+            self.optimizer = torch.optim.Adagrad(parameters, eps=epsilon, **common)
+        elif kind == "rmsprop":
+            self.optimizer = torch.optim.RMSprop(parameters, alpha=settings["alpha"], momentum=momentum, eps=epsilon, **common)
+        else:
+            which = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]
+            self.optimizer = which(parameters, betas=(settings["beta1"], settings["beta2"]), eps=epsilon, **common)
+        self.clip_norm, self.n_steps = settings.get("clip_norm"), request["n_steps"]
+        if kind != "sgd":
+            for p in parameters:
+                self.optimizer.state[p]["step"] = torch.tensor(float(self.n_steps))
+        return {}
+
+    def load_vector(self, request):
+        for name, p in self.trained.items():
+            numbers = self.at(self.gradient, name).reshape(p.shape).to(p.device, p.dtype, copy=True)
+            self.optimizer.state[p][request["name"]] = numbers.clone(memory_format=torch.preserve_format)
+        return {}
+
+    def store_vector(self, request):
+        states = {name: self.optimizer.state[p].get(request["name"]) for name, p in self.trained.items()}
+        self.store(self.gradient, {name: torch.zeros_like(self.trained[name]) if s is None else s for name, s in states.items()})
+        return {}
+
+    def train(self, request):
+        """Adds a part of a batch to its gradient. With the last part it takes the step, or undoes what the batch did to the statistics."""
+        if request["is_first"]:
+            self.model.zero_grad(set_to_none=True)
+            self.before = {name: t.detach().clone() for name, t in self.buffers.items()}
+            self.loss_sum, self.n = 0.0, 0
+        loss, output, labels = self.backward(request, request["share"])
+        grads = [p.grad for p in self.trained.values() if p.grad is not None]
+        norm = torch.stack([grad.float().norm() for grad in grads]).norm() if grads else torch.zeros_like(loss)
+        answer, norm = self.score(loss, output, labels, norm)
+        self.loss_sum, self.n = self.loss_sum + (math.nan if answer["loss_sum"] is None else answer["loss_sum"]), self.n + len(labels)
+        if request["is_last"]:
+            is_usual = math.isfinite(norm) and self.loss_sum <= request["most_loss"] * self.n
+            answer["is_usual"] = is_usual
+            self.end_batch(request["lr"], grads, norm) if is_usual else self.undo_batch()
+        return answer
+
+    def end_batch(self, lr, grads, norm):
+        if self.clip_norm is not None and norm > self.clip_norm:
+            torch._foreach_mul_(grads, self.clip_norm / norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.n_steps += 1
+
+    def undo_batch(self):
+        with torch.no_grad():
+            for name, old in self.before.items():
+                self.buffers[name].copy_(old)
+
+    def end_phase(self, _):
+        self.store(self.values, {**self.trained, **self.rest})
+        return {"n_steps": self.n_steps}
 
     def evaluate(self, request):
         """The score of a batch."""
-        self.load()
+        if request["load"]:
+            self.load()
         self.model.eval()
         with torch.no_grad():
             inputs, labels = self.batch(request["n"])
             output = self.model(inputs)
-            score = self.score(functional.cross_entropy(output, labels), output, labels)
+            loss = functional.cross_entropy(output, labels)
+            score, _ = self.score(loss, output, labels, loss)
         self.model.train()
         return score
 

@@ -56,7 +56,8 @@ fn check(case: &Case, n_peers: usize, size: ToySize, lens: Option<&[usize]>) {
     let n_params = toy.n_params();
     // Small steps: what long vectors learn with larger ones is nothing.
     let optimizer = OptimizerSpec { lr: 1e-6, momentum: 0.5, ..OptimizerSpec::default() };
-    let buckets = case.strategy().round_plan().optimizer_state.exchanged(toy.buckets(), n_params, &optimizer);
+    let buckets =
+        case.strategy().round_plan().optimizer_state.exchanged(toy.buckets(), (toy.n_values(), n_params), &optimizer);
     let setup = case.setup_for(toy, Job { epochs: 2, batch, optimizer, ..case::equal_job() });
     let mut meter = Meter::default();
     let outcome = Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut meter).unwrap();
