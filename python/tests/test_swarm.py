@@ -24,12 +24,14 @@ STRATEGIES = [
     "gossip",
     "local-sgd",
     "manager-worker",
+    "moshpit",
     "parameter-server",
     "partial-gradient",
     "ring-all-reduce",
     "ring-reduce",
     "step-wise",
     "threshold",
+    "two-level",
 ]
 
 

@@ -190,7 +190,7 @@ pub fn predict(strategy: &dyn Strategy, situation: &Situation<'_>, observed: Opt
     let steps =
         situation.steps(RoundRule { length: round_plan.length, scale: situation.scale, redeal: 0, overhead: 0 });
     let rounds_per_epoch = steps.per_epoch.div_ceil(steps.per_round);
-    let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0 };
+    let round = CostQuestion { n_peers: n_peers.max(1), buckets, n_params, round: 0, site_sizes: &[] };
     let cost = observed.unwrap_or_else(|| strategy.cost(&round));
     let step_s = situation.slowdown * situation.step.batch_s(steps.own_samples);
     let judging_s = situation.slowdown * strategy.n_held_out(n_train) as f64 * situation.step.sample_s / 3.0;

@@ -58,7 +58,8 @@ impl Peer for PipelinePeer {
             Input::Done { done, took } => self.blocks.on_done(done, took, &self.directory, out),
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
             Input::BlockWritten { is_written } => self.snapshots.on_block_written(is_written, &self.directory, out),
-            Input::Stop => {}
+            // Pipelines lie across sites.
+            Input::Stop | Input::Site(_) => {}
             Input::Uplink(bytes_per_s) => self.blocks.on_uplink(bytes_per_s, &self.directory, out),
         }
         self.go_on(out);

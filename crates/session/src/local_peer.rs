@@ -106,6 +106,8 @@ async fn train(
         keep: Keep::IfFirst,
         wait_for: orders.n_peers,
         address,
+        // All of them are on one machine.
+        site: None,
         introducers: members.into_iter().filter(|(peer, _)| *peer != me).collect(),
         measures: orders.measures,
         machine: orders.speed.clone().into(),

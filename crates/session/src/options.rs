@@ -42,6 +42,9 @@ pub struct Options {
     pub discover: bool,
     /// Whether links are encrypted; all peers of a swarm have to say the same.
     pub encryption: Encryption,
+    /// The name of the site at which this peer is: peers with the same one reach each other fast. One without any is with all others that
+    /// have none.
+    pub site: Option<String>,
     /// How slow the link is to be, for experiments.
     pub link: Option<LinkSpec>,
     /// What to compute on: this machine, as it is or slowed down, or a simulated one.
@@ -67,6 +70,7 @@ impl Default for Options {
             address: None,
             discover: false,
             encryption: Encryption::On,
+            site: None,
             link: None,
             machine: Machine::default(),
             disk: Disk::default(),

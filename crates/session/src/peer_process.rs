@@ -9,7 +9,7 @@ use nettorrent_net::machine::Machine;
 use nettorrent_net::membership::{Config, Member};
 use nettorrent_net::node::{Node, NodeSettings};
 use nettorrent_net::report::{self, Command};
-use nettorrent_swarm::{Peer, PeerId};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, site_number};
 use tokio::sync::mpsc;
 
 use crate::checkpoint_writer::CheckpointWriter;
@@ -41,6 +41,8 @@ pub(crate) struct PeerProcess {
     pub wait_for: usize,
     /// Where others reach it.
     pub address: Address,
+    /// The name of its site, if it has one.
+    pub site: Option<String>,
     /// Members that it knows of.
     pub introducers: Vec<(PeerId, Address)>,
     /// Whether to measure what this process takes and for whom it waits.
@@ -59,11 +61,15 @@ impl PeerProcess {
         mut commands: mpsc::Receiver<Command>,
         tell: &mut dyn FnMut(PeerEvent),
     ) -> Result<Ending, SessionError> {
-        let Self { training, start, run, keep, wait_for, address, introducers, measures, machine, disk } = self;
+        let Self { training, start, run, keep, wait_for, address, site, introducers, measures, machine, disk } = self;
         let id = endpoint.identity().peer;
         let place = start.place().clone();
         let training = &*training;
-        let peer = start.into_peer(id, training);
+        let mut peer = start.into_peer(id, training);
+        if let Some(site) = &site {
+            let told = peer.handle(Duration::ZERO, Input::Site(site_number(site)), &mut Outbox::default());
+            told.expect("what the host says is not malformed");
+        }
         let deadline = if training.is_alone() { ALONE } else { training.job.swarm.deadline() };
         let settings = NodeSettings {
             package: training.package.clone(),

@@ -240,6 +240,7 @@ impl Session {
                 keep,
                 wait_for: options.wait_for,
                 address,
+                site: options.site.clone(),
                 introducers,
                 // What the process takes is told once.
                 measures: options.measures && k == 0,

@@ -1,5 +1,7 @@
 //! Peers that come, go, hang or are cut off, and what the others hear of it.
 
+use nettorrent_swarm::link_spec::LinkSpec;
+
 use crate::compute::Compute;
 use crate::membership::number;
 use crate::observer::Observer;
@@ -113,13 +115,21 @@ impl Simulation {
         }
     }
 
-    /// A joiner.
-    pub(crate) fn join(&mut self) {
+    /// A joiner, at a site or elsewhere.
+    pub(crate) fn join(&mut self, at: Option<(usize, LinkSpec)>) {
         let peer = self.hosts.len();
-        self.add_host(1.0);
+        self.add_host(1.0, at);
         let side = self.side(peer, self.splits);
         self.membership.join(peer, side);
         self.tell_views(Some(peer));
+    }
+
+    /// A peer goes of its own accord, and another comes in its place.
+    pub(crate) fn replace(&mut self, peer: usize) {
+        if let Some((_, what)) = self.scenario.stay(peer).filter(|_| self.is_live(peer)) {
+            self.befall(peer, what);
+            self.join(self.hosts[peer].site);
+        }
     }
 
     /// On which side of these partitions a peer is.
@@ -174,8 +184,19 @@ impl Simulation {
 
     /// Tells the members of new views of them. What comes from the peer that it is about comes after its delay, else from
     /// the first member.
-    fn tell_views(&mut self, about: Option<usize>) {
-        for view in self.membership.news() {
+    pub(crate) fn tell_views(&mut self, about: Option<usize>) {
+        if self.now < self.view_lasts_until {
+            if !std::mem::replace(&mut self.has_news, true) {
+                self.queue.push(self.view_lasts_until, Event::News);
+            }
+            return;
+        }
+        self.has_news = false;
+        let news = self.membership.news();
+        if !news.is_empty() {
+            self.view_lasts_until = self.now.saturating_add(nanos(self.scenario.view_lasts));
+        }
+        for view in news {
             let live: Vec<usize> =
                 view.members.iter().map(|&member| number(member)).filter(|&peer| self.is_live(peer)).collect();
             let Some(from) = about.or(live.first().copied()) else { continue };

@@ -42,6 +42,8 @@ pub use made_up::made_up;
 pub use observer::Observer;
 pub use outcome::{Failure, Fate, Outcome, PeerOutcome, Refusal, SimulationError, Stuck, Traffic};
 pub use rehearsal::Rehearsal;
-pub use scenario::{Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Slow, Stragglers, What, When};
+pub use scenario::{
+    Churn, Fault, Join, Partition, PeerLinks, Scenario, ScenarioError, Site, Slow, SlowUplinks, Stragglers, What, When,
+};
 pub use simulation::Simulation;
 pub use toy::{Toy, ToySize};

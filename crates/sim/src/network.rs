@@ -39,6 +39,16 @@ struct End {
     down: LinkSpec,
     up_is_free: Nanos,
     down_is_free: Nanos,
+    /// Where it is, if it is at a site, and its links there.
+    site: Option<SiteEnd>,
+}
+
+/// A peer's link within its site, and when it is free.
+struct SiteEnd {
+    site: usize,
+    link: LinkSpec,
+    up_is_free: Nanos,
+    down_is_free: Nanos,
 }
 
 /// A frame on its way.
@@ -50,6 +60,24 @@ pub(crate) struct InFlight {
     /// When its last bit comes to the receiver's downlink.
     last_bit: Nanos,
     pub frame: Frame,
+}
+
+impl End {
+    /// What it sends through to a peer near by or to another, and when that is free.
+    fn uplink(&mut self, is_near: bool) -> (LinkSpec, &mut Nanos) {
+        match &mut self.site {
+            Some(site) if is_near => (site.link, &mut site.up_is_free),
+            _ => (self.up, &mut self.up_is_free),
+        }
+    }
+
+    /// What it receives through, and when that is free.
+    fn downlink(&mut self, is_near: bool) -> (LinkSpec, &mut Nanos) {
+        match &mut self.site {
+            Some(site) if is_near => (site.link, &mut site.down_is_free),
+            _ => (self.down, &mut self.down_is_free),
+        }
+    }
 }
 
 impl Network {
@@ -66,13 +94,23 @@ impl Network {
         }
     }
 
-    /// One more peer, with these links.
-    pub(crate) fn add(&mut self, (up, down): (LinkSpec, LinkSpec)) {
-        self.ends.push(End { up, down, up_is_free: 0, down_is_free: 0 });
+    /// One more peer, with these links, and perhaps one within its site.
+    pub(crate) fn add(&mut self, (up, down): (LinkSpec, LinkSpec), site: Option<(usize, LinkSpec)>) {
+        let site = site.map(|(site, link)| SiteEnd { site, link, up_is_free: 0, down_is_free: 0 });
+        self.ends.push(End { up, down, up_is_free: 0, down_is_free: 0, site });
+    }
+
+    /// The link within a site that both are at, if they are at one.
+    fn site_link(&self, from: usize, to: usize) -> Option<LinkSpec> {
+        let (from, to) = (self.ends[from].site.as_ref()?, self.ends[to].site.as_ref()?);
+        (from.site == to.site).then_some(from.link)
     }
 
     /// How long a bit travels from one peer to another.
     pub(crate) fn delay(&self, from: usize, to: usize) -> Nanos {
+        if let Some(link) = self.site_link(from, to) {
+            return nanos(link.delay);
+        }
         let delay = nanos((self.ends[from].up.delay + self.ends[to].down.delay) / 2);
         if self.spread == 0.0 {
             return delay;
@@ -86,20 +124,21 @@ impl Network {
     pub(crate) fn send(&mut self, now: Nanos, from: usize, to: usize, frame: Frame, queue: &mut Queue) {
         let delay = self.delay(from, to);
         let n_bytes = frame.n_bytes();
-        let end = &mut self.ends[from];
-        let start = now.max(end.up_is_free);
-        let lasts = end.up.nanos_for(n_bytes);
+        let is_near = self.site_link(from, to).is_some();
+        let (up, is_free) = self.ends[from].uplink(is_near);
+        let start = now.max(*is_free);
+        let lasts = up.nanos_for(n_bytes);
         let left = start.saturating_add(lasts);
-        end.up_is_free = left;
+        *is_free = left;
         let mut first_bit = start + delay;
-        if self.jitter > 0 || self.loss > 0.0 {
+        if !is_near && (self.jitter > 0 || self.loss > 0.0) {
             first_bit += self.lateness(n_bytes, delay);
             let last = self.last_bits.entry((from, to)).or_default();
             first_bit = first_bit.max(*last);
             *last = first_bit.saturating_add(lasts);
         }
         let last_bit = first_bit.saturating_add(lasts);
-        let has_limit = self.ends[to].down.bits_per_second.is_some();
+        let has_limit = self.ends[to].downlink(is_near).0.bits_per_second.is_some();
         let frame = InFlight { from: from as u32, to: to as u32, left, last_bit, frame };
         let number = short(self.in_flight.insert(frame));
         match has_limit {
@@ -125,11 +164,11 @@ impl Network {
 
     /// A frame's first bit is there: it waits for the receiver's downlink.
     pub(crate) fn arrive(&mut self, now: Nanos, number: u32, queue: &mut Queue) {
-        let Some(InFlight { to, last_bit, frame, .. }) = self.in_flight.get_mut(number as usize) else { return };
-        let end = &mut self.ends[*to as usize];
-        let start = now.max(end.down_is_free);
-        end.down_is_free = start.saturating_add(end.down.nanos_for(frame.n_bytes()));
-        queue.push((*last_bit).max(end.down_is_free), Event::Deliver(number));
+        let Some(InFlight { from, to, last_bit, frame, .. }) = self.in_flight.get(number as usize) else { return };
+        let is_near = self.site_link(*from as usize, *to as usize).is_some();
+        let (down, is_free) = self.ends[*to as usize].downlink(is_near);
+        *is_free = now.max(*is_free).saturating_add(down.nanos_for(frame.n_bytes()));
+        queue.push((*last_bit).max(*is_free), Event::Deliver(number));
     }
 
     /// A frame that is still on its way.
@@ -147,7 +186,7 @@ impl Network {
 mod tests {
     use super::Network;
     use crate::queue::{Event, Nanos, Queue};
-    use crate::scenario::Scenario;
+    use crate::scenario::{Scenario, Site};
     use bytes::Bytes;
     use nettorrent_engine::rng::Rng;
     use nettorrent_swarm::wire::{Frame, HEAD_LEN, Kind};
@@ -155,7 +194,7 @@ mod tests {
     /// Sends frames of these lengths and returns when each is delivered, with its number.
     fn run(scenario: &Scenario, n_peers: usize, frames: &[(Nanos, usize, usize, usize)]) -> Vec<(Nanos, u64)> {
         let (mut network, mut queue) = (Network::new(scenario), Queue::default());
-        (0..n_peers).for_each(|peer| network.add(scenario.links_of(peer)));
+        (0..n_peers).for_each(|peer| network.add(scenario.links_of(peer), scenario.site_of(peer)));
         for (k, &(at, from, to, n_bytes)) in frames.iter().enumerate() {
             let body = Bytes::from(vec![0; n_bytes - HEAD_LEN]);
             network.send(at, from, to, Frame::in_round(Kind::Strategy, 0, 0, k as u64, body), &mut queue);
@@ -189,6 +228,18 @@ mod tests {
         assert_eq!(sent, [(second, 0), (2 * second, 1)]);
         let received = run(&scenario("8kbit"), 3, &[(0, 0, 2, 1000), (0, 1, 2, 1000)]);
         assert_eq!(received, [(second, 0), (2 * second, 1)]);
+    }
+
+    #[test]
+    fn within_a_site_frames_take_its_links() {
+        let second: Nanos = 1_000_000_000;
+        let site = Site { peers: 2, count: 2, link: "8kbit/1ms".parse().unwrap() };
+        let scenario = Scenario { sites: vec![site], ..scenario("4kbit/10ms") };
+        let near = run(&scenario, 4, &[(0, 0, 1, 1000), (0, 2, 3, 1000)]);
+        assert_eq!(near, [(second + 1_000_000, 0), (second + 1_000_000, 1)]);
+        // What goes to another site leaves beside that.
+        let both = run(&scenario, 4, &[(0, 0, 1, 1000), (0, 0, 2, 1000)]);
+        assert_eq!(both, [(second + 1_000_000, 0), (2 * second + 10_000_000, 1)]);
     }
 
     #[test]

@@ -46,6 +46,10 @@ pub(crate) enum Event {
     Fault(u32),
     /// A joiner of the scenario.
     Join(u32),
+    /// A peer has stayed for as long as it wanted to.
+    Depart(u32),
+    /// A view has lasted for as long as it has to.
+    News,
     /// The network falls apart, the peers notice, it heals.
     Cut(u32),
     /// See `Cut`.
@@ -60,8 +64,9 @@ impl Event {
     fn is_activity(self) -> bool {
         match self {
             Self::Arrive(_) | Self::Deliver(_) | Self::Done(_) | Self::View(_) | Self::Written(_) => true,
-            Self::Lost(_) | Self::Wake(_) | Self::Heal(_) | Self::Ready(_) => true,
-            Self::Timer(_) | Self::Uplink(_) | Self::Fault(_) | Self::Join(_) | Self::Cut(_) | Self::Split(_) => false,
+            Self::Lost(_) | Self::Wake(_) | Self::Heal(_) | Self::Ready(_) | Self::News => true,
+            Self::Timer(_) | Self::Uplink(_) | Self::Fault(_) | Self::Join(_) | Self::Depart(_) => false,
+            Self::Cut(_) | Self::Split(_) => false,
         }
     }
 }

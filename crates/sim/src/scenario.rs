@@ -21,6 +21,10 @@ pub struct Scenario {
     pub link: LinkSpec,
     /// Peers whose links are others.
     pub links: Vec<PeerLinks>,
+    /// How many peers send through slower uplinks; those of `links` have their own.
+    pub slow_uplinks: SlowUplinks,
+    /// Groups of peers that reach each other over faster links than these, and know it: the first peers are in the first one, and so on.
+    pub sites: Vec<Site>,
     /// By which share, at most, the delay of a pair of peers is shorter or longer than their links say.
     pub spread: f64,
     /// By how much, at most, a frame is late.
@@ -50,6 +54,11 @@ pub struct Scenario {
     pub attack: Option<Attack>,
     /// How many of the peers that are there from the beginning are hostile: the last ones.
     pub attackers: usize,
+    /// How peers come and go all the time.
+    pub churn: Option<Churn>,
+    /// For how long at least a view lasts: whoever comes or goes meanwhile is told of in the next one.
+    #[serde(with = "as_text")]
+    pub view_lasts: Duration,
     /// What happens to single peers.
     pub faults: Vec<Fault>,
     /// Who comes later.
@@ -71,6 +80,51 @@ pub struct PeerLinks {
     pub up: LinkSpec,
     /// What it receives through.
     pub down: LinkSpec,
+}
+
+/// Peers that are in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// How many.
+    pub peers: usize,
+    /// How many such sites there are.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// A peer's link within its site, up and down, beside the one by which it reaches all others.
+    pub link: LinkSpec,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Peers that send slowly: as it is where people live, they receive as fast as others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlowUplinks {
+    /// Which share of the peers; who, is a matter of chance.
+    pub share: f64,
+    /// What they send through.
+    pub up: LinkSpec,
+}
+
+impl Default for SlowUplinks {
+    fn default() -> Self {
+        Self { share: 0.0, up: Scenario::lan_link() }
+    }
+}
+
+/// Peers that come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Churn {
+    /// After so long half of those are gone who came together, whenever that is; for each that goes another comes at once.
+    #[serde(with = "as_text")]
+    pub median_stay: Duration,
+    /// Which share of those that go says nothing, so that the others notice after the deadline.
+    #[serde(default)]
+    pub killed: f64,
 }
 
 /// Peers that compute slowly.
@@ -187,8 +241,10 @@ impl Default for Scenario {
     fn default() -> Self {
         Self {
             seed: 1,
-            link: LinkSpec { bits_per_second: Some(1_000_000_000), delay: Duration::from_micros(200) },
+            link: Self::lan_link(),
             links: Vec::new(),
+            slow_uplinks: SlowUplinks::default(),
+            sites: Vec::new(),
             spread: 0.0,
             jitter: Duration::ZERO,
             loss: 0.0,
@@ -201,6 +257,8 @@ impl Default for Scenario {
             deadline: Duration::from_secs(5),
             attack: None,
             attackers: 0,
+            churn: None,
+            view_lasts: Duration::ZERO,
             faults: Vec::new(),
             joins: Vec::new(),
             partitions: Vec::new(),
@@ -213,6 +271,10 @@ impl Scenario {
     /// Machines in one room: `1gbit/200us`.
     pub fn lan() -> Self {
         Self::default()
+    }
+
+    const fn lan_link() -> LinkSpec {
+        LinkSpec { bits_per_second: Some(1_000_000_000), delay: Duration::from_micros(200) }
     }
 
     /// Machines at people's homes: `50mbit/20ms`, pairs between half and one and a half times that, some jitter and losses.
@@ -237,6 +299,13 @@ impl Scenario {
         // With more, hardly anything would ever arrive.
         share("loss", self.loss, 0.5)?;
         share("stragglers.share", self.stragglers.share, 1.0)?;
+        share("slow_uplinks.share", self.slow_uplinks.share, 1.0)?;
+        if let Some(Churn { median_stay, killed }) = self.churn {
+            share("churn.killed", killed, 1.0)?;
+            if median_stay < Duration::from_secs(1) {
+                return error("churn.median_stay", format!("{median_stay:?}: must be a second at least"));
+            }
+        }
         let is_factor = |factor: f64| (1.0..=1e6).contains(&factor);
         if !is_factor(self.stragglers.factor) {
             return error("stragglers.factor", format!("{} must be a number from 1 up", self.stragglers.factor));
@@ -252,6 +321,11 @@ impl Scenario {
             return error("attackers", format!("{} of {n_peers}: {problem}", self.attackers));
         }
         self.check_peers(n_peers)?;
+        let n_at_sites =
+            self.sites.iter().fold(0, |n: usize, site| n.saturating_add(site.peers.saturating_mul(site.count)));
+        if n_at_sites > n_peers {
+            return error("sites", format!("they have {n_at_sites} peers, and there are {n_peers} at the beginning"));
+        }
         if self.partitions.len() > MOST_PARTITIONS {
             return error("partitions", format!("there can be {MOST_PARTITIONS}, not {}", self.partitions.len()));
         }
@@ -285,8 +359,34 @@ impl Scenario {
 
     /// A peer's own links, up and down.
     pub(crate) fn links_of(&self, peer: usize) -> (LinkSpec, LinkSpec) {
-        let own = self.links.iter().find(|links| links.peer == peer);
-        own.map_or((self.link, self.link), |links| (links.up, links.down))
+        if let Some(links) = self.links.iter().find(|links| links.peer == peer) {
+            return (links.up, links.down);
+        }
+        let is_slow = f64::from(Rng::stream(self.seed, "uplinks", peer as u64).uniform()) < self.slow_uplinks.share;
+        (if is_slow { self.slow_uplinks.up } else { self.link }, self.link)
+    }
+
+    /// At which site a peer is, counted from 0, and its link there; nothing if it is at none.
+    pub(crate) fn site_of(&self, peer: usize) -> Option<(usize, LinkSpec)> {
+        let (mut first_peer, mut first_site) = (0, 0);
+        for Site { peers, count, link } in &self.sites {
+            let n_all = peers.saturating_mul(*count);
+            if peer - first_peer < n_all {
+                return Some((first_site + (peer - first_peer) / peers, *link));
+            }
+            (first_peer, first_site) = (first_peer + n_all, first_site + count);
+        }
+        None
+    }
+
+    /// For how long a peer stays, and what happens to it then; nothing, if it stays.
+    pub(crate) fn stay(&self, peer: usize) -> Option<(Duration, What)> {
+        let Churn { median_stay, killed } = self.churn?;
+        let mut rng = Rng::stream(self.seed, "churn", peer as u64);
+        // How long it has been there says nothing about how long it stays.
+        let n_medians = -(1.0 - f64::from(rng.uniform())).log2();
+        let what = if f64::from(rng.uniform()) < killed { What::Kill } else { What::Leave };
+        Some((median_stay.mul_f64(n_medians), what))
     }
 
     /// How many times longer a peer computes than it usually does, at a time.
@@ -307,7 +407,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use super::{Attack, Fault, Join, Partition, Scenario, Slow, Stragglers, What, When};
+    use super::{Attack, Churn, Fault, Join, Partition, Scenario, Site, Slow, SlowUplinks, Stragglers, What, When};
     use std::time::Duration;
 
     fn everything() -> Scenario {
@@ -321,6 +421,9 @@ mod tests {
             ],
             joins: vec![Join { at: Duration::from_micros(1500) }],
             partitions: vec![Partition { peers: vec![1, 2], from: seconds(1), until: seconds(20) }],
+            churn: Some(Churn { median_stay: seconds(3600), killed: 0.5 }),
+            sites: vec![Site { peers: 1, count: 3, link: "1gbit/1ms".parse().unwrap() }],
+            slow_uplinks: SlowUplinks { share: 0.3, up: "5mbit/30ms".parse().unwrap() },
             ..Scenario::wan()
         }
     }
@@ -364,6 +467,28 @@ mod tests {
         assert_eq!([at(1, 1), at(1, 2), at(1, 4), at(1, 5), at(0, 3)], [2.0, 20.0, 20.0, 2.0, 1.0]);
         assert!(Scenario { slow: vec![Slow { factor: 0.5, ..slow }], ..Scenario::lan() }.check(2).is_err());
         assert!(scenario.check(1).is_err(), "there is no peer 1");
+    }
+
+    #[test]
+    fn peers_stay_as_long_as_the_median_says_and_some_send_slowly() {
+        let scenario = everything();
+        let (n, hour) = (2000, Duration::from_secs(3600));
+        let stays: Vec<_> = (0..n).filter_map(|peer| scenario.stay(peer)).collect();
+        let half = n / 2 - n / 20..n / 2 + n / 20;
+        assert!(half.contains(&stays.iter().filter(|(stay, _)| *stay < hour).count()));
+        assert!(half.contains(&stays.iter().filter(|(_, what)| *what == What::Kill).count()));
+        let n_slow = (0..n).filter(|&peer| scenario.links_of(peer).0 == scenario.slow_uplinks.up).count();
+        assert!((n / 4..n * 7 / 20).contains(&n_slow) && scenario.links_of(5).1 == scenario.link);
+        assert_eq!(Scenario::lan().stay(0), None);
+    }
+
+    #[test]
+    fn sites_follow_one_another() {
+        let site = |peers, count| Site { peers, count, link: "1gbit".parse().unwrap() };
+        let scenario = Scenario { sites: vec![site(2, 2), site(3, 1)], ..Scenario::lan() };
+        let at = |peer| scenario.site_of(peer).map(|(site, _)| site);
+        assert_eq!([0, 1, 2, 3, 4, 6, 7].map(at), [Some(0), Some(0), Some(1), Some(1), Some(2), Some(2), None]);
+        assert!(scenario.check(7).is_ok() && scenario.check(6).is_err());
     }
 
     #[test]

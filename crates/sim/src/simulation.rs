@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::record::Record;
 use nettorrent_swarm::strategy::Malformed;
 use nettorrent_swarm::wire::Kind;
@@ -40,6 +41,9 @@ pub struct Simulation {
     finished_at: Nanos,
     pub(crate) timers: Slab<(usize, TimerToken)>,
     pub(crate) views: Slab<(usize, View)>,
+    /// Until when the last view has to last, and whether somebody waits for that.
+    pub(crate) view_lasts_until: Nanos,
+    pub(crate) has_news: bool,
     /// The bits of the partitions that are there, and of those that the peers have noticed.
     pub(crate) cuts: u64,
     pub(crate) splits: u64,
@@ -62,6 +66,8 @@ pub(crate) struct Host {
     pub backlog: Vec<Event>,
     /// What happens to it after which round, the next one last.
     pub round_faults: Vec<(u32, What)>,
+    /// Where it is, and its link there.
+    pub site: Option<(usize, LinkSpec)>,
     is_finished: bool,
     pub slowness: f64,
     /// Until when it computes.
@@ -111,6 +117,8 @@ impl Simulation {
             finished_at: 0,
             timers: Slab::new(),
             views: Slab::new(),
+            view_lasts_until: 0,
+            has_news: false,
             cuts: 0,
             splits: 0,
             waiting: Vec::new(),
@@ -173,9 +181,11 @@ impl Simulation {
         self.schedule_churn();
         let slowness = self.scenario.slowness(self.n_first);
         for (peer, slowness) in slowness.into_iter().enumerate() {
-            self.add_host(slowness);
+            let site = self.scenario.site_of(peer);
+            self.add_host(slowness, site);
             self.membership.join(peer, 0);
         }
+        self.view_lasts_until = nanos(self.scenario.view_lasts);
         for view in self.membership.news() {
             for &member in view.members.iter() {
                 let told = short(self.views.insert((number(member), view.clone())));
@@ -185,10 +195,10 @@ impl Simulation {
     }
 
     /// One more machine with its peer.
-    pub(crate) fn add_host(&mut self, slowness: f64) {
+    pub(crate) fn add_host(&mut self, slowness: f64, site: Option<(usize, LinkSpec)>) {
         let number = self.hosts.len();
         let links = self.scenario.links_of(number);
-        self.network.add(links);
+        self.network.add(links, site);
         self.n_unfinished += 1;
         let state = self.states[number.min(1)].clone();
         let mut peer = match &self.conspiracy {
@@ -198,6 +208,13 @@ impl Simulation {
             }
             _ => self.setup.peer(id(number), state),
         };
+        if let Some((site, _)) = site {
+            let told = peer.handle(self.time(), Input::Site(1 + site as u64), &mut self.outbox);
+            told.expect("what the host says is not malformed");
+        }
+        if let Some((stay, _)) = self.scenario.stay(number) {
+            self.queue.push(self.now.saturating_add(nanos(stay)), Event::Depart(number as u32));
+        }
         let after = self.scenario.uplinks_known_after;
         match links.0.bits_per_second {
             Some(rate) if after.is_zero() => {
@@ -216,6 +233,7 @@ impl Simulation {
             hung_since: None,
             backlog: Vec::new(),
             round_faults: self.round_faults(number),
+            site,
             is_finished: false,
             slowness,
             is_busy_until: 0,
@@ -269,7 +287,9 @@ impl Simulation {
             Event::Heal(partition) => self.heal(partition, compute, observer),
             Event::Lost(peer) => self.lose(peer as usize),
             Event::Fault(fault) => self.on_fault(fault as usize),
-            Event::Join(_) => self.join(),
+            Event::Join(_) => self.join(None),
+            Event::Depart(peer) => self.replace(peer as usize),
+            Event::News => self.tell_views(None),
             Event::Cut(partition) => self.cuts |= 1 << partition,
             Event::Split(partition) => self.split(partition),
         }

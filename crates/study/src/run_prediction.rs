@@ -10,8 +10,7 @@ use nettorrent_advise::{Situation, StepTime, predict};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::model::BUCKET_LEN;
 use nettorrent_sim::Scenario;
-use nettorrent_swarm::codec::Codec;
-use nettorrent_swarm::collective::{Collective, Extent, Ring};
+use nettorrent_swarm::collective::{Collective, Total};
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::sampling::rounds::RoundRule;
 use nettorrent_swarm::strategies::find;
@@ -57,11 +56,11 @@ pub(crate) fn run_prediction(job: &Job, facts: &Facts, host: Host, found: &Measu
     Some(Prediction { samples_per_s: predict(&*strategy, &situation, cost).samples_per_s })
 }
 
-/// What a round cost in the mean. That replicas are brought together at the end, by a ring, is left out.
+/// What a round cost in the mean. That replicas are brought together at the end is left out.
 fn sent(peers: &[PeerMeasurement], n_rounds: u64, situation: &Situation<'_>) -> Cost {
     let Situation { n_peers, buckets, n_params, .. } = *situation;
-    let question = CostQuestion { n_peers, buckets, n_params, round: 0 };
-    let final_sync = Ring::new(Codec::F32, Extent::AllReduce).cost(&question).most_sent;
+    let question = CostQuestion { n_peers, buckets, n_params, round: 0, site_sizes: &[] };
+    let final_sync = Total::default().cost(&question).most_sent;
     let per_round = |of: fn(&PeerMeasurement) -> u64| {
         peers.iter().map(move |peer| of(peer).saturating_sub(final_sync) / n_rounds.max(1))
     };

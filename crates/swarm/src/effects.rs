@@ -32,6 +32,9 @@ pub enum Input {
     Timer(TimerToken),
     /// The host has found out how many bytes a second this peer's links carry.
     Uplink(f64),
+    /// The host says at which site this peer is: those that are told the same are at the same. 0, as if it had said nothing, is one of all
+    /// who have not been told.
+    Site(u64),
     /// The host has written the last block that was to be saved, or could not: it has time for the next.
     BlockWritten {
         /// Whether it has.

@@ -86,6 +86,7 @@ impl Peer for Replica {
             }
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) | Input::BlockWritten { .. } => {}
+            Input::Site(site) => self.training.learner.core.site = site,
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
             Input::View(view) => {
                 self.next_view = Some(view);
@@ -282,6 +283,7 @@ impl Replica {
         self.donor = None;
         let Training { learner, rounds, .. } = &mut self.training;
         learner.core.speeds.clone_from(&verdict.speeds);
+        learner.core.sites.clone_from(&verdict.sites);
         let donor = verdict.donor as usize;
         if verdict.is_behind(learner.core.rank) {
             let partial = std::mem::take(&mut self.partial);

@@ -6,12 +6,14 @@ mod downpour;
 mod gossip;
 mod local_sgd;
 mod manager_worker;
+mod moshpit;
 mod parameter_server;
 mod partial_gradient;
 mod ring_all_reduce;
 mod ring_reduce;
 mod step_wise;
 mod threshold;
+mod two_level;
 
 use nettorrent_engine::nearest::nearest;
 
@@ -27,12 +29,14 @@ pub static STRATEGIES: &[Spec] = &[
     gossip::SPEC,
     local_sgd::SPEC,
     manager_worker::SPEC,
+    moshpit::SPEC,
     parameter_server::SPEC,
     partial_gradient::SPEC,
     ring_all_reduce::SPEC,
     ring_reduce::SPEC,
     step_wise::SPEC,
     threshold::SPEC,
+    two_level::SPEC,
 ];
 
 /// The strategy of this name.

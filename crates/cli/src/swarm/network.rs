@@ -37,6 +37,9 @@ pub(crate) struct NetworkArguments {
     /// Let peers of this swarm on the same local network find this one, and look for them, by mDNS.
     #[arg(long)]
     pub discover: bool,
+    /// Where this peer is: peers with the same NAME reach each other fast. For the strategy `two-level`.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
     pub link: Option<LinkSpec>,
@@ -64,6 +67,7 @@ impl NetworkArguments {
             address: self.address.map(Into::into),
             discover: self.discover,
             encryption: if self.plain { Encryption::Off } else { Encryption::On },
+            site: self.site.clone(),
             link: self.link,
             machine: self.speed.clone().into(),
             shared_dir: self.shared_dir.clone(),

@@ -54,7 +54,7 @@ fn sockets_carry_what_the_formulas_say_and_a_hundredth_more_at_most() {
         let whole = 0..n_params;
         let cost = |round| {
             let buckets = std::slice::from_ref(&whole);
-            strategy.cost(&CostQuestion { n_peers: N_PEERS, buckets, n_params, round }).total
+            strategy.cost(&CostQuestion { n_peers: N_PEERS, buckets, n_params, round, site_sizes: &[] }).total
         };
         let expected = (0..rounds).map(cost).sum::<u64>() as f64;
         let told = events(&run, "resources");

@@ -10,4 +10,5 @@ mod losses;
 mod network;
 mod quorum;
 mod returns;
+mod traffic;
 mod whatever_happens;

@@ -39,6 +39,7 @@ pub(crate) struct Node {
     pub(crate) notes: Vec<(Duration, Note)>,
     pub(crate) n_views: usize,
     pub(crate) n_bytes: usize,
+    pub(crate) n_packets: usize,
     pub(crate) largest_outbox: usize,
 }
 
@@ -126,6 +127,7 @@ impl Network {
             notes: Vec::new(),
             n_views: 0,
             n_bytes: 0,
+            n_packets: 0,
             largest_outbox: 0,
         };
         self.nodes.insert(id, node);
@@ -266,6 +268,7 @@ impl Network {
         node.notes.extend(out.notes.into_iter().map(|note| (now, note)));
         let packets: Vec<_> = out.packets.into_iter().chain(out.probes).collect();
         node.largest_outbox = node.largest_outbox.max(packets.len());
+        node.n_packets += packets.len();
         node.n_bytes += packets.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         let wish = node.membership.wake_at().filter(|at| node.wake_at.is_none_or(|planned| *at < planned));
         if let Some(at) = wish {

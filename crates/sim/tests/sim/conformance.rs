@@ -20,6 +20,7 @@ mod pace;
 mod recovery;
 mod resuming;
 mod same_bytes;
+mod sites;
 mod telling;
 mod thousand;
 mod transfer;

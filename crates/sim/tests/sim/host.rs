@@ -7,8 +7,8 @@ use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
 use nettorrent_sim::{
-    Fate, Fault, Join, Outcome, Partition, Scenario, Simulation, SimulationError, Slow, Stragglers, Toy, ToySize, What,
-    When,
+    Churn, Fate, Fault, Join, Outcome, Partition, Scenario, Simulation, SimulationError, Slow, Stragglers, Toy,
+    ToySize, What, When,
 };
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::{Phase, Setup};
@@ -133,6 +133,31 @@ fn views_come_when_the_scenario_says() {
     expect(healed.clone(), 3, &[0], 0.040);
     expect(healed, 4, &[0, 1, 2], 0.080);
     assert_eq!(told(Scenario { partitions: cut(40), ..scenario }).len(), 3, "nobody noticed");
+}
+
+#[test]
+fn a_view_lasts_as_long_as_it_has_to_and_the_next_one_has_all_news() {
+    let joins = [7, 9, 30].map(|at| Join { at: millis(at) }).to_vec();
+    let scenario = Scenario { joins, view_lasts: millis(50), ..Scenario::lan() };
+    let told = views(&run(3, scenario));
+    let numbers: std::collections::BTreeSet<u32> = told.iter().map(|(number, ..)| *number).collect();
+    assert_eq!(numbers.into_iter().collect::<Vec<_>>(), [1, 2]);
+    for (_, members, at_s) in told.iter().filter(|(number, ..)| *number == 2) {
+        assert_eq!((members.len(), (0.05..0.07).contains(at_s)), (6, true), "{at_s}");
+    }
+}
+
+#[test]
+fn peers_come_and_go_and_their_number_stays() {
+    let churn = Churn { median_stay: Duration::from_secs(1), killed: 0.5 };
+    let scenario = Scenario { churn: Some(churn), deadline: millis(100), ..Scenario::lan() };
+    let size = ToySize { n_train: 4000, ..ToySize::default() };
+    let outcome = Simulation::new(setup_of(Toy::with_size(size, 1), 2, 10), 8, scenario).unwrap().run().unwrap();
+    let n = |fate: Fate| outcome.peers.iter().filter(|peer| peer.fate == fate).count();
+    assert_eq!(n(Fate::Live), 8);
+    assert!(n(Fate::Left) > 0 && n(Fate::Killed) > 0, "{} left and {} were killed", n(Fate::Left), n(Fate::Killed));
+    let live: Vec<_> = outcome.live().filter(|peer| peer.is_finished).collect();
+    assert!(live.iter().all(|peer| peer.values == live[0].values));
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Chain {
 }
 
 impl Collective for Chain {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
         let (is_first, is_last) = (self.rank == 0, self.rank + 1 == self.n_peers);
         let n_messages = usize::from(!is_first) + usize::from(!is_last);

@@ -15,7 +15,7 @@ impl Exchange {
     }
 
     /// The exchange of the present round; whoever speaks first begins it, this peer or another.
-    pub(crate) fn now(&mut self, ctx: &Ctx<'_>) -> &mut dyn Collective {
+    pub(crate) fn now(&mut self, ctx: &mut Ctx<'_>) -> &mut dyn Collective {
         if self.round != Some(ctx.round()) {
             self.collective.begin(ctx);
             self.round = Some(ctx.round());

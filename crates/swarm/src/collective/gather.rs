@@ -74,7 +74,7 @@ impl Gather {
 }
 
 impl Collective for Gather {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
         self.own = vec![None; ctx.buckets().len()];
         self.others = (0..self.n_peers).map(|_| None).collect();

@@ -6,7 +6,7 @@ use crate::strategy::{Cost, CostQuestion, Ctx, Message};
 /// One exchange in which every peer hands in a vector and every peer gets one back.
 pub trait Collective: Send {
     /// Begins an exchange; what is left of another is forgotten.
-    fn begin(&mut self, ctx: &Ctx<'_>);
+    fn begin(&mut self, ctx: &mut Ctx<'_>);
 
     /// Hands in a bucket of this peer's numbers.
     fn put(&mut self, ctx: &mut Ctx<'_>, bucket: usize, numbers: Vec<f32>);

@@ -107,7 +107,7 @@ impl Ring {
 }
 
 impl Collective for Ring {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         *self = self.seen_by(ctx.rank(), ctx.n_peers(), ctx.round());
         self.buckets = Buckets::new(ctx.buckets().iter().map(|range| self.empty_bucket(range.len())));
     }
@@ -148,6 +148,16 @@ impl Collective for Ring {
     }
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
+        let n_steps = self.seen_by(0, question.n_peers, question.round).n_steps() as u32;
+        let sent = self.sent_by_rank(question);
+        let most = sent.iter().copied().max().unwrap_or(0);
+        Cost { total: sent.iter().sum(), most_sent: most, most_received: most, n_steps }
+    }
+}
+
+impl Ring {
+    /// What each peer sends. It receives what the one before it sends.
+    pub(crate) fn sent_by_rank(&self, question: &CostQuestion<'_>) -> Vec<u64> {
         let n_peers = question.n_peers;
         let asked = self.seen_by(0, n_peers, question.round);
         let mut sent = vec![0; n_peers];
@@ -166,7 +176,6 @@ impl Collective for Ring {
         if n_peers == 1 {
             sent.fill(0);
         }
-        let most = sent.iter().copied().max().unwrap_or(0);
-        Cost { total: sent.iter().sum(), most_sent: most, most_received: most, n_steps: asked.n_steps() as u32 }
+        sent
     }
 }

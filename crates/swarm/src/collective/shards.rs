@@ -193,7 +193,7 @@ impl Shards {
 }
 
 impl Collective for Shards {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
         let lens = || ctx.buckets().iter().map(ExactSizeIterator::len);
         self.buckets = Buckets::new(lens().map(|len| self.empty_bucket(len)));

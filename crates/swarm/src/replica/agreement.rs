@@ -38,6 +38,8 @@ pub(super) struct Claim {
     clock: Clock,
     /// How many samples a second it trains; 0 if it does not know.
     speed: f32,
+    /// At which site it is; 0 if it has not been told.
+    site: u64,
 }
 
 impl Claim {
@@ -48,7 +50,15 @@ impl Claim {
         let is_told = strategy.keeps_local_phase() || core.is_asynchronous();
         let shares = if is_told { fingerprint(&encoded(&(ledger, strategy.account()))) } else { 0 };
         let clock = if core.is_asynchronous() { Clock::of(core) } else { Clock::default() };
-        Self { weight: core.weight, epoch: ledger.epoch, version: *version, ledger: shares, clock, speed }
+        Self {
+            weight: core.weight,
+            epoch: ledger.epoch,
+            version: *version,
+            ledger: shares,
+            clock,
+            speed,
+            site: core.site,
+        }
     }
 
     /// What a peer says whose parameters are not what its past says: it takes over the state of whoever is as far, or further.
@@ -76,6 +86,8 @@ pub(super) struct Verdict {
     pub clocks: Vec<Option<u32>>,
     /// By rank, how fast everybody is compared to the fastest; empty if nobody knows.
     pub speeds: Vec<u16>,
+    /// By rank, at which site everybody is; empty if nobody has said it.
+    pub sites: Vec<u64>,
     /// Whether this is no new view: training has diverged, and all take the first member's state over.
     pub is_rollback: bool,
     /// How often the swarm has gone back in that; 0 in a new view.
@@ -101,15 +113,19 @@ impl Verdict {
         let equal = claims.iter().filter(|(rank, claim)| **rank != donor && claim.is_equal(&goes_on));
         let most = if replicas_are_equal { MOST_CO_DONORS } else { 0 };
         let co_donors = equal.map(|(&rank, _)| rank as u32).take(most).collect();
+        let mut sites: Vec<u64> = claims.values().map(|claim| claim.site).collect();
+        if sites.iter().all(|&site| site == 0) {
+            sites.clear();
+        }
         let (donor, speeds) = (donor as u32, compared(&speeds));
-        Self { donor, co_donors, behind, clocks, speeds, is_rollback: false, n_rollbacks: 0 }
+        Self { donor, co_donors, behind, clocks, speeds, sites, is_rollback: false, n_rollbacks: 0 }
     }
 
     /// That these others are to take this first member's state over, though the view is the same: the swarm goes back for the
     /// `n_rollbacks`th time.
     pub(super) fn rollback(others: Vec<u32>, n_rollbacks: u32, core: &Core) -> Self {
-        let (clocks, speeds) = (vec![None; core.view.len()], core.speeds.clone());
-        Self { donor: 0, co_donors: Vec::new(), behind: others, clocks, speeds, is_rollback: true, n_rollbacks }
+        let (clocks, speeds, sites) = (vec![None; core.view.len()], core.speeds.clone(), core.sites.clone());
+        Self { donor: 0, co_donors: Vec::new(), behind: others, clocks, speeds, sites, is_rollback: true, n_rollbacks }
     }
 
     /// The transfer of the state that goes on.
@@ -139,6 +155,9 @@ impl Verdict {
         }
         if self.clocks.len() != n_peers || ![0, n_peers].contains(&self.speeds.len()) {
             return Err(Malformed::new("it does not say of every member how far and how fast it is"));
+        }
+        if ![0, n_peers].contains(&self.sites.len()) {
+            return Err(Malformed::new("it does not say of every member where it is"));
         }
         Ok(())
     }
@@ -279,7 +298,7 @@ mod tests {
     fn claim((number, base, n_peers): (u32, u32, u64), n_samples: u64) -> Claim {
         let view = View::new(number, (0..n_peers).map(PeerId).collect()).based_on(base);
         let version = StateVersion { n_samples, round: 1, history: n_samples };
-        Claim { weight: view.weight(), epoch: 0, version, ledger: 0, clock: Clock::default(), speed: 0.0 }
+        Claim { weight: view.weight(), epoch: 0, version, ledger: 0, clock: Clock::default(), speed: 0.0, site: 0 }
     }
 
     fn donor(claims: &[Claim]) -> u32 {

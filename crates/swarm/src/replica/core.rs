@@ -84,6 +84,9 @@ pub(crate) struct Core {
     pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
     pub speeds: Vec<u16>,
+    /// At which site this peer is, and by rank, where all are, once that is agreed; empty if none has said it.
+    pub site: u64,
+    pub sites: Vec<u64>,
     /// Where peers train asynchronously: how many rounds of members are not in this peer's parameters yet.
     pub n_unapplied: usize,
     /// Whether a batch is being computed.
@@ -136,6 +139,8 @@ impl Core {
             segment_start: SegmentStart::default(),
             delay: 0.0,
             speeds: Vec::new(),
+            site: 0,
+            sites: Vec::new(),
             n_unapplied: 0,
             is_computing: false,
             scoring: None,

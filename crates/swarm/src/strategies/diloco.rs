@@ -109,6 +109,40 @@ impl Outer {
     }
 }
 
+impl Outer {
+    /// Refuses what makes no sense.
+    pub(super) fn check(self, strategy: &'static str) -> Result<(), OptionError> {
+        let refuse = |problem: String| Err(OptionError::Option { strategy, problem });
+        if !(self.lr >= 0.0 && self.lr.is_finite()) {
+            return refuse(format!("outer_lr = {}: must be a number from 0 up", self.lr));
+        }
+        if !(0.0..1.0).contains(&self.momentum) {
+            return refuse(format!("outer_momentum = {}: must be from 0 to below 1", self.momentum));
+        }
+        Ok(())
+    }
+
+    /// Makes new parameters of a mean difference to those that it began with. The first `n_trained` are trained, and have a memory, if there
+    /// is momentum; the rest are running statistics.
+    pub(super) fn step(
+        self,
+        shares_batch: bool,
+        difference: &mut [f32],
+        start: &[f32],
+        (n_trained, memory): (usize, &mut [f32]),
+    ) {
+        let (lr, momentum) = (self.rate(shares_batch), self.momentum);
+        let (trained, statistics) = difference.split_at_mut(n_trained);
+        let (start, start_statistics) = start.split_at(n_trained);
+        for (step, memory) in trained.iter_mut().zip(memory) {
+            *memory = momentum * *memory + *step;
+            *step += momentum * *memory;
+        }
+        trained.iter_mut().zip(start).for_each(|(step, start)| *step = start - lr * *step);
+        statistics.iter_mut().zip(start_statistics).for_each(|(step, start)| *step = start - *step);
+    }
+}
+
 impl Local {
     /// The strategy with these options and this outer step, if they make sense.
     pub(super) fn build(self, strategy: &'static str, outer: Outer) -> Result<AnyStrategy, OptionError> {
@@ -118,12 +152,7 @@ impl Local {
         }
         self.optimizer_state.check(strategy, self.codec())?;
         self.rule.outvoting(strategy, self.optimizer_state)?;
-        if !(outer.lr >= 0.0 && outer.lr.is_finite()) {
-            return refuse(format!("outer_lr = {}: must be a number from 0 up", outer.lr));
-        }
-        if !(0.0..1.0).contains(&outer.momentum) {
-            return refuse(format!("outer_momentum = {}: must be from 0 to below 1", outer.momentum));
-        }
+        outer.check(strategy)?;
         let exchange = Exchange::new(self.collective());
         Ok(AnyStrategy::round(Diloco { local: self, outer, exchange, momentum: Arc::default(), trained_in: None }))
     }
@@ -188,23 +217,16 @@ impl Diloco {
 
     /// Makes the new parameters of a mean difference.
     fn take_outer_step(&mut self, ctx: &RoundCtx<'_>, bucket: usize, difference: &mut [f32]) {
-        let (lr, momentum) = (self.outer.rate(ctx.scale().shares_batch()), self.outer.momentum);
         let range = ctx.buckets()[bucket].clone();
         let n_trained = ctx.n_params().clamp(range.start, range.end) - range.start;
-        let (trained, statistics) = difference.split_at_mut(n_trained);
-        let held = ctx.held_at_start(bucket);
-        let (start, start_statistics) = held.split_at(n_trained);
-        if momentum > 0.0 && n_trained > 0 {
-            let memory = Arc::make_mut(&mut self.momentum);
-            memory.resize(ctx.values().len(), 0.0);
-            let memory = &mut memory[range.start..range.start + n_trained];
-            for (step, memory) in trained.iter_mut().zip(memory) {
-                *memory = momentum * *memory + *step;
-                *step += momentum * *memory;
-            }
+        let start = ctx.held_at_start(bucket);
+        let mut memory: &mut [f32] = &mut [];
+        if self.outer.momentum > 0.0 && n_trained > 0 {
+            let momentum = Arc::make_mut(&mut self.momentum);
+            momentum.resize(ctx.values().len(), 0.0);
+            memory = &mut momentum[range.start..range.start + n_trained];
         }
-        trained.iter_mut().zip(start).for_each(|(step, start)| *step = start - lr * *step);
-        statistics.iter_mut().zip(start_statistics).for_each(|(step, start)| *step = start - *step);
+        self.outer.step(ctx.scale().shares_batch(), difference, &start, (n_trained, memory));
     }
 }
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, n_segments, segments};
-use crate::collective::{Collective, Extent, Ring};
+use crate::collective::{Collective, Total};
 use crate::strategy::{
     Aggregation, AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message,
     Mixing, OPTIMIZER_STATE, OptimizerState, OptionDoc, OptionError, Payload, RoundPlan, Rule, Scale, Spec,
@@ -59,7 +59,7 @@ pub(super) const SPEC: Spec = Spec {
         Ok(AnyStrategy::round(match aggregation {
             Aggregation::Average => {
                 let meeting = Meeting { codec, other: None, buckets: Buckets::default() };
-                Averager::new(round_plan, meeting).with_sync(Ring::new(Codec::F32, Extent::AllReduce))
+                Averager::new(round_plan, meeting).with_sync(Total::default())
             }
             Aggregation::ClippedMean => {
                 let median = Rule { aggregation: Aggregation::Median, ..Rule::default() };
@@ -113,7 +113,7 @@ impl Meeting {
 }
 
 impl Collective for Meeting {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         self.other = partner(ctx.seed(), ctx.round(), ctx.rank(), ctx.n_peers());
         let bucket = |len: usize| {
             let n_messages = if self.other.is_some() { n_segments(&(0..len)) } else { 0 };
@@ -201,7 +201,7 @@ impl WaryMeeting {
 }
 
 impl Collective for WaryMeeting {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         self.other = partner(ctx.seed(), ctx.round(), ctx.rank(), ctx.n_peers());
         self.own = vec![None; ctx.buckets().len()];
         self.theirs = Buckets::incoming(ctx);

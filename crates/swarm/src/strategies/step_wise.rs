@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::Codec;
 use crate::collective::bucket::{Address, Bucket, Buckets, Expected, send_segments, vector_len};
 use crate::collective::segments::{Label, n_segments};
-use crate::collective::{Collective, Extent, Ring};
+use crate::collective::{Collective, Extent, Ring, Total};
 use crate::strategy::{
     AnyStrategy, Averager, CODEC, Cost, CostQuestion, Ctx, LOCAL_STEPS, LocalSteps, Malformed, Message, Mixing,
     OPTIMIZER_STATE, OptimizerState, OptionDoc, Payload, RoundPlan, Scale, Spec, default_options, read_options,
@@ -50,7 +50,7 @@ pub(super) const SPEC: Spec = Spec {
             Form::Fixed => Averager::new(round_plan, Relay::new(codec, Start::Fixed)),
             Form::Rotating => Averager::new(round_plan, Relay::new(codec, Start::Rotating)),
         };
-        Ok(AnyStrategy::round(averager.with_sync(Ring::new(Codec::F32, Extent::AllReduce))))
+        Ok(AnyStrategy::round(averager.with_sync(Total::default())))
     },
 };
 
@@ -145,7 +145,7 @@ impl Relay {
 }
 
 impl Collective for Relay {
-    fn begin(&mut self, ctx: &Ctx<'_>) {
+    fn begin(&mut self, ctx: &mut Ctx<'_>) {
         (self.rank, self.n_peers) = (ctx.rank(), ctx.n_peers());
         let start = if self.start == Start::Fixed { 0 } else { ctx.round() as usize % self.n_peers };
         self.position = (self.rank + self.n_peers - start) % self.n_peers;

@@ -5,7 +5,7 @@ use super::cost::{Cost, CostQuestion};
 use super::interface::{RoundStrategy, Strategy};
 use super::outcome::Counted;
 use super::round_ctx::RoundCtx;
-use super::round_plan::{Message, Payload, RoundPlan, Scale};
+use super::round_plan::{Message, Payload, RoundPlan, Scale, Trained};
 use crate::codec::Codec;
 use crate::collective::{Collective, Exchange, Gather};
 use crate::malformed::Malformed;
@@ -21,13 +21,25 @@ pub(crate) struct Averager {
     is_syncing: bool,
     /// Whether all results count alike, however much was trained.
     counts_alike: bool,
+    /// Whether what was trained stays valid when the view changes, and the round whose local phase is over here.
+    keeps_local_phase: bool,
+    trained_in: Option<u32>,
 }
 
 impl Averager {
     /// Averages by this exchange, after which all replicas are equal.
     pub(crate) fn new(round_plan: RoundPlan, collective: impl Collective + 'static) -> Self {
         let exchange = Exchange::new(Box::new(collective));
-        Self { round_plan, exchange, sync: None, sync_sums: true, is_syncing: false, counts_alike: false }
+        Self {
+            round_plan,
+            exchange,
+            sync: None,
+            sync_sums: true,
+            is_syncing: false,
+            counts_alike: false,
+            keeps_local_phase: false,
+            trained_in: None,
+        }
     }
 
     /// Has every peer send its vector to all others, and a rule make one of them that outvotes a few.
@@ -51,6 +63,11 @@ impl Averager {
     /// The same, where all results count alike, however much was trained.
     pub(crate) fn counting_alike(self) -> Self {
         Self { counts_alike: true, ..self }
+    }
+
+    /// The same, where what was trained is handed in again if the view changes. For whoever exchanges plain weights.
+    pub(crate) fn keeping_local_phase(self) -> Self {
+        Self { keeps_local_phase: true, ..self }
     }
 
     fn exchange(&mut self) -> &mut Exchange {
@@ -104,16 +121,31 @@ impl RoundStrategy for Averager {
         self.finish_if_complete(ctx);
     }
 
+    fn on_trained(&mut self, ctx: &mut RoundCtx<'_>, _: &Trained) {
+        self.trained_in = Some(ctx.round());
+    }
+
     fn on_message(&mut self, ctx: &mut RoundCtx<'_>, from: usize, message: Message) -> Result<(), Malformed> {
         self.exchange().now(ctx).receive(ctx, from, message)?;
         self.finish_if_complete(ctx);
         Ok(())
     }
 
-    fn on_view(&mut self, _: &mut RoundCtx<'_>) {
+    fn on_view(&mut self, ctx: &mut RoundCtx<'_>) {
         self.is_syncing = false;
         self.exchange.forget();
         self.sync.iter_mut().for_each(Exchange::forget);
+        self.trained_in = self.trained_in.filter(|&round| ctx.local_phase_goes_on() && round == ctx.round());
+        if self.trained_in.is_some() {
+            for bucket in 0..ctx.buckets().len() {
+                let held = ctx.held(bucket).into_owned();
+                self.on_part(ctx, bucket, held);
+            }
+        }
+    }
+
+    fn keeps_local_phase(&self) -> bool {
+        self.keeps_local_phase
     }
 
     fn sync(&mut self, ctx: &mut RoundCtx<'_>) {

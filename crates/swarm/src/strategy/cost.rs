@@ -16,9 +16,16 @@ pub struct CostQuestion<'a> {
     pub n_params: usize,
     /// The number of the round, where the price depends on it.
     pub round: u32,
+    /// How many peers each site has, in the order of their first peers, where the price depends on it; empty if all are in one.
+    pub site_sizes: &'a [usize],
 }
 
 impl CostQuestion<'_> {
+    /// How many peers each site has.
+    pub fn sites(&self) -> Vec<usize> {
+        if self.site_sizes.is_empty() { vec![self.n_peers] } else { self.site_sizes.to_vec() }
+    }
+
     /// How many numbers the vector has.
     pub fn n_values(&self) -> usize {
         self.buckets.iter().map(Range::len).sum()

@@ -1,6 +1,7 @@
 //! What every strategy may see and do.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -18,32 +19,66 @@ use crate::wire::{Frame, Kind};
 pub struct Ctx<'a> {
     pub(super) core: &'a mut Core,
     pub(super) out: &'a mut Outbox,
+    /// Who takes part, by rank in the view, if not all do; this peer is one of them.
+    group: Option<&'a [usize]>,
+    /// What its messages are told from others by, if there are several groups.
+    channel: u64,
 }
+
+/// Where in the number of a message's part its channel is: above all steps that an exchange may have.
+const CHANNEL_AT: u32 = 46;
+const MOST_CHANNEL: u64 = 3;
 
 impl<'a> Ctx<'a> {
     pub(super) fn new(core: &'a mut Core, out: &'a mut Outbox) -> Self {
-        Self { core, out }
+        Self { core, out, group: None, channel: 0 }
+    }
+
+    /// The same window where only these members take part, named by their ranks here: what is written for all peers then works among
+    /// them. This peer has to be one of them. A strategy with several groups in a round gives each a channel of its own, up to 3.
+    pub(crate) fn among<'b>(&'b mut self, group: &'b [usize], channel: u64) -> Ctx<'b> {
+        debug_assert!(self.group.is_none() && group.contains(&self.core.rank) && channel <= MOST_CHANNEL);
+        Ctx { core: &mut *self.core, out: &mut *self.out, group: Some(group), channel }
+    }
+
+    /// The channel on which a message came, and its part there.
+    pub(crate) fn channel_of(part: u64) -> (u64, u64) {
+        (part >> CHANNEL_AT & MOST_CHANNEL, part & !(MOST_CHANNEL << CHANNEL_AT))
+    }
+
+    /// Who is where: the ranks of each site in their order, and sites in the order of their first ranks.
+    pub(crate) fn sites(&self) -> Vec<Vec<usize>> {
+        let mut sites: Vec<Vec<usize>> = Vec::new();
+        let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
+        for rank in 0..self.n_peers() {
+            let site = self.core.sites.get(rank).copied().unwrap_or(0);
+            let number = *numbers.entry(site).or_insert(sites.len());
+            sites.resize(sites.len().max(number + 1), Vec::new());
+            sites[number].push(rank);
+        }
+        sites
     }
 
     /// How many peers take part.
     pub fn n_peers(&self) -> usize {
-        self.core.view.len()
+        self.group.map_or(self.core.view.len(), <[usize]>::len)
     }
 
     /// This peer's place among them.
     pub fn rank(&self) -> usize {
-        self.core.rank
+        let place = |group: &[usize]| group.iter().position(|&rank| rank == self.core.rank);
+        self.group.map_or(self.core.rank, |group| place(group).expect("it is one of its group"))
     }
 
-    /// The peers, by rank.
-    pub fn members(&self) -> &[PeerId] {
-        &self.core.view.members
+    /// A peer's name, by its rank among those who take part.
+    fn member(&self, rank: usize) -> PeerId {
+        self.core.view.members[self.group.map_or(rank, |group| group[rank])]
     }
 
     /// How many samples a member trains in this round, the same to all who ask; none if it has trained all that it had.
     pub fn n_samples(&self, rank: usize) -> usize {
-        let Core { view, plan, .. } = &*self.core;
-        let (Some(slot), Some(plan)) = (self.core.slot_of(view.members[rank]), plan) else { return 0 };
+        let Core { plan, .. } = &*self.core;
+        let (Some(slot), Some(plan)) = (self.core.slot_of(self.member(rank)), plan) else { return 0 };
         plan.samples_of(slot, self.core.rounds_done(slot))
     }
 
@@ -120,11 +155,11 @@ impl<'a> Ctx<'a> {
 
     /// Says something to another member in this round.
     pub fn send(&mut self, to: usize, part: u64, body: Bytes) {
-        let round = self.core.speaking_round();
+        let (to, round, channel) = (self.member(to), self.core.speaking_round(), self.channel << CHANNEL_AT);
         let Core { view, sent_bytes, .. } = &mut *self.core;
         *sent_bytes += body.len() as u64;
-        let frame = Frame::in_round(Kind::Strategy, view.number, round, part, body);
-        self.out.frames.push((view.members[to], frame));
+        let frame = Frame::in_round(Kind::Strategy, view.number, round, part | channel, body);
+        self.out.frames.push((to, frame));
     }
 
     /// Where all randomness of the job comes from, the same for all peers.

@@ -57,7 +57,7 @@ impl Spec {
         let strategy = (self.build)(&defaults).expect("defaults are right");
         let whole = 0..n_params;
         let buckets = std::slice::from_ref(&whole);
-        let round = strategy.cost(&CostQuestion { n_peers, buckets, n_params, round: 0 });
+        let round = strategy.cost(&CostQuestion { n_peers, buckets, n_params, round: 0, site_sizes: &[] });
         let option = |name, about| DescribedOption { name, about, default: defaults.get(name).cloned() };
         Description {
             name: self.name,

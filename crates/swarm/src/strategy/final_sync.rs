@@ -6,7 +6,7 @@ use super::aggregation::{Aggregation, Rule};
 use super::ctx::Ctx;
 use super::round_plan::{Message, Payload};
 use crate::codec::Codec;
-use crate::collective::{Collective, Extent, Gather, Ring};
+use crate::collective::{Collective, Gather, Total};
 use crate::malformed::Malformed;
 
 /// A sum over all peers of what they hold alike, divided by their number, and of what each has not said.
@@ -21,7 +21,7 @@ pub(crate) struct FinalSync {
 
 impl Default for FinalSync {
     fn default() -> Self {
-        Self { exchange: Box::new(Ring::new(Codec::F32, Extent::AllReduce)), sums: true, is_on: false }
+        Self { exchange: Box::new(Total::default()), sums: true, is_on: false }
     }
 }
 

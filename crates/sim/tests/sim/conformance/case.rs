@@ -44,6 +44,8 @@ fn values() -> Vec<(&'static str, Vec<Value>)> {
         ("density", vec![Value::from(0.1)]),
         ("form", texts(&["chunked", "fixed", "naive", "rotating"])),
         ("local_steps", vec![Value::from(1), Value::from(3)]),
+        ("group", vec![Value::from(2), Value::from(3)]),
+        ("outer_every", vec![Value::from(1), Value::from(2)]),
         ("outer_lr", vec![Value::from(1.0)]),
         ("outer_momentum", vec![Value::from(0.0)]),
         ("n_fetch", vec![Value::from(5)]),
@@ -84,15 +86,22 @@ fn variants(spec: &'static Spec) -> Vec<Table> {
     distinct
 }
 
+/// Every strategy; or, for whoever is writing one, those that are named: `STRATEGY=gossip cargo test -p nettorrent-sim`.
+fn strategies() -> impl Iterator<Item = &'static Spec> {
+    let asked = std::env::var("STRATEGY").unwrap_or_default();
+    let is_asked = move |spec: &&Spec| asked.is_empty() || asked.split(',').any(|name| name == spec.name);
+    STRATEGIES.iter().filter(is_asked)
+}
+
 /// Every strategy with every variant of its options.
 pub(crate) fn all() -> Vec<Case> {
     let cases = |spec| variants(spec).into_iter().map(move |options| Case { spec, options });
-    STRATEGIES.iter().flat_map(cases).collect()
+    strategies().flat_map(cases).collect()
 }
 
 /// Every strategy as it is if nothing is said.
 pub(crate) fn defaults() -> Vec<Case> {
-    STRATEGIES.iter().map(|spec| Case { spec, options: Table::new() }).collect()
+    strategies().map(|spec| Case { spec, options: Table::new() }).collect()
 }
 
 impl Case {

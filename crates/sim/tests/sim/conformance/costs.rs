@@ -66,7 +66,7 @@ fn check(case: &Case, n_peers: usize, size: ToySize, lens: Option<&[usize]>) {
     let mut paid = 0;
     for &round in &meter.rounds {
         let what = format!("{}with {n_peers} peers and buckets {buckets:?} in round {round}", case.name());
-        let cost = case.strategy().cost(&CostQuestion { n_peers, buckets: &buckets, n_params, round });
+        let cost = case.strategy().cost(&CostQuestion { n_peers, buckets: &buckets, n_params, round, site_sizes: &[] });
         let of = |count: &BTreeMap<u32, BTreeMap<PeerId, u64>>| -> Vec<u64> {
             count.get(&round).into_iter().flat_map(|peers| peers.values().copied()).collect()
         };

@@ -98,7 +98,8 @@ fn a_round_costs_what_it_is_said_to() {
         let setup = case.setup_for(toy, Job { epochs: 1, batch: 12, ..case::equal_job() });
         let mut meter = Meter::default();
         Simulation::new(setup, n_peers, Scenario::lan()).unwrap().run_with(&mut meter).unwrap();
-        let cost = case.strategy().cost(&CostQuestion { n_peers, buckets: &buckets, n_params, round: 0 });
+        let cost =
+            case.strategy().cost(&CostQuestion { n_peers, buckets: &buckets, n_params, round: 0, site_sizes: &[] });
         assert!(!meter.rounds.is_empty());
         for round in meter.rounds {
             let sent = meter.sent.get(&round).cloned().unwrap_or_default();
