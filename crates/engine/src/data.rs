@@ -120,7 +120,9 @@ pub trait Dataset: Send + Sync {
         check_indices(indices, self.len())?;
         match self.target() {
             TargetKind::Class => Ok(Targets::Classes(indices.iter().map(|&index| self.labels()[index]).collect())),
-            TargetKind::Labels | TargetKind::Numbers { .. } | TargetKind::Tokens => Ok(self.batch(indices)?.targets),
+            TargetKind::Labels | TargetKind::Numbers { .. } | TargetKind::Positions { .. } | TargetKind::Tokens => {
+                Ok(self.batch(indices)?.targets)
+            }
         }
     }
 
@@ -142,7 +144,7 @@ pub trait Dataset: Send + Sync {
         let _ = numbers;
     }
 
-    /// How many outputs a network needs for it.
+    /// How many outputs a network needs for it; at each position, where it is asked about positions.
     fn n_outputs(&self) -> usize {
         self.target().n_outputs(self.classes().len())
     }

@@ -51,16 +51,29 @@ pub fn check_fit(network: &Network, data: &dyn Dataset) -> Result<(), TrainError
              dense layer",
             network.output()
         )),
-        TargetKind::Class | TargetKind::Tokens if n_outputs < n_asked => mismatch(format!(
-            "the model tells {n_outputs} classes apart and the data have {n_asked}; give the model's last layer as many outputs"
-        )),
+        TargetKind::Class | TargetKind::Positions { .. } | TargetKind::Tokens if n_outputs < n_asked => {
+            mismatch(format!(
+                "the model tells {n_outputs} classes apart and the data have {n_asked}; give the model's last layer as many outputs"
+            ))
+        }
         TargetKind::Tokens if n_positions != data.shape()[0] => mismatch(format!(
             "the model's output is {:?}, but each of the {} positions of a sample asks for the next token; end it with a dense layer over \
              every position",
             network.output(),
             data.shape()[0]
         )),
-        TargetKind::Labels | TargetKind::Numbers { .. } if network.output_len() != n_asked => mismatch(format!(
+        TargetKind::Positions { n } if n_positions != n => mismatch(format!(
+            "the model's output is {:?}, but each of the {n} positions of a sample asks for its class; use a model that keeps positions, as \
+             unet-small does, and ends with a convolution or a dense layer over every position",
+            network.output()
+        )),
+        TargetKind::Numbers { n, n_positions, .. } if network.output_len() != n * n_positions => mismatch(format!(
+            "the model has {} outputs and the data ask for {} numbers a sample, {n} at each of {n_positions} positions; give the model's \
+             last layer as many outputs",
+            network.output_len(),
+            n * n_positions
+        )),
+        TargetKind::Labels if network.output_len() != n_asked => mismatch(format!(
             "the model has {} outputs and the data ask for {n_asked}; give the model's last layer as many outputs",
             network.output_len()
         )),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::data::{Batch, Dataset, Targets};
+use crate::data::{Batch, Dataset, TargetKind, Targets};
 use crate::evaluation::{check_fit, evaluate};
 use crate::job::{Augmentation, Job};
 use crate::kernel::vectorised;
@@ -37,6 +37,16 @@ impl Learning {
     ) -> Result<Self, TrainError> {
         check_fit(&network, train_set.as_ref())?;
         check_fit(&network, test_set.as_ref())?;
+        let asks_at_positions = match train_set.target() {
+            TargetKind::Positions { .. } => true,
+            TargetKind::Numbers { n_positions, .. } => n_positions > 1,
+            TargetKind::Class | TargetKind::Labels | TargetKind::Tokens => false,
+        };
+        if asks_at_positions && job.augment != Augmentation::None {
+            let problem =
+                "`augment` would shift the pictures and not what is asked at their pixels; remove it from the job";
+            return Err(TrainError::Mismatch(problem.to_owned()));
+        }
         let loss = job.loss.resolve(train_set.target())?;
         let metrics = loss.metrics(train_set.target()).iter().map(|&name| name.to_owned()).collect();
         let (layout, network) = (network.layout(), network.with_loss(loss));

@@ -25,7 +25,7 @@ pub fn measure_of(data: &dyn Dataset) -> Measure {
     match data.target() {
         TargetKind::Class => Measure::Accuracy,
         TargetKind::Tokens => Measure::Perplexity { n_tokens: data.shape()[0] },
-        TargetKind::Labels | TargetKind::Numbers { .. } => Measure::Loss,
+        TargetKind::Labels | TargetKind::Numbers { .. } | TargetKind::Positions { .. } => Measure::Loss,
     }
 }
 

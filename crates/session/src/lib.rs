@@ -17,6 +17,7 @@ pub mod needs;
 pub mod open;
 mod options;
 mod orders;
+mod overlap;
 mod peer_epochs;
 pub mod peer_event;
 pub mod peer_process;

@@ -1,6 +1,7 @@
 //! What a trained model says about a sample, in the words of its data.
 
 use nettorrent_engine::data::{Dataset, TargetKind, TextCodec};
+use nettorrent_engine::model::best_class;
 use serde::Serialize;
 
 /// What a model says about a sample.
@@ -40,6 +41,13 @@ pub enum Guess {
         /// What is predicted.
         value: f32,
     },
+    /// A class that some of the sample's positions are taken for.
+    Share {
+        /// Its name.
+        class: String,
+        /// Of how many of the positions, from 0 to 1.
+        share: f64,
+    },
     /// A token that may come next.
     Token {
         /// Its text.
@@ -66,8 +74,13 @@ pub(crate) fn guesses(data: &dyn Dataset, logits: &[f32], top: Option<usize>) ->
         TargetKind::Numbers { .. } => {
             let mut numbers = logits.to_vec();
             data.restore(&mut numbers);
-            let number = |(index, value)| Guess::Number { number: name(index), value };
+            let number = |(index, value)| Guess::Number { number: name(index % names.len().max(1)), value };
             numbers.into_iter().enumerate().map(number).collect()
+        }
+        TargetKind::Positions { n } => {
+            let shares = shares(logits, logits.len() / n.max(1));
+            let found = ranked(shares.into_iter().take(names.len()), top.unwrap_or(USUAL_TOP));
+            found.map(|(index, share)| Guess::Share { class: name(index), share }).collect()
         }
         TargetKind::Tokens => ranked(probabilities(logits).take(names.len()), top.unwrap_or(USUAL_TOP))
             .map(|(index, probability)| {
@@ -88,6 +101,15 @@ fn ranked(values: impl Iterator<Item = f64>, n: usize) -> impl Iterator<Item = (
     values.into_iter().take(n.max(1))
 }
 
+/// For each class, what share of the positions is taken for it.
+fn shares(logits: &[f32], n_classes: usize) -> Vec<f64> {
+    let mut counts = vec![0_u32; n_classes];
+    let positions = logits.chunks_exact(n_classes.max(1));
+    let n = positions.len().max(1);
+    positions.for_each(|row| counts[best_class(row)] += 1);
+    counts.into_iter().map(|count| f64::from(count) / n as f64).collect()
+}
+
 /// The text of a token; none if it has none of its own, as half a letter and the end of a document have none.
 fn text_of(codec: Option<&TextCodec>, token: u32) -> Option<String> {
     let text = codec?.decode(&[token]);
@@ -106,7 +128,7 @@ fn sigmoid(x: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{probabilities, ranked, sigmoid, text_of};
+    use super::{probabilities, ranked, shares, sigmoid, text_of};
     use nettorrent_engine::data::TextCodec;
 
     #[test]
@@ -120,6 +142,11 @@ mod tests {
     fn the_most_probable_come_first() {
         let of = |n| ranked([0.1, 0.5, 0.1, 0.3].into_iter(), n).map(|(index, _)| index).collect::<Vec<usize>>();
         assert_eq!((of(2), of(9), of(0)), (vec![1, 3], vec![1, 3, 0, 2], vec![1]));
+    }
+
+    #[test]
+    fn positions_are_counted_by_what_they_are_taken_for() {
+        assert_eq!(shares(&[0.0, 1.0, 3.0, 2.0, 0.0, 5.0, 1.0, 2.0], 2), [0.25, 0.75]);
     }
 
     #[test]

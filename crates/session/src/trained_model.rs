@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::error::SessionError;
 use crate::open::{data_spec, open_data};
+use crate::overlap::Overlap;
 use crate::prediction::{Prediction, guesses};
 use crate::ranking::Ranking;
 use crate::run_folder::RunFolder;
@@ -120,7 +121,7 @@ impl TrainedModel {
     pub fn evaluate(&mut self) -> Result<ModelEvaluation, SessionError> {
         let Self { job, model, values, test_set, workspace } = self;
         let (all, measure) = (0..test_set.len(), measure_of(test_set.as_ref()));
-        let mut ranking = Ranking::new(test_set.as_ref());
+        let (mut ranking, mut overlap) = (Ranking::new(test_set.as_ref()), Overlap::new(test_set.as_ref()));
         let (score, confusion) = match model {
             // What it takes each sample for stays in its process.
             Model::Python(worker) => (worker.test(values, all)?, Vec::new()),
@@ -137,6 +138,7 @@ impl TrainedModel {
                     evaluate(network, values, test_set.as_ref(), all, job.batch, workspace, |batch, logits, _| {
                         count(batch, logits);
                         ranking.watch(batch, logits, network.n_classes());
+                        overlap.watch(batch, logits, network.n_classes());
                         true
                     })?;
                 (score, confusion)
@@ -145,7 +147,7 @@ impl TrainedModel {
         let names = job.loss.resolve(test_set.target()).map_err(TrainError::from)?.metrics(test_set.target());
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut metrics = score.named_metrics(&names);
-        metrics.extend(ranking.found());
+        metrics.extend(ranking.found().into_iter().chain(overlap.found()));
         let classes = if measure == Measure::Accuracy { test_set.classes().to_vec() } else { Vec::new() };
         Ok(ModelEvaluation {
             model: job.model.clone(),
@@ -191,8 +193,10 @@ fn unasked(samples: &[OutsideSample], data: &dyn Dataset) -> Batch {
     let n = samples.len();
     let targets = match data.target() {
         TargetKind::Class => Targets::Classes(vec![IGNORED; n]),
+        TargetKind::Positions { n: n_positions } => Targets::Classes(vec![IGNORED; n * n_positions]),
         TargetKind::Tokens => Targets::Classes(vec![IGNORED; n * data.shape()[0]]),
-        TargetKind::Labels | TargetKind::Numbers { .. } => Targets::Numbers(vec![0.0; n * data.n_outputs()]),
+        TargetKind::Labels => Targets::Numbers(vec![0.0; n * data.n_outputs()]),
+        TargetKind::Numbers { n: each, n_positions, .. } => Targets::Numbers(vec![0.0; n * each * n_positions]),
     };
     Batch { n, inputs: samples.iter().flat_map(|sample| &sample.inputs).copied().collect(), targets }
 }

@@ -52,6 +52,9 @@ struct UsedModel {
     data: Option<String>,
 }
 
+/// So many guesses are shown of a sample; numbers at each pixel would fill the screen.
+const MOST_SHOWN: usize = 100;
+
 /// A prediction and where its sample is.
 #[derive(Serialize)]
 struct Told<'a> {
@@ -86,7 +89,10 @@ pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> 
             if arguments.json {
                 println!("{}", serde_json::to_string(&Told { file, prediction })?);
             } else {
-                let guesses: Vec<String> = prediction.guesses.iter().map(shown).collect();
+                let mut guesses: Vec<String> = prediction.guesses.iter().take(MOST_SHOWN).map(shown).collect();
+                if let Some(n_more @ 1..) = prediction.guesses.len().checked_sub(MOST_SHOWN) {
+                    guesses.push(format!("and {n_more} more, which --json tells"));
+                }
                 let line = prediction.line.map(|line| format!(":{line}")).unwrap_or_default();
                 println!("{}{line}: {}", file.display(), guesses.join(", "));
             }
@@ -98,6 +104,7 @@ pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> 
 fn shown(guess: &Guess) -> String {
     let percent = |probability: &f64| format!("({:.1} %)", 100.0 * probability);
     match guess {
+        Guess::Share { class, share } => format!("{class} at {:.1} % of the positions", 100.0 * share),
         Guess::Class { class: name, probability } | Guess::Label { label: name, probability } => {
             format!("{name} {}", percent(probability))
         }

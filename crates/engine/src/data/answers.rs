@@ -1,37 +1,53 @@
 //! What is asked about samples that have no one class.
 
+use super::Targets;
 use super::normalisation::Normalisation;
 
-/// What is asked about samples that have no one class: so many values for each sample, one sample's after the other's.
+/// What is asked about samples that have no one class: so many answers for each sample, one sample's after the other's.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answers {
     /// Whether each class applies, 0 or 1.
     Labels(Vec<f32>),
     /// Numbers to predict.
     Numbers(Vec<f32>),
+    /// The class of each position, or [`IGNORED`](super::IGNORED).
+    Positions(Vec<u32>),
 }
 
 impl Answers {
-    /// All of them.
-    pub(crate) fn values(&self) -> &[f32] {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Labels(values) | Self::Numbers(values) => values,
-        }
-    }
-
-    fn map(&self, change: impl FnOnce(&[f32]) -> Vec<f32>) -> Self {
-        match self {
-            Self::Labels(values) => Self::Labels(change(values)),
-            Self::Numbers(values) => Self::Numbers(change(values)),
+            Self::Labels(values) | Self::Numbers(values) => values.len(),
+            Self::Positions(classes) => classes.len(),
         }
     }
 
     /// Those about some samples, `n` about each.
     pub(crate) fn of(&self, indices: &[usize], n: usize) -> Self {
-        self.map(|values| indices.iter().flat_map(|&index| &values[index * n..(index + 1) * n]).copied().collect())
+        match self {
+            Self::Labels(values) => Self::Labels(chosen(values, indices, n)),
+            Self::Numbers(values) => Self::Numbers(chosen(values, indices, n)),
+            Self::Positions(classes) => Self::Positions(chosen(classes, indices, n)),
+        }
     }
 
-    /// How they are spread, `n` about each sample, and with `standardise` would be when brought to mean 0 and deviation 1.
+    /// As what a network should say.
+    pub(crate) fn into_targets(self) -> Targets {
+        match self {
+            Self::Labels(values) | Self::Numbers(values) => Targets::Numbers(values),
+            Self::Positions(classes) => Targets::Classes(classes),
+        }
+    }
+
+    fn values(&self) -> &[f32] {
+        match self {
+            Self::Labels(values) | Self::Numbers(values) => values,
+            Self::Positions(_) => &[],
+        }
+    }
+
+    /// How they are spread, `n` about each sample or position, and with `standardise` would be when brought to mean 0 and deviation 1.
     pub(crate) fn spread(&self, n: usize, standardise: bool) -> Spread {
         let values = self.values();
         let measured = Normalisation::measured(values.chunks_exact(n), n);
@@ -51,8 +67,15 @@ impl Answers {
             let (mean, deviation) = normalisation.channel(index % spread.n);
             (value - mean) / deviation
         };
-        self.map(|values| values.iter().enumerate().map(prepared).collect())
+        match self {
+            Self::Numbers(values) => Self::Numbers(values.iter().enumerate().map(prepared).collect()),
+            Self::Labels(_) | Self::Positions(_) => self.clone(),
+        }
     }
+}
+
+fn chosen<T: Copy>(values: &[T], indices: &[usize], n: usize) -> Vec<T> {
+    indices.iter().flat_map(|&index| &values[index * n..(index + 1) * n]).copied().collect()
 }
 
 /// How the numbers that a training part asks for are spread.
@@ -60,7 +83,7 @@ impl Answers {
 pub(crate) struct Spread {
     /// What each number is brought to, if that is wanted.
     normalisation: Option<Normalisation>,
-    /// How many there are for each sample.
+    /// How many there are for each sample, or for each of its positions.
     n: usize,
     /// The mean squared distance from the mean, after that.
     variance: f32,

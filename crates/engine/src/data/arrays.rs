@@ -12,7 +12,7 @@ use super::answers::Answers;
 use super::columns::Target;
 use super::in_memory::{InMemory, Samples};
 use super::npy::{self, Array};
-use super::{DataError, Split, files};
+use super::{DataError, IGNORED, Split, files};
 
 /// The names of samples and of what is asked about them, in the order they are looked for.
 const TRAIN_NAMES: [(&str, &str); 2] = [("x_train", "y_train"), ("train_images", "train_labels")];
@@ -74,23 +74,27 @@ pub(crate) fn open(path: &Path, split: Split, target: Option<Target>) -> Result<
     let (shape, samples) = samples(&inputs).map_err(|problem| DataError::malformed(&inputs_path, problem))?;
     let malformed = |problem: String| DataError::malformed(&answers_path, problem);
     let target = target.unwrap_or(if answers.is_whole() { Target::Class } else { Target::Numbers });
-    let n_columns: usize = answers.dimensions[1..].iter().product();
-    let names = (0..n_columns).map(|column| column.to_string()).collect();
+    let (n_columns, n_positions) = (answers.dimensions[1..].iter().product::<usize>(), n_positions(&shape, &answers));
+    let names = |n: usize| (0..n).map(|place| place.to_string()).collect::<Vec<String>>();
     match target {
         Target::Class => {
-            let labels = labels(&answers).map_err(malformed)?;
-            let n_classes = place.n_classes()?.max(labels.iter().map(|&label| label as usize + 1).max().unwrap_or(0));
-            InMemory::new(shape, (0..n_classes).map(|class| class.to_string()).collect(), labels, samples)
+            let labels = labels(&answers, n_positions).map_err(malformed)?;
+            let classes = names(place.n_classes(&shape)?.max(n_classes(&labels)));
+            match n_positions {
+                1 => InMemory::new(shape, classes, labels, samples),
+                _ => InMemory::with_answers(shape, classes, Answers::Positions(labels), samples),
+            }
         }
         Target::Labels => {
             let values = answers.floats().map_err(malformed)?;
             if let Some(at) = values.iter().position(|&value| value != 0.0 && value != 1.0) {
                 return Err(malformed(format!("value {at} is {}; labels are 0 or 1", values[at])));
             }
-            InMemory::with_answers(shape, names, Answers::Labels(values), samples)
+            InMemory::with_answers(shape, names(n_columns), Answers::Labels(values), samples)
         }
         Target::Numbers => {
-            InMemory::with_answers(shape, names, Answers::Numbers(answers.floats().map_err(malformed)?), samples)
+            let values = answers.floats().map_err(malformed)?;
+            InMemory::with_answers(shape, names(n_columns / n_positions), Answers::Numbers(values), samples)
         }
     }
 }
@@ -108,20 +112,35 @@ fn samples(array: &Array<'_>) -> Result<(Vec<usize>, Samples), String> {
     Ok((shape, samples))
 }
 
-fn labels(array: &Array<'_>) -> Result<Vec<u32>, String> {
+/// How many positions of a sample are asked about one by one: pixels of a picture, steps of a sequence. 1 where `y` says something about
+/// the sample as a whole.
+fn n_positions(shape: &[usize], answers: &Array<'_>) -> usize {
+    let positions = &shape[..shape.len() - 1];
+    if answers.dimensions[1..].starts_with(positions) { positions.iter().product() } else { 1 }
+}
+
+/// How many classes there have to be for these.
+fn n_classes(labels: &[u32]) -> usize {
+    labels.iter().filter(|&&label| label != IGNORED).map(|&label| label as usize + 1).max().unwrap_or(0)
+}
+
+/// The class of each sample or position. A position with a negative number is not asked about.
+fn labels(array: &Array<'_>, n_positions: usize) -> Result<Vec<u32>, String> {
     if !array.is_whole() {
         return Err(
             "holds no whole numbers, so it names no classes; leave out `target`, or set it to \"numbers\"".to_owned()
         );
     }
-    if array.dimensions[1..].iter().product::<usize>() != 1 {
+    if array.dimensions[1..].iter().product::<usize>() != n_positions {
         return Err(format!(
-            "has the dimensions {:?}, so it holds no one class for each sample; set `target` to \"labels\" or \"numbers\"",
+            "has the dimensions {:?}, so it holds no one class for each sample, nor for each of its positions; set `target` to \"labels\" \
+             or \"numbers\"",
             array.dimensions
         ));
     }
     let label = |(at, label): (usize, i64)| match label {
         0..=MAX_CLASS => Ok(label as u32),
+        ..0 if n_positions > 1 => Ok(IGNORED),
         _ => Err(format!(
             "value {at} is {label}; classes are 0 to {MAX_CLASS}. Set `target = \"numbers\"` to predict numbers"
         )),
@@ -206,17 +225,18 @@ impl Place {
     }
 
     /// How many classes both parts need.
-    fn n_classes(&self) -> Result<usize, DataError> {
-        let mut largest = 0;
+    fn n_classes(&self, shape: &[usize]) -> Result<usize, DataError> {
+        let mut n = 0;
         for split in [Split::Train, Split::Test] {
             if let Some((_, name)) = self.names(split)? {
                 let (path, bytes) = self.read(name)?;
-                let labels = labels(&npy::parse(&path, bytes.bytes())?)
+                let array = npy::parse(&path, bytes.bytes())?;
+                let labels = labels(&array, n_positions(shape, &array))
                     .map_err(|problem| DataError::malformed(&path, problem))?;
-                largest = largest.max(labels.into_iter().max().unwrap_or(0) as usize);
+                n = n.max(n_classes(&labels));
             }
         }
-        Ok(largest + 1)
+        Ok(n)
     }
 }
 
@@ -240,7 +260,7 @@ mod tests {
     use super::{are_here, has_test, open};
     use crate::data::columns::Target;
     use crate::data::npy::tests::file;
-    use crate::data::{Dataset, Split, TargetKind, Targets};
+    use crate::data::{Dataset, IGNORED, Split, TargetKind, Targets};
 
     fn pixels() -> Vec<u8> {
         file("|u1", "(3, 2, 2)", &(0..12).collect::<Vec<u8>>())
@@ -314,6 +334,32 @@ mod tests {
         assert_eq!(open(folder.path(), Split::Train, Some(Target::Labels)).unwrap().target(), TargetKind::Labels);
         let numbers = open(folder.path(), Split::Train, Some(Target::Numbers)).unwrap();
         assert_eq!(numbers.targets(&[1]).unwrap(), Targets::Numbers(vec![1.0, 1.0]));
+    }
+
+    #[test]
+    fn positions_have_classes_or_numbers_of_their_own() {
+        let masks = [0, 1, 1, 0, 0, 0, 0, 1, -1, 0, 1, 2].map(i64::to_le_bytes).concat();
+        let masked = folder(&[("x", pixels()), ("y", file("<i8", "(3, 2, 2)", &masks))]);
+        let set = open(masked.path(), Split::Train, None).unwrap();
+        assert_eq!((set.target(), set.classes().len()), (TargetKind::Positions { n: 4 }, 3));
+        assert_eq!(set.targets(&[2, 0]).unwrap(), Targets::Classes(vec![IGNORED, 0, 1, 2, 0, 1, 1, 0]));
+        assert_eq!(set.only(&[1]).unwrap().targets(&[0]).unwrap(), Targets::Classes(vec![0, 0, 0, 1]));
+        let colours: Vec<u8> = (0_u8..24).flat_map(|value| f32::from(value).to_le_bytes()).collect();
+        let painted = folder(&[("x", pixels()), ("y", file("<f4", "(3, 2, 2, 2)", &colours))]);
+        let set = open(painted.path(), Split::Train, None).unwrap();
+        let set = set.clone().judged_by(set.spread(true));
+        assert!(
+            matches!(set.target(), TargetKind::Numbers { n: 2, n_positions: 4, variance } if (variance - 1.0).abs() < 1e-5)
+        );
+        let Targets::Numbers(mut numbers) = set.targets(&[1]).unwrap() else { panic!("numbers are asked for") };
+        set.restore(&mut numbers);
+        assert!(
+            numbers.iter().zip(8..).all(|(number, expected)| (number - expected as f32).abs() < 1e-4),
+            "{numbers:?}"
+        );
+        let wide = file("|u1", "(3, 2, 2, 2)", &[0; 24]);
+        let error = open(folder(&[("x", pixels()), ("y", wide)]).path(), Split::Train, None).unwrap_err().to_string();
+        assert!(error.contains("nor for each of its positions"), "{error}");
     }
 
     #[test]

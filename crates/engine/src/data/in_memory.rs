@@ -90,17 +90,19 @@ impl InMemory {
         })
     }
 
-    /// Samples that have no one class; `names` says what each of their values is.
+    /// Samples that have no one class; `names` says what each of their values is, or what their positions' classes are called.
     pub(crate) fn with_answers(
         shape: Vec<usize>,
         names: Vec<String>,
         answers: Answers,
         samples: Samples,
     ) -> Result<Self, DataError> {
-        let n_samples = answers.values().len() / names.len().max(1);
-        if n_samples * names.len() != answers.values().len() {
-            let (n, n_names) = (answers.values().len(), names.len());
-            return Err(DataError::Setting(format!("{n} answers are not {n_names} for each sample")));
+        let n_samples = samples.len() / shape.iter().product::<usize>().max(1);
+        // Numbers may be asked for at each position; then the names say what there is at one of them.
+        let each = if matches!(answers, Answers::Positions(_)) { 1 } else { names.len() };
+        if n_samples * each == 0 || !answers.len().is_multiple_of(n_samples * each) {
+            let n = answers.len();
+            return Err(DataError::Setting(format!("{n} answers are not {each} for each of {n_samples} samples")));
         }
         let set = Self::new(shape, names, vec![0; n_samples], samples)?;
         Ok(Self { answers: Some(answers), ..set })
@@ -151,6 +153,11 @@ impl InMemory {
         &self.normalisation
     }
 
+    /// How many answers there are about a sample.
+    fn n_answers(&self) -> usize {
+        self.answers.as_ref().map_or(0, |answers| answers.len() / self.labels.len().max(1))
+    }
+
     /// The channels are the last dimension: colours of a pixel, coefficients of a frame, or the features themselves.
     fn n_channels(&self) -> usize {
         self.shape.last().copied().unwrap_or(1)
@@ -175,7 +182,7 @@ impl InMemory {
             normalisation: self.normalisation.clone(),
             table: self.table.clone(),
             origins: self.origins.only(indices),
-            answers: self.answers.as_ref().map(|answers| answers.of(indices, self.classes.len())),
+            answers: self.answers.as_ref().map(|answers| answers.of(indices, self.n_answers())),
             spread: self.spread.clone(),
             reader: self.reader.clone(),
         })
@@ -242,8 +249,10 @@ impl Dataset for InMemory {
             None => TargetKind::Class,
             Some(Answers::Labels(_)) => TargetKind::Labels,
             Some(Answers::Numbers(_)) => {
-                TargetKind::Numbers { n: self.classes.len(), variance: self.spread.variance() }
+                let (n, variance) = (self.classes.len(), self.spread.variance());
+                TargetKind::Numbers { n, n_positions: self.n_answers() / n.max(1), variance }
             }
+            Some(Answers::Positions(_)) => TargetKind::Positions { n: self.n_answers() },
         }
     }
 
@@ -260,7 +269,7 @@ impl Dataset for InMemory {
         }
         let targets = match &self.answers {
             None => Targets::Classes(indices.iter().map(|&index| self.labels[index]).collect()),
-            Some(answers) => Targets::Numbers(answers.of(indices, self.classes.len()).values().to_vec()),
+            Some(answers) => answers.of(indices, self.n_answers()).into_targets(),
         };
         Ok(Batch { n: indices.len(), inputs, targets })
     }
@@ -332,10 +341,14 @@ mod tests {
         };
         let (train, test) = (set(&[1.0, 10.0, 3.0, 10.0]), set(&[5.0, 11.0]));
         let plain = test.clone().judged_by(train.spread(false));
-        assert_eq!(plain.target(), TargetKind::Numbers { n: 2, variance: 0.5 });
+        assert_eq!(plain.target(), TargetKind::Numbers { n: 2, n_positions: 1, variance: 0.5 });
         assert_eq!(plain.batch(&[0]).unwrap().targets, Targets::Numbers(vec![5.0, 11.0]));
         let prepared = test.judged_by(train.spread(true));
-        assert_eq!(prepared.target(), TargetKind::Numbers { n: 2, variance: 0.5 }, "one of them never varies");
+        assert_eq!(
+            prepared.target(),
+            TargetKind::Numbers { n: 2, n_positions: 1, variance: 0.5 },
+            "one of them never varies"
+        );
         assert_eq!(prepared.targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 1.0]));
         let mut numbers = [3.0, 1.0];
         prepared.restore(&mut numbers);

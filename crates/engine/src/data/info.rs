@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::format::Format;
 use super::source::{DataSpec, Source, open, open_whole};
-use super::{DataError, Dataset, Split, TargetKind, Targets};
+use super::{DataError, Dataset, IGNORED, Split, TargetKind, Targets};
 
 /// A summary of a data set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,6 +27,9 @@ pub struct Info {
     pub held_back: bool,
     /// The classes, in the order of their labels; none where a sample has no one class.
     pub classes: Vec<ClassInfo>,
+    /// How many positions of a sample are asked about one by one, if they are: classes are counted by position then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n_positions: Option<usize>,
     /// The numbers to predict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<NumberInfo>,
@@ -95,26 +98,45 @@ pub fn info(spec: &DataSpec, path: Option<&Path>, seed: u64) -> Result<Info, Dat
         classes: match train.target() {
             TargetKind::Class => classes(&*train, &*test),
             TargetKind::Labels => labels(&*train, &*test)?,
+            TargetKind::Positions { .. } => positions(&*train, &*test)?,
             TargetKind::Numbers { .. } | TargetKind::Tokens => Vec::new(),
         },
         numbers: match train.target() {
             TargetKind::Numbers { .. } => numbers(&*train)?,
-            TargetKind::Class | TargetKind::Labels | TargetKind::Tokens => Vec::new(),
+            TargetKind::Class | TargetKind::Labels | TargetKind::Positions { .. } | TargetKind::Tokens => Vec::new(),
+        },
+        n_positions: match train.target() {
+            TargetKind::Positions { n } => Some(n),
+            TargetKind::Numbers { n_positions, .. } => Some(n_positions).filter(|&n| n > 1),
+            TargetKind::Class | TargetKind::Labels | TargetKind::Tokens => None,
         },
         text,
     })
 }
 
 fn classes(train: &dyn Dataset, test: &dyn Dataset) -> Vec<ClassInfo> {
-    let count = |labels: &[u32]| {
-        let mut counts = vec![0; train.classes().len()];
-        labels.iter().for_each(|&label| counts[label as usize] += 1);
-        counts
+    counted(train.classes(), [train.labels(), test.labels()])
+}
+
+/// How many positions of each part's samples have each class.
+fn positions(train: &dyn Dataset, test: &dyn Dataset) -> Result<Vec<ClassInfo>, DataError> {
+    let of = |set: &dyn Dataset| match set.targets(&(0..set.len()).collect::<Vec<usize>>())? {
+        Targets::Classes(classes) => Ok::<_, DataError>(classes),
+        Targets::Numbers(_) => Ok(Vec::new()),
     };
-    let counts = count(train.labels()).into_iter().zip(count(test.labels()));
+    Ok(counted(train.classes(), [&of(train)?, &of(test)?]))
+}
+
+fn counted(names: &[String], parts: [&[u32]; 2]) -> Vec<ClassInfo> {
+    let [n_train, n_test] = parts.map(|labels| {
+        let mut counts = vec![0; names.len()];
+        labels.iter().filter(|&&label| label != IGNORED).for_each(|&label| counts[label as usize] += 1);
+        counts
+    });
+    let counts = n_train.into_iter().zip(n_test);
     let class =
         |(name, (n_train, n_test)): (&String, (usize, usize))| ClassInfo { name: name.clone(), n_train, n_test };
-    train.classes().iter().zip(counts).map(class).collect()
+    names.iter().zip(counts).map(class).collect()
 }
 
 /// The values that are asked for, sample by sample.
@@ -163,6 +185,9 @@ impl fmt::Display for Info {
             writeln!(f, "tokens   {n_train} to train on, {n_test} to test with, {vocabulary} different")?;
             return writeln!(f, "bytes    {n_bytes}");
         }
+        if let Some(n) = self.n_positions {
+            writeln!(f, "asked    at each of {n} positions of a sample")?;
+        }
         if !self.numbers.is_empty() {
             let width = self.numbers.iter().map(|number| number.name.chars().count()).max().unwrap_or(0).max(6);
             writeln!(f, "\n{:width$}  {:>12}  {:>12}", "number", "mean", "deviation")?;
@@ -184,6 +209,7 @@ impl fmt::Display for Info {
 #[cfg(test)]
 mod tests {
     use super::info;
+    use crate::data::npy::tests::file;
     use crate::data::source::DataSpec;
 
     #[test]
@@ -225,6 +251,22 @@ mod tests {
         assert_eq!((labels.classes[0].n_train, labels.classes[0].n_test), (2, 0));
         let raw = info("target = \"numbers\"\nlabel = [\"x\", \"y\"]\nstandardise_targets = false");
         assert_eq!(raw.to_string(), text, "it is told in the units of the data");
+    }
+
+    #[test]
+    fn positions_are_counted_by_their_classes() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path().join(name), bytes).unwrap();
+        for (part, n) in [("train", 2), ("test", 1)] {
+            write(&format!("x_{part}.npy"), file("|u1", &format!("({n}, 1, 2)"), &vec![0; 2 * n]));
+        }
+        write("y_train.npy", file("|i1", "(2, 1, 2)", &[0, 2, 255, 2]));
+        write("y_test.npy", file("|i1", "(1, 1, 2)", &[1, 1]));
+        let info = info(&DataSpec::default(), Some(folder.path()), 0).unwrap();
+        let counts: Vec<(usize, usize)> = info.classes.iter().map(|class| (class.n_train, class.n_test)).collect();
+        assert_eq!((info.n_positions, counts), (Some(2), vec![(1, 0), (0, 2), (2, 0)]));
+        let text = info.to_string();
+        assert!(text.contains("asked    at each of 2 positions of a sample\nclasses  3\n"), "{text}");
     }
 
     #[test]

@@ -292,7 +292,7 @@ mod tests {
         let spec = spec("target = \"numbers\"\nstandardise = false\nstandardise_targets = false");
         let (train, test) = (open(&spec, Some(&path), Split::Train, 1)?, open(&spec, Some(&path), Split::Test, 1)?);
         assert_eq!((train.len(), test.len(), train.target()), (180, 20, test.target()));
-        let TargetKind::Numbers { n: 1, variance } = train.target() else { panic!("{:?}", train.target()) };
+        let TargetKind::Numbers { n: 1, variance, .. } = train.target() else { panic!("{:?}", train.target()) };
         assert!((variance - 7.0 * 7.0 * 3333.25).abs() / variance < 0.1, "{variance}");
         assert_ne!(all(&*test), all(&*open(&spec, Some(&path), Split::Test, 2)?), "another seed");
         assert!(problem("", Some(&path)).contains("or `target = \"numbers\"`"));

@@ -79,7 +79,7 @@ pub struct DataSpec {
     /// prepared as they would be in the whole set, and the test set stays whole. Default: 0, which is all.
     #[serde(skip_serializing_if = "is_zero")]
     pub take: usize,
-    /// For tables: what the label columns hold. `class`, the name of a class; `labels`, several columns of 0 or 1, of which any
+    /// For tables: what the label columns hold. `class`, the name of a class (in arrays perhaps one at each position); `labels`, several columns of 0 or 1, of which any
     /// number may be 1; or `numbers` to predict. Default: `class`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,

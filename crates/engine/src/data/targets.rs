@@ -1,4 +1,4 @@
-//! What a network is asked about samples: their classes, the next token at each position, or numbers.
+//! What a network is asked about samples: their classes or those of their positions, the next token at each position, or numbers.
 
 use std::ops::Range;
 
@@ -63,22 +63,30 @@ pub enum TargetKind {
     Class,
     /// Which of the classes a sample belongs to, none, one or several: a 0 or 1 for each.
     Labels,
-    /// So many numbers for each sample; their variance says how far off a constant guess would be.
+    /// So many numbers for each sample, or for each of its positions; their variance says how far off a constant guess would be.
     Numbers {
         /// How many.
         n: usize,
+        /// How many positions a sample has that each get as many: the pixels of a picture, the steps of a sequence. 1 for the sample as
+        /// a whole.
+        n_positions: usize,
         /// The mean squared distance of the training samples' numbers from their mean.
         variance: f32,
+    },
+    /// The class of each position of a sample: of each pixel of a picture, of each step of a sequence.
+    Positions {
+        /// How many positions a sample has.
+        n: usize,
     },
     /// The next token at each position; the classes are the vocabulary.
     Tokens,
 }
 
 impl TargetKind {
-    /// How many outputs a network needs for data with so many classes.
+    /// How many outputs a network needs for data with so many classes; at each position, where it is asked about positions.
     pub fn n_outputs(self, n_classes: usize) -> usize {
         match self {
-            Self::Class | Self::Labels | Self::Tokens => n_classes,
+            Self::Class | Self::Labels | Self::Positions { .. } | Self::Tokens => n_classes,
             Self::Numbers { n, .. } => n,
         }
     }

@@ -86,10 +86,13 @@ impl LossSpec {
         let smoothing = self.label_smoothing;
         let unfit = |loss, targets, fitting| Err(LossError::Unfit { loss, targets, fitting });
         let loss = match (targets, self.kind) {
-            (TargetKind::Class | TargetKind::Tokens, LossKind::Auto | LossKind::CrossEntropy) => {
-                Loss::CrossEntropy { smoothing }
+            (
+                TargetKind::Class | TargetKind::Positions { .. } | TargetKind::Tokens,
+                LossKind::Auto | LossKind::CrossEntropy,
+            ) => Loss::CrossEntropy { smoothing },
+            (TargetKind::Class | TargetKind::Positions { .. } | TargetKind::Tokens, kind) => {
+                return unfit(kind.name(), "classes", "cross-entropy");
             }
-            (TargetKind::Class | TargetKind::Tokens, kind) => return unfit(kind.name(), "classes", "cross-entropy"),
             (TargetKind::Labels, LossKind::Auto | LossKind::BinaryCrossEntropy) => Loss::BinaryCrossEntropy,
             (TargetKind::Labels, kind) => return unfit(kind.name(), "several labels", "binary-cross-entropy"),
             (TargetKind::Numbers { variance, .. }, LossKind::Auto | LossKind::SquaredError) => {
@@ -125,7 +128,7 @@ impl Loss {
     pub fn metrics(&self, targets: TargetKind) -> &'static [&'static str] {
         match (self, targets) {
             (Self::AbsoluteError { .. } | Self::SquaredError { .. }, _) => &["absolute_error", "squared_error", "r2"],
-            (Self::BinaryCrossEntropy, _) | (_, TargetKind::Tokens) => &["accuracy"],
+            (Self::BinaryCrossEntropy, _) | (_, TargetKind::Positions { .. } | TargetKind::Tokens) => &["accuracy"],
             (Self::CrossEntropy { .. }, _) => &[],
         }
     }
@@ -289,7 +292,7 @@ mod tests {
     use super::{Loss, LossError, LossKind, LossSpec};
     use crate::data::{IGNORED, TargetKind, TargetRows};
 
-    const NUMBERS: TargetKind = TargetKind::Numbers { n: 2, variance: 2.0 };
+    const NUMBERS: TargetKind = TargetKind::Numbers { n: 2, n_positions: 1, variance: 2.0 };
 
     fn resolved(kind: LossKind, label_smoothing: f32, targets: TargetKind) -> Result<Loss, LossError> {
         LossSpec { kind, label_smoothing }.resolve(targets)
@@ -299,7 +302,10 @@ mod tests {
     fn the_data_choose_the_loss_unless_the_job_does() {
         let auto = |targets| resolved(LossKind::Auto, 0.0, targets).unwrap();
         assert_eq!(auto(TargetKind::Class), Loss::CrossEntropy { smoothing: 0.0 });
-        assert_eq!(auto(TargetKind::Tokens), Loss::CrossEntropy { smoothing: 0.0 });
+        for each_position in [TargetKind::Tokens, TargetKind::Positions { n: 4 }] {
+            assert_eq!(auto(each_position), Loss::CrossEntropy { smoothing: 0.0 });
+            assert_eq!(auto(each_position).metrics(each_position), ["accuracy"]);
+        }
         assert_eq!(auto(TargetKind::Labels), Loss::BinaryCrossEntropy);
         assert_eq!(auto(NUMBERS), Loss::SquaredError { variance: 2.0 });
         assert_eq!(resolved(LossKind::AbsoluteError, 0.0, NUMBERS), Ok(Loss::AbsoluteError { variance: 2.0 }));

@@ -159,6 +159,15 @@ pub const ZOO: &[ZooEntry] = &[
         layers: speech_rnn,
     },
     ZooEntry {
+        name: "unet-small",
+        about: "U-Net (Ronneberger et al. 2015) of three levels, with batch norm, for a class or numbers at each pixel; `unet-small:16` sets \
+                the channels of the first level",
+        default_input: &[64, 64, 3],
+        default_classes: 2,
+        default_widths: &[16],
+        layers: unet_small,
+    },
+    ZooEntry {
         name: "vit-tiny",
         about: "vision transformer of 12 layers of width 192 (Dosovitskiy et al. 2020), with the mean over the patches",
         default_input: &[224, 224, 3],
@@ -181,6 +190,16 @@ pub enum ZooError {
         /// All that exist.
         known: String,
     },
+    /// Samples of another shape than it takes.
+    #[error("`{name}` takes {takes} and not samples of shape {input:?}")]
+    Input {
+        /// The name that was given.
+        name: String,
+        /// What it takes.
+        takes: &'static str,
+        /// The shape of the samples.
+        input: Vec<usize>,
+    },
     /// The part after the colon.
     #[error("`{name}`: {problem}")]
     Widths {
@@ -201,6 +220,11 @@ pub fn describe(name: &str, input: Option<&[usize]>, n_classes: Option<usize>) -
     })?;
     let widths = widths(name, entry, given)?;
     let input = input.unwrap_or(entry.default_input);
+    if entry.name == "unet-small" && !matches!(input, [h, w, _] if h.is_multiple_of(4) && w.is_multiple_of(4)) {
+        let takes =
+            "pictures [height, width, channels] whose height and width are multiples of 4, since it halves them twice,";
+        return Err(ZooError::Input { name: name.to_owned(), takes, input: input.to_vec() });
+    }
     let order = Order { input, n_classes: n_classes.unwrap_or(entry.default_classes), widths: &widths };
     Ok(ModelSpec { input: input.to_vec(), layers: (entry.layers)(&order) })
 }
@@ -300,6 +324,29 @@ fn block(name: String, body: Vec<LayerSpec>, projection: Option<(usize, usize)>)
     [LayerSpec::Residual(ResidualSpec { body, projection, name: Some(name) }), LayerSpec::Relu]
 }
 
+/// Down two levels and up again; what comes down a level is joined, at its own size, to what comes up.
+fn unet_small(order: &Order<'_>) -> Vec<LayerSpec> {
+    use LayerSpec::{BatchNorm, Concat, Conv, Mark, Relu, TransposedConv};
+    let level = |out| {
+        let conv = || Conv(ConvSpec { out, kernel: 3, stride: 1, padding: 1, bias: false, name: None });
+        let norm = || BatchNorm(NormSpec { name: None });
+        [conv(), norm(), Relu, conv(), norm(), Relu]
+    };
+    let up = |out| TransposedConv(ConvSpec { out, kernel: 2, stride: 2, padding: 0, bias: true, name: None });
+    let [full, half, quarter] = [1, 2, 4].map(|times: usize| order.widths[0].saturating_mul(times));
+    let mut layers = level(full).to_vec();
+    layers.extend([Mark("full".into()), max_pool(2)]);
+    layers.extend(level(half));
+    layers.extend([Mark("half".into()), max_pool(2)]);
+    layers.extend(level(quarter));
+    layers.extend([up(half), Concat("half".into())]);
+    layers.extend(level(half));
+    layers.extend([up(full), Concat("full".into())]);
+    layers.extend(level(full));
+    layers.push(conv(order.n_classes, 1, 0));
+    layers
+}
+
 fn resnet_head(n_classes: usize) -> [LayerSpec; 2] {
     [LayerSpec::GlobalPool, LayerSpec::Dense(DenseSpec::new(n_classes).named("fc"))]
 }
@@ -376,6 +423,8 @@ mod tests {
         let error = describe("mnist-cn", None, None).unwrap_err().to_string();
         assert!(error.contains("did you mean `mnist-cnn`?") && error.contains("resnet50"), "{error}");
         assert!(describe("resnet20:3", None, None).unwrap_err().to_string().contains("no widths"));
+        let error = describe("unet-small", Some(&[30, 32, 1]), None).unwrap_err().to_string();
+        assert!(error.contains("multiples of 4") && error.contains("[30, 32, 1]"), "{error}");
         assert!(describe("mlp:3,x", None, None).unwrap_err().to_string().contains("whole numbers"));
         assert!(describe("gpt:2x30x4", None, None).unwrap_err().to_string().contains("multiple of the heads"));
         assert!(describe("gpt:2,32,4", None, None).unwrap_err().to_string().contains("whole numbers"));

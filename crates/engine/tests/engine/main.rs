@@ -10,6 +10,7 @@ mod networks;
 mod optimizers;
 mod parts;
 mod pieces;
+mod positions;
 mod stand;
 mod threads;
 mod torch_fixtures;

@@ -9,7 +9,7 @@ use super::super::in_memory::{InMemory, Normalisation};
 use super::super::outside_table::OutsideTable;
 use super::super::parts::Parts;
 use super::super::table::Table;
-use super::super::{DataError, Dataset, Split, arrays, csv, jsonl, parquet};
+use super::super::{DataError, Dataset, Split, TargetKind, arrays, csv, jsonl, parquet};
 use super::wanted::Wanted;
 
 /// A table as text.
@@ -46,9 +46,17 @@ pub(super) fn open_arrays(wanted: &Wanted<'_>, path: &Path) -> Result<InMemory, 
     };
     let test = || {
         let test = read(Split::Test)?;
-        if test.shape() != all.shape() || test.target().n_outputs(0) != all.target().n_outputs(0) {
-            let problem =
-                format!("the test samples have the shape {:?}, those to train on {:?}", test.shape(), all.shape());
+        let asked = |set: &InMemory| match set.target() {
+            TargetKind::Numbers { n, n_positions, .. } => [n, n_positions],
+            TargetKind::Positions { n } => [0, n],
+            _ => [0, 0],
+        };
+        if test.shape() != all.shape() || asked(&test) != asked(&all) {
+            let problem = format!(
+                "the test samples have the shape {:?}, those to train on {:?}; both need the same, and as many answers",
+                test.shape(),
+                all.shape()
+            );
             return Err(DataError::malformed(path, problem));
         }
         Ok(test)
@@ -117,7 +125,7 @@ fn prepare(
         true => train.measure(),
         false => usual.unwrap_or_else(|| Normalisation::scaled(1.0)),
     };
-    let has_numbers = spec.target == Some(Target::Numbers);
+    let has_numbers = matches!(all.target(), TargetKind::Numbers { .. });
     if spec.standardise_targets.is_some() && !has_numbers {
         let problem = "`standardise_targets` means nothing without `target = \"numbers\"`: what is asked for are classes; remove it";
         return Err(DataError::Setting(problem.to_owned()));
@@ -155,9 +163,11 @@ mod tests {
         let [train, test] = [Split::Train, Split::Test].map(|split| part("", folder.path(), split).unwrap());
         assert_eq!((train.len(), test.len(), train.classes().len()), (36, 4, 2));
         let numbers = part("target = \"numbers\"", folder.path(), Split::Test).unwrap();
-        assert!(matches!(numbers.target(), TargetKind::Numbers { n: 1, variance } if (variance - 1.0).abs() < 1e-5));
+        assert!(
+            matches!(numbers.target(), TargetKind::Numbers { n: 1, variance, .. } if (variance - 1.0).abs() < 1e-5)
+        );
         let raw = part("target = \"numbers\"\nstandardise_targets = false", folder.path(), Split::Test).unwrap();
-        assert!(matches!(raw.target(), TargetKind::Numbers { n: 1, variance } if (variance - 0.25).abs() < 0.01));
+        assert!(matches!(raw.target(), TargetKind::Numbers { n: 1, variance, .. } if (variance - 0.25).abs() < 0.01));
         assert!(problem("standardise_targets = true", folder.path()).contains("without `target = \"numbers\"`"));
         assert!(
             problem("length = 8", folder.path()).contains("`length` means nothing for this data set of format `jsonl`")

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nettorrent_engine::data::Batch;
+use nettorrent_engine::data::{Batch, Targets};
 use nettorrent_engine::model::{
     LayerSpec, Loss, Mode, ModelSpec, Network, Part, PartSpec, Pass, Rows, Score, Workspace, loss_gradient,
 };
@@ -36,7 +36,10 @@ pub(crate) fn batch(network: &Network, n: usize) -> Batch {
     let mut rng = Rng::new(n as u64);
     let n_inputs = n * network.input().iter().product::<usize>();
     let inputs = (0..n_inputs).map(|_| rng.range(-1.0, 1.0)).collect();
-    Batch::labelled(inputs, (0..n).map(|_| rng.below(network.n_classes()) as u32).collect())
+    // A class for each of the positions that the network says something about.
+    let n_labels = n * network.output_len() / network.n_classes();
+    let classes = (0..n_labels).map(|_| rng.below(network.n_classes()) as u32).collect();
+    Batch { n, inputs, targets: Targets::Classes(classes) }
 }
 
 /// One of `n` blocks of `len` things; the first ones get one more if they do not come out even.

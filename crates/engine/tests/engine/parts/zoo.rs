@@ -21,6 +21,7 @@ fn small(name: &str) -> ModelSpec {
         "speech-attention" => ("speech-attention:12", &[6, 5]),
         "speech-dense" => ("speech-dense:31", &[6, 5]),
         "speech-rnn" => ("speech-rnn:12", &[6, 5]),
+        "unet-small" => ("unet-small:4", &[8, 8, 3]),
         "vit-tiny" => ("vit-tiny", &[32, 32, 3]),
         other => panic!("say how small a {other} can be"),
     };
@@ -84,6 +85,12 @@ fn networks_without_norms() {
 fn residual_networks() {
     // Below many batch norms gradients are small differences of large sums.
     check("resnet20", 6, 1e-3);
+}
+
+#[test]
+fn a_network_with_skip_connections() {
+    // Its last batch norms see few numbers.
+    check("unet-small", 6, 1e-3);
 }
 
 #[test]
