@@ -41,6 +41,9 @@ pub struct Job {
     /// The most samples that are computed at a time: the gradients of a larger batch's parts are accumulated, which takes less memory. 0
     /// for the whole batch at once.
     pub micro_batch: usize,
+    /// How much of the parameters' exponential moving average stays with each step, as 0.999: it is then what is tested and what checkpoints
+    /// have as the model, while training goes on with the parameters themselves. In the first steps less stays. 0 for no average.
+    pub ema: f32,
     /// What a batch is made of: `shuffled`, `balanced` or `balanced-repeat`.
     pub order: Order,
     /// What becomes of a last batch that is not full: `keep` or `drop`.
@@ -123,6 +126,7 @@ impl Default for Job {
             epochs: 10,
             batch: 32,
             micro_batch: 0,
+            ema: 0.0,
             order: Order::default(),
             last: LastBatch::default(),
             seed: 1,
@@ -208,6 +212,14 @@ impl Job {
         self.swarm.check()?;
         if let Some(pipeline) = &self.pipeline {
             pipeline.check()?;
+        }
+        if !(0.0..1.0).contains(&self.ema) {
+            return Err(JobError::Setting(format!("ema = {}: must be 0 or more and less than 1, as 0.999", self.ema)));
+        }
+        if self.ema > 0.0 && self.pipeline.is_some() {
+            let problem =
+                format!("ema = {}: only where each peer holds all layers; remove it, or [pipeline]", self.ema);
+            return Err(JobError::Setting(problem));
         }
         if self.micro_batch > 0 && (self.pipeline.is_some() || self.python().is_some()) {
             let instead = if self.pipeline.is_some() {

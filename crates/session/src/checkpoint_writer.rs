@@ -279,9 +279,12 @@ fn progress(seed: u64, state: &State, swarm_vectors: Vec<Arc<Vec<f32>>>) -> Resu
 }
 
 fn save(run: &RunFolder, layout: &Layout, seed: u64, state: &State) -> Result<Kept, SessionError> {
-    let State { values, optimizer, place, strategy_state, .. } = state;
+    let State { values, optimizer, place, strategy_state, average, .. } = state;
     let (epoch, step) = (place.ledger.epoch, place.step);
-    let progress = progress(seed, state, strategy_state.clone())?;
-    let path = run.save(layout, values, optimizer, &progress)?;
+    let mut vectors = strategy_state.clone();
+    // Whoever opens the model wants the average; who trains on wants the parameters too.
+    vectors.extend(average.is_some().then(|| values.clone()));
+    let progress = Progress { is_average: average.is_some(), ..progress(seed, state, vectors)? };
+    let path = run.save(layout, average.as_ref().unwrap_or(values), optimizer, &progress)?;
     Ok(Kept { path, epoch, step })
 }

@@ -152,8 +152,11 @@ fn load(run: &RunFolder, checkpoint: &Path, training: &Training) -> Result<State
 fn state(values: Vec<f32>, optimizer: Optimizer, progress: Progress, n_samples: usize) -> Result<State, SessionError> {
     let (epoch_score, left_out) = (progress.epoch_score(), Arc::new(progress.left_out.iter().copied().collect()));
     let place = place_of(&progress, n_samples)?;
-    let strategy_state = progress.swarm_vectors;
-    Ok(State { values: Arc::new(values), optimizer, place, strategy_state, epoch_score, left_out })
+    let (mut values, mut strategy_state, mut average) = (Arc::new(values), progress.swarm_vectors, None);
+    if let Some(parameters) = strategy_state.pop_if(|_| progress.is_average) {
+        average = Some(std::mem::replace(&mut values, parameters));
+    }
+    Ok(State { values, optimizer, place, strategy_state, average, epoch_score, left_out })
 }
 
 /// How far a checkpoint is.

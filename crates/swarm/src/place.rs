@@ -105,6 +105,8 @@ pub struct State {
     pub place: Place,
     /// The strategy's state: vectors as long as the parameters, shared until they change.
     pub strategy_state: Vec<Arc<Vec<f32>>>,
+    /// The average of the parameters, where the job wants one.
+    pub average: Option<Arc<Vec<f32>>>,
     /// How samples of the present epoch were classified while training, as far as the one whose state it is knows.
     pub epoch_score: Score,
     /// Training samples that it leaves out because they have no finite loss or gradient, or an enormous one.
@@ -115,7 +117,7 @@ impl State {
     /// A state in which no sample of the present epoch counts yet.
     pub fn new(values: Arc<Vec<f32>>, optimizer: Optimizer, place: Place, strategy_state: Vec<Arc<Vec<f32>>>) -> Self {
         let (epoch_score, left_out) = (Score::default(), Arc::default());
-        Self { values, optimizer, place, strategy_state, epoch_score, left_out }
+        Self { values, optimizer, place, strategy_state, average: None, epoch_score, left_out }
     }
 
     /// The beginning, as the job's seed gives it.

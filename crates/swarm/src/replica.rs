@@ -11,6 +11,7 @@
 
 mod agreement;
 mod asynchronous;
+mod average;
 pub(crate) mod core;
 mod donor;
 mod early;

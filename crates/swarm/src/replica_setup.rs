@@ -10,7 +10,7 @@ use nettorrent_engine::task::Task;
 use toml::Table;
 
 use crate::strategies::{build, find};
-use crate::strategy::{AnyStrategy, OnePeer, OptionError, Spec, Strategy};
+use crate::strategy::{AnyStrategy, Mixing, OnePeer, OptionError, Payload, Spec, Strategy};
 use crate::train_plan::TrainPlan;
 
 /// What a replica begins with.
@@ -29,6 +29,10 @@ impl ReplicaSetup {
     pub(crate) fn new(job: &Job, task: Arc<dyn Task>) -> Result<Self, OptionError> {
         let strategy = find(&job.swarm.strategy)?;
         let built = build(strategy, &job.swarm.options)?;
+        let plan = built.round_plan();
+        if job.ema > 0.0 && (plan.mixing != Mixing::Full || plan.payload == Payload::Updates) {
+            return Err(OptionError::Average { strategy: strategy.name });
+        }
         let rules = rules(job, &*built, task.labels().len());
         Ok(Self { training: Arc::new(TrainPlan::new(job, task, rules)), strategy })
     }

@@ -29,6 +29,8 @@ pub struct TrainPlan {
     pub epochs: u64,
     /// How gradients become steps.
     pub optimizer: OptimizerSpec,
+    /// How much of the parameters' average stays with each step; 0 if none is wanted.
+    pub ema: f32,
     /// The learning rate's course.
     pub schedule: ScheduleSpec,
     /// How often to test within epochs.
@@ -50,6 +52,7 @@ impl TrainPlan {
             seed: job.seed,
             epochs: job.epochs,
             optimizer: job.optimizer.clone(),
+            ema: job.ema,
             schedule: job.schedule.clone(),
             evaluate: job.evaluate.clone(),
             swarm: job.swarm.clone(),
@@ -65,6 +68,7 @@ impl TrainPlan {
             seed: self.seed,
             epochs: self.epochs,
             optimizer: self.optimizer.clone(),
+            ema: self.ema,
             schedule: self.schedule.clone(),
             evaluate: self.evaluate.clone(),
             swarm: self.swarm.clone(),

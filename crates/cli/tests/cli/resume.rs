@@ -82,8 +82,9 @@ fn with_adam_nothing_is_lost() {
 }
 
 #[test]
-fn with_batch_norm_and_dropout_nothing_is_lost() {
-    ends_the_same("norm.toml", N_BATCHES, &["optimizer.momentum=0.9", "augment={crop-flip={padding=1,flip=false}}"]);
+fn with_batch_norm_dropout_and_an_average_nothing_is_lost() {
+    let augment = "augment={crop-flip={padding=1,flip=false}}";
+    ends_the_same("norm.toml", N_BATCHES, &["optimizer.momentum=0.9", augment, "ema=0.99"]);
 }
 
 /// A run that does not end by itself within any test.

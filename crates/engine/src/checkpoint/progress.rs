@@ -33,6 +33,9 @@ pub struct Progress {
     /// How far the swarm is, if one trained: what it makes of this is its own business.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swarm: Option<serde_json::Value>,
+    /// Whether the model is the average of the parameters; these themselves are then the last of the vectors.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_average: bool,
     /// Vectors that the swarm remembers besides; they lie in the file as tensors.
     #[serde(skip)]
     pub swarm_vectors: Vec<Arc<Vec<f32>>>,
@@ -52,6 +55,7 @@ impl Progress {
     pub(super) fn without_vectors(&self) -> Self {
         let &Self { seed, step, epoch, batch, epoch_loss_sum, epoch_n_correct, epoch_n, n_rollbacks, .. } = self;
         let (left_out, swarm, swarm_vectors) = (self.left_out.clone(), self.swarm.clone(), Vec::new());
+        let is_average = self.is_average;
         Self {
             seed,
             step,
@@ -63,6 +67,7 @@ impl Progress {
             n_rollbacks,
             left_out,
             swarm,
+            is_average,
             swarm_vectors,
         }
     }

@@ -130,6 +130,36 @@ fn peers_of_one_process_train_to_the_same_model_every_time() {
     assert!(models[0] == models[1]);
 }
 
+#[test]
+fn an_average_is_what_is_tested_and_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ends = Vec::new();
+    for (name, settings) in [("plain", &[][..]), ("averaged", &["ema=0.95"])] {
+        let path = folder.path().join(name);
+        let job = job(settings);
+        let training = Training::custom(task(&job, &[]), job.clone()).unwrap();
+        let task = training.task.clone();
+        let outcome = train(&path, training, 1, None, to_the_end);
+        let checkpoint = outcome.checkpoint.unwrap();
+        let saved = load_weights(&checkpoint.join("model.safetensors"), task.layout()).unwrap();
+        let history = History::read(&path.join("events.jsonl")).unwrap();
+        let tested = history.epochs.last().unwrap().1.test_loss;
+        let of_saved = task.clone().worker(1).unwrap().test(&saved, 0..task.n_test()).unwrap().loss();
+        assert!((tested - of_saved).abs() < 1e-9, "{name}: {tested} and {of_saved}");
+        // Training goes on with the parameters themselves: they are as without an average.
+        let training = Training::custom(task, job).unwrap();
+        let run = RunFolder::open(&path).unwrap();
+        let StartState::Whole(state) = StartState::from_checkpoint(&run, &checkpoint, &training).unwrap() else {
+            panic!("one peer holds the whole")
+        };
+        ends.push((saved, state.values.to_vec(), state.average.map(|average| average.to_vec())));
+    }
+    let [plain, averaged] = &ends[..] else { panic!("two runs") };
+    assert!(plain.0 == plain.1 && plain.2.is_none());
+    assert!(averaged.1 == plain.1, "an average changes nothing that is trained");
+    assert!(averaged.0 != averaged.1 && averaged.2.as_ref() == Some(&averaged.0));
+}
+
 fn left_out(path: &Path) -> Vec<usize> {
     let history = History::read(&path.join("events.jsonl")).expect("what the test sets up");
     let samples = |left_out: &LeftOut| left_out.samples.iter().map(|sample| sample.index).collect::<Vec<_>>();

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod attacks;
+mod average;
 mod case;
 mod coding;
 mod costs;

@@ -12,6 +12,7 @@ use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::scale;
 use nettorrent_engine::task::Task;
 
+use super::average::Average;
 use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
 use crate::place::{Place, State};
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     pub n_samples_agreed: u64,
     pub values: Arc<Vec<f32>>,
     pub optimizer: Optimizer,
+    /// What is tested and saved as the model in the parameters' place, if the job wants that.
+    pub average: Option<Average>,
     pub place: Place,
     /// Whether the parameters and the optimizer may be lent to the worker, and for which work they are.
     pub lends: bool,
@@ -107,7 +110,10 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(me: PeerId, training: Arc<TrainPlan>, round_plan: RoundPlan, state: State) -> Self {
-        let State { values, optimizer, place, strategy_state: _, epoch_score, left_out } = state;
+        let State { values, optimizer, place, strategy_state: _, average, epoch_score, left_out } = state;
+        // A checkpoint may be from before an average was wanted.
+        let average =
+            (training.ema > 0.0).then(|| Average::new(training.ema, average.unwrap_or_else(|| values.clone())));
         let n_train = training.task.labels().len();
         Self {
             me,
@@ -124,7 +130,9 @@ impl Core {
             values,
             optimizer,
             place,
-            lends: true,
+            // The average has to see the parameters after every step.
+            lends: average.is_none(),
+            average,
             lent_for: None,
             holds_whole: true,
             round_start: None,
@@ -198,7 +206,21 @@ impl Core {
         let mut epoch_score = self.earlier_score;
         epoch_score += self.epoch_score;
         let (place, left_out) = (self.place.clone(), self.outliers.known().clone());
-        State { values, optimizer, place, strategy_state, epoch_score, left_out }
+        let average = self.average.as_ref().map(|average| average.values().clone());
+        State { values, optimizer, place, strategy_state, average, epoch_score, left_out }
+    }
+
+    /// The parameters that are to be judged.
+    pub(super) fn judged(&self) -> Arc<Vec<f32>> {
+        self.average.as_ref().map_or(&self.values, Average::values).clone()
+    }
+
+    /// The parameters have come so many steps further, and are those of all peers with the same past.
+    pub(super) fn follow(&mut self, n_steps: u32) {
+        let are_equal = self.replicas_are_equal();
+        if let Some(average) = self.average.as_mut().filter(|_| are_equal) {
+            average.follow(&self.values, self.place.step, n_steps);
+        }
     }
 
     /// Takes back the steps of a round that is void.

@@ -117,5 +117,6 @@ impl Donor {
 fn vectors(state: &State) -> impl Iterator<Item = &[f32]> {
     let strategy = state.strategy_state.iter().map(|vector| vector.as_slice());
     let optimizer = state.optimizer.state().1.map(|(_, vector)| vector);
-    std::iter::once(state.values.as_slice()).chain(strategy).chain(optimizer)
+    let average = state.average.iter().map(|vector| vector.as_slice());
+    std::iter::once(state.values.as_slice()).chain(strategy).chain(average).chain(optimizer)
 }

@@ -1,7 +1,6 @@
 //! The evaluation at the end of an epoch: every peer scores a part of the test set, and the first member adds the parts up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sampling::ledger::Ledger;
@@ -137,7 +136,7 @@ impl EpochEvaluation {
             return Some(report);
         }
         let id = core.next_work_id();
-        let values = Arc::clone(&core.values);
+        let values = core.judged();
         self.running.push((id, report));
         out.work.push(Work { id, what: What::Test { values, samples, is_compared } });
         None

@@ -7,7 +7,6 @@
 //! A test that is not complete when the members change, or go back, is dropped. What is learnt depends on none of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::model::Score;
@@ -124,7 +123,7 @@ impl Evaluations {
         }
         let id = core.next_work_id();
         self.running.push((id, evaluation));
-        let values = Arc::clone(&core.values);
+        let values = core.judged();
         out.work.push(Work { id, what: What::Test { values, samples, is_compared: false } });
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Snapshot {
     pub endings: Vec<Ending>,
     pub account: Vec<u8>,
     pub values: Vec<f32>,
-    /// The strategy's state, and the optimizer's.
+    /// The strategy's state with the average behind it, if there is one; and the optimizer's.
     pub strategy: Vec<Arc<Vec<f32>>>,
     pub optimizer: Vec<Vec<f32>>,
 }

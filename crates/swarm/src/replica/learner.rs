@@ -49,12 +49,13 @@ impl Learner {
         (0..self.strategy.n_state_vectors()).map(vector).collect()
     }
 
-    /// How many vectors are the state of this epoch's strategy.
+    /// How many vectors are the state of this epoch's strategy, with the average if there is one.
     pub(super) fn n_state_vectors_at(&self, epoch: u64) -> usize {
-        match self.setup.is_warming_up(epoch) == self.is_warming_up {
+        let n_of_strategy = match self.setup.is_warming_up(epoch) == self.is_warming_up {
             true => self.strategy.n_state_vectors(),
             false => self.setup.strategy_at(epoch).n_state_vectors(),
-        }
+        };
+        n_of_strategy + usize::from(self.core.average.is_some())
     }
 
     /// From this epoch on, another strategy may be the one; also where a run goes back.
@@ -68,9 +69,12 @@ impl Learner {
 
     /// Goes on from a state of before.
     pub(super) fn go_back_to(&mut self, state: State) {
-        let State { values, optimizer, place, strategy_state, epoch_score, left_out: _ } = state;
+        let State { values, optimizer, place, strategy_state, average, epoch_score, left_out: _ } = state;
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
+        if let Some((mean, average)) = core.average.as_mut().zip(average) {
+            mean.set(average);
+        }
         (core.values, core.optimizer, core.place) = (values, optimizer, place);
         core.lent_for = None;
         core.earlier_score = epoch_score;
@@ -81,7 +85,7 @@ impl Learner {
 
     /// Goes on from another's state. Says how the segments before it ended.
     pub(super) fn take_over(&mut self, snapshot: Snapshot) -> Result<Vec<Ending>, Malformed> {
-        let Snapshot { place, optimizer_steps, endings, account, values, strategy, optimizer } = snapshot;
+        let Snapshot { place, optimizer_steps, endings, account, values, mut strategy, optimizer } = snapshot;
         self.choose_strategy(place.ledger.epoch);
         let core = &mut self.core;
         core.past = if core.is_asynchronous() {
@@ -98,6 +102,9 @@ impl Learner {
         let mut optimizer = optimizer.into_iter();
         if !keeps_own && !core.optimizer.restore(optimizer_steps, |_| optimizer.next()) {
             return Err(Malformed::new("the state that came does not fit the optimizer"));
+        }
+        if let Some(average) = &mut core.average {
+            average.set(strategy.pop().ok_or_else(|| Malformed::new("the state that came has no average"))?);
         }
         core.account = account;
         self.strategy.restore(strategy);

@@ -246,6 +246,7 @@ impl Rounds {
         }
         core.place.version.advance(core.view.number, n_samples);
         core.place.step += u64::from(n_batches);
+        core.follow(n_batches);
         core.epoch_score += local.score;
         let waited = core.now.saturating_sub(local.ended.unwrap_or(core.now)) + self.pace.take_waited();
         out.records.push(local.record(core, lr, waited));

@@ -17,6 +17,15 @@ pub struct OptionDoc {
 /// Why a strategy cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
+    /// Peers of this strategy have no parameters in common that could be averaged over the steps.
+    #[error(
+        "`ema` is not for the strategy `{strategy}`, whose peers' parameters differ between the ends of epochs, so that they have no average in \
+         common; set ema = 0, or use a strategy that makes them equal after every round, such as ring-all-reduce, local-sgd or diloco"
+    )]
+    Average {
+        /// The strategy.
+        strategy: &'static str,
+    },
     /// The list has no such strategy.
     #[error("there is no strategy `{name}`; there are {}{}", .known.join(", "), meant(.nearest.as_deref()))]
     UnknownStrategy {
