@@ -161,7 +161,7 @@ mod tests {
         assert_eq!((layout.n_params(), layout.n_values(), layout.buckets()), (4, 11, [0..4, 4..6].as_slice()));
         assert_eq!(layout.tensors().last().map(|tensor| tensor.range.clone()), Some(6..11));
         let layout = described(&[("weight", 4, "parameter"), ("old", 5, "frozen")]);
-        assert_eq!((layout.n_values(), layout.buckets()), (9, [0..4].as_slice()));
+        assert_eq!((layout.n_values(), layout.buckets()), (9, std::slice::from_ref(&(0..4))));
     }
 
     #[test]

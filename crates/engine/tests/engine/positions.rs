@@ -113,7 +113,8 @@ fn what_does_not_fit_is_said() {
         let [train_set, test_set] = open(job, folder.path());
         let spec = job.model_spec(train_set.shape(), train_set.n_outputs()).expect("the zoo has it");
         let network = build_network(&job.model, &spec).expect("it can be built");
-        Learning::new(job, network, train_set, test_set).err().expect("they do not fit").to_string()
+        let Err(error) = Learning::new(job, network, train_set, test_set) else { panic!("they do not fit") };
+        error.to_string()
     };
     let dense = problem(&job("mlp:8"));
     assert!(dense.contains("each of the 256 positions") && dense.contains("unet-small"), "{dense}");

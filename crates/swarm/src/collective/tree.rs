@@ -58,7 +58,7 @@ impl Tree {
 
     fn take(&mut self, ctx: &mut Ctx<'_>, label: Label, body: Bytes) -> Result<(), Malformed> {
         if label.step == RESULT {
-            return self.take_result_of_parent(ctx, label, body);
+            return self.take_result_of_parent(ctx, label, &body);
         }
         let n_children = self.own_children().len();
         let sums = self.sums.entry((label.bucket, label.segment)).or_default();
@@ -80,10 +80,10 @@ impl Tree {
         Ok(())
     }
 
-    fn take_result_of_parent(&mut self, ctx: &mut Ctx<'_>, label: Label, body: Bytes) -> Result<(), Malformed> {
+    fn take_result_of_parent(&mut self, ctx: &mut Ctx<'_>, label: Label, body: &Bytes) -> Result<(), Malformed> {
         let bucket = &mut self.buckets[label.bucket];
-        CODEC.decode(&body, bucket.place(&(0..bucket.len), label.segment))?;
-        self.send_down(ctx, label, &body);
+        CODEC.decode(body, bucket.place(&(0..bucket.len), label.segment))?;
+        self.send_down(ctx, label, body);
         Ok(())
     }
 
