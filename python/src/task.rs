@@ -271,22 +271,21 @@ impl Worker for PyWorker {
         values: &[f32],
         optimizer: &mut Optimizer,
         gradient: &mut [Vec<f32>],
-        changes: &mut [Vec<f32>],
     ) -> Result<(), TrainError> {
-        let mut gradient = self.gather(gradient);
+        let mut whole = self.gather(gradient);
         let there = self.begin_change();
         let mut change = vec![0.0_f32; values.len()];
         let (n_steps, vectors) = optimizer.state_mut();
         let stepped = self.with(|object| {
             let py = object.py();
-            let (values, vectors, gradient) = (read_only(py, values)?, views(py, vectors)?, view(py, &mut gradient)?);
+            let (values, vectors, gradient) = (read_only(py, values)?, views(py, vectors)?, view(py, &mut whole)?);
             let (factor, change) = (self.factor(lr), view(py, &mut change)?);
             let arguments = (values, vectors, *n_steps, gradient, factor, change, there.0, there.1);
             object.call_method1("change", arguments)?.extract()
         });
-        self.gradient = gradient;
+        self.gradient = whole;
         *n_steps = stepped?;
-        for (place, part) in self.task.layout.buckets().iter().zip(changes) {
+        for (place, part) in self.task.layout.buckets().iter().zip(gradient) {
             part.copy_from_slice(&change[place.clone()]);
         }
         Ok(())

@@ -51,19 +51,29 @@ impl Task for Learning {
 pub struct CpuWorker {
     learning: Arc<Learning>,
     workspace: Workspace,
-    /// That of the last batch.
+    /// That of the last batch; empty as long as nobody needs it.
     gradient: Vec<f32>,
 }
+
+/// A gradient of so many numbers is given back after a local phase: whoever exchanges weights needs the memory for these.
+const LARGE: usize = 1 << 20;
 
 impl CpuWorker {
     /// A worker that computes with so many threads.
     pub fn new(learning: Arc<Learning>, n_threads: usize) -> Result<Self, TrainError> {
-        let (workspace, gradient) = (Workspace::new(n_threads)?, vec![0.0; learning.n_values()]);
-        Ok(Self { learning, workspace, gradient })
+        Ok(Self { learning, workspace: Workspace::new(n_threads)?, gradient: Vec::new() })
+    }
+
+    /// Room for a gradient.
+    fn make_room(&mut self) {
+        if self.gradient.is_empty() {
+            self.gradient = vec![0.0; self.learning.n_values()];
+        }
     }
 
     /// The same as [`Worker::gradient`] for those who have no use for buckets: it is kept.
     pub fn whole_gradient(&mut self, values: &[f32], samples: &[usize], seed: u64) -> Result<Score, TrainError> {
+        self.make_room();
         self.learning.whole_gradient(values, samples, seed, &mut self.gradient, &mut self.workspace)
     }
 
@@ -75,6 +85,25 @@ impl CpuWorker {
     /// Takes a step with the gradient that was computed last.
     pub fn step(&self, optimizer: &mut Optimizer, lr: f32, values: &mut [f32]) {
         optimizer.step(lr, values, &self.gradient, &self.workspace);
+    }
+
+    /// Steps as those who know only gradients and the optimizer take them, but nothing is copied, and all threads take part.
+    fn take_steps(
+        &mut self,
+        values: &mut [f32],
+        optimizer: &mut Optimizer,
+        phase: &mut dyn LocalPhase,
+    ) -> Result<PhaseEnd, TrainError> {
+        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
+            let score = self.whole_gradient(values, samples, seed)?;
+            let is_usual = score.loss() <= phase.most_loss();
+            if !is_usual || !is_finite(&self.gradient) {
+                return Ok(PhaseEnd::Spoilt);
+            }
+            self.step(optimizer, phase.lr(), values);
+            phase.on_step(score);
+        }
+        Ok(PhaseEnd::Over)
     }
 
     /// The same as [`Worker::test`], ended early when `go_on` says no: the score then counts fewer samples.
@@ -105,6 +134,7 @@ impl Worker for CpuWorker {
         seed: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
+        self.make_room();
         self.learning.gradient_in_buckets(values, samples, seed, &mut self.gradient, &mut self.workspace, sink)
     }
 
@@ -114,17 +144,11 @@ impl Worker for CpuWorker {
         optimizer: &mut Optimizer,
         phase: &mut dyn LocalPhase,
     ) -> Result<PhaseEnd, TrainError> {
-        // As without it, but nothing is copied, and all threads take the steps.
-        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
-            let score = self.whole_gradient(values, samples, seed)?;
-            let is_usual = score.loss() <= phase.most_loss();
-            if !is_usual || !is_finite(&self.gradient) {
-                return Ok(PhaseEnd::Spoilt);
-            }
-            self.step(optimizer, phase.lr(), values);
-            phase.on_step(score);
+        let end = self.take_steps(values, optimizer, phase);
+        if self.gradient.len() >= LARGE {
+            self.gradient = Vec::new();
         }
-        Ok(PhaseEnd::Over)
+        end
     }
 
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {

@@ -21,6 +21,9 @@ use rule::{Part, Rule};
 
 pub use spec::{OptimizerError, OptimizerKind, OptimizerSpec};
 
+/// How many changes are computed at a time: few enough to stay in the processor's cache.
+const AT_ONCE: usize = 1 << 12;
+
 /// A rule with what it remembers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimizer {
@@ -118,20 +121,13 @@ impl Optimizer {
         }
     }
 
-    /// What a step would add to the values, whose gradient lies in pieces at these places: written over `changes`, while the gradient is
-    /// spent. It is computed as such, not as the difference of two parameters, so it is exact however small it is beside them.
-    pub fn change(
-        &mut self,
-        lr: f32,
-        places: &[Range<usize>],
-        values: &[f32],
-        gradient: &mut [Vec<f32>],
-        changes: &mut [Vec<f32>],
-    ) {
+    /// What a step would add to the values, whose gradient lies in pieces at these places: written over the gradient. It is computed as
+    /// such, not as the difference of two parameters, so it is exact however small it is beside them.
+    pub fn change(&mut self, lr: f32, places: &[Range<usize>], values: &[f32], gradient: &mut [Vec<f32>]) {
         self.n_steps += 1;
         let scale = self.clip_scale(places, gradient);
-        for ((place, gradient), change) in places.iter().zip(gradient).zip(changes) {
-            self.change_at(lr, scale, place, &values[place.clone()], gradient, change);
+        for (place, gradient) in places.iter().zip(gradient) {
+            self.change_at(lr, scale, place, &values[place.clone()], gradient);
         }
     }
 
@@ -141,30 +137,30 @@ impl Optimizer {
         clip_scale(self.spec.clip_norm, trained)
     }
 
-    fn change_at(
-        &mut self,
-        lr: f32,
-        scale: f32,
-        place: &Range<usize>,
-        values: &[f32],
-        gradient: &mut [f32],
-        change: &mut [f32],
-    ) {
+    fn change_at(&mut self, lr: f32, scale: f32, place: &Range<usize>, values: &[f32], gradient: &mut [f32]) {
         let decay = self.spec.weight_decay;
         let (pull, shrink) = if self.spec.kind == OptimizerKind::Adamw { (0.0, lr * decay) } else { (decay, 0.0) };
         // From here on nothing decays: a step from what the decay alone would change.
         let spec = OptimizerSpec { weight_decay: 0.0, ..self.spec.clone() };
+        let rule = Rule::new(&spec, lr, 1.0, self.n_steps);
         let (n_trained, first, second) = vectors_at(&mut self.vectors, self.n_params, place);
-        let (gradient, delta) = gradient.split_at_mut(n_trained);
-        let (change, moved) = change.split_at_mut(n_trained);
-        moved.iter_mut().zip(delta).for_each(|(moved, delta)| *moved = -*delta);
-        vectorised(|| {
-            for ((gradient, change), value) in gradient.iter_mut().zip(change.iter_mut()).zip(values) {
-                *gradient = scale * *gradient + pull * value;
-                *change = -shrink * value;
-            }
-        });
-        Rule::new(&spec, lr, 1.0, self.n_steps).apply(Part { values: change, gradient, first, second });
+        let (gradient, statistics) = gradient.split_at_mut(n_trained);
+        statistics.iter_mut().for_each(|delta| *delta = -*delta);
+        // A few numbers at a time, so that nobody has to hold both the gradient and what becomes of it.
+        let (mut firsts, mut seconds) = (first.chunks_mut(AT_ONCE), second.chunks_mut(AT_ONCE));
+        let mut change = vec![0.0; n_trained.min(AT_ONCE)];
+        for (gradient, values) in gradient.chunks_mut(AT_ONCE).zip(values[..n_trained].chunks(AT_ONCE)) {
+            let change = &mut change[..gradient.len()];
+            vectorised(|| {
+                for ((gradient, change), value) in gradient.iter_mut().zip(change.iter_mut()).zip(values) {
+                    *gradient = scale * *gradient + pull * value;
+                    *change = -shrink * value;
+                }
+            });
+            let (first, second) = (firsts.next().unwrap_or_default(), seconds.next().unwrap_or_default());
+            rule.apply(Part { values: change, gradient, first, second });
+            gradient.copy_from_slice(change);
+        }
     }
 
     /// Moves the statistics, counts the step, and cuts what is left to do into (at most) this many parts.

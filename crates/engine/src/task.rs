@@ -141,17 +141,15 @@ pub trait Worker: Send {
         Ok(())
     }
 
-    /// What such a step would add to the values, by bucket: written over `changes`, while the gradient is spent. The optimizer's state is
-    /// then as after the step.
+    /// What such a step would add to the values, by bucket: written over the gradient. The optimizer's state is then as after the step.
     fn change(
         &mut self,
         lr: f32,
         values: &[f32],
         optimizer: &mut Optimizer,
         gradient: &mut [Vec<f32>],
-        changes: &mut [Vec<f32>],
     ) -> Result<(), TrainError> {
-        optimizer.change(lr, self.layout().buckets(), values, gradient, changes);
+        optimizer.change(lr, self.layout().buckets(), values, gradient);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod bucket;
 mod chain;
+mod change;
 mod exchange;
 mod gather;
 mod interface;

@@ -25,9 +25,9 @@ pub struct StepWork {
 pub(crate) enum StepResult {
     /// The parameters after the step.
     Values,
-    /// What it would add to the parameters, in vectors like these: times the peer's share where they are trained, in full where they are
-    /// statistics, of which nobody else hears.
-    Changes { share: f32, vectors: Vec<Vec<f32>> },
+    /// What it would add to the parameters, in the gradient's vectors: times the peer's share where they are trained, in full where they
+    /// are statistics, of which nobody else hears.
+    Changes { share: f32 },
 }
 
 /// What came of it.
@@ -57,21 +57,22 @@ impl StepWork {
     pub(crate) fn run(self, worker: &mut dyn Worker) -> Result<StepTaken, TrainError> {
         let layout = worker.layout().clone();
         worker.begin(&self.state.values, Some(&self.state.optimizer));
-        let taken =
-            self.take(&layout, &mut |lr, LocalState { values, optimizer }, gradient, changes| match changes {
-                None => worker.apply(lr, Arc::make_mut(values).as_mut_slice(), optimizer, gradient),
-                Some(changes) => worker.change(lr, values, optimizer, gradient, changes),
-            })?;
+        let taken = self.take(&layout, &mut |lr, LocalState { values, optimizer }, gradient, result| match result {
+            StepResult::Values => worker.apply(lr, Arc::make_mut(values).as_mut_slice(), optimizer, gradient),
+            StepResult::Changes { .. } => worker.change(lr, values, optimizer, gradient),
+        })?;
         worker.end(&taken.state.values, &taken.state.optimizer);
         Ok(taken)
     }
 
     /// Takes it here, where the optimizer is ours.
     pub(crate) fn run_here(self, layout: &Layout) -> StepTaken {
-        let taken = self.take(layout, &mut |lr, LocalState { values, optimizer }, gradient, changes| {
-            match changes {
-                None => optimizer.apply(lr, layout.buckets(), Arc::make_mut(values).as_mut_slice(), gradient),
-                Some(changes) => optimizer.change(lr, layout.buckets(), values, gradient, changes),
+        let taken = self.take(layout, &mut |lr, LocalState { values, optimizer }, gradient, result| {
+            match result {
+                StepResult::Values => {
+                    optimizer.apply(lr, layout.buckets(), Arc::make_mut(values).as_mut_slice(), gradient);
+                }
+                StepResult::Changes { .. } => optimizer.change(lr, layout.buckets(), values, gradient),
             }
             Ok(())
         });
@@ -80,24 +81,17 @@ impl StepWork {
 
     fn take(self, layout: &Layout, step: &mut TakeStep<'_>) -> Result<StepTaken, TrainError> {
         let Self { mut state, mut gradient, lr, result } = self;
-        let changes = match result {
-            StepResult::Values => {
-                step(lr, &mut state, &mut gradient, None)?;
-                Vec::new()
-            }
-            StepResult::Changes { share, vectors: mut changes } => {
-                step(lr, &mut state, &mut gradient, Some(changes.as_mut_slice()))?;
-                for (place, change) in layout.buckets().iter().zip(&mut changes) {
-                    let n_trained = layout.n_params().clamp(place.start, place.end) - place.start;
-                    vectorised(|| change[..n_trained].iter_mut().for_each(|change| *change *= share));
-                }
-                changes
-            }
+        step(lr, &mut state, &mut gradient, &result)?;
+        let StepResult::Changes { share } = result else {
+            return Ok(StepTaken { state, changes: Vec::new(), spare: gradient });
         };
-        Ok(StepTaken { state, changes, spare: gradient })
+        for (place, change) in layout.buckets().iter().zip(&mut gradient) {
+            let n_trained = layout.n_params().clamp(place.start, place.end) - place.start;
+            vectorised(|| change[..n_trained].iter_mut().for_each(|change| *change *= share));
+        }
+        Ok(StepTaken { state, changes: gradient, spare: Vec::new() })
     }
 }
 
 /// Takes a step with a gradient, at a rate; or says what it would change.
-type TakeStep<'a> =
-    dyn FnMut(f32, &mut LocalState, &mut [Vec<f32>], Option<&mut [Vec<f32>]>) -> Result<(), TrainError> + 'a;
+type TakeStep<'a> = dyn FnMut(f32, &mut LocalState, &mut [Vec<f32>], &StepResult) -> Result<(), TrainError> + 'a;

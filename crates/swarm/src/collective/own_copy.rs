@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::change::Change;
 use super::owner::{Answer, Kept};
 use super::segments::{Label, chunk};
 use crate::malformed::Malformed;
-use crate::strategy::{AsyncCtx, Past, add};
+use crate::strategy::{AsyncCtx, Past};
 
 /// The copy, in one segment of the ledger.
 pub(crate) struct OwnCopy {
@@ -28,7 +29,7 @@ pub(crate) struct OwnCopy {
     /// AdaGrad's sums as they were when the segment began, if it is used.
     pub sums: Arc<Vec<f32>>,
     /// What this peer learnt and has not pushed, and what it pushed that is perhaps not in everybody's copy.
-    pub accrued: Vec<f32>,
+    pub accrued: Change,
     pushed: VecDeque<Push>,
     /// Whose batches of the segment before are in the copy, if a change of the view has ended it.
     before: Option<Heard>,
@@ -55,7 +56,7 @@ pub(crate) struct Shard {
 struct Push {
     /// To which of this peer's batches it goes.
     until: u32,
-    change: Arc<Vec<f32>>,
+    change: Change,
 }
 
 /// Whose batches of a segment are in a copy, by shard and rank.
@@ -85,7 +86,7 @@ impl OwnCopy {
             values: Vec::new(),
             shards: Vec::new(),
             sums: Arc::default(),
-            accrued: Vec::new(),
+            accrued: Change::default(),
             pushed: VecDeque::new(),
             before: None,
         }
@@ -103,7 +104,9 @@ impl OwnCopy {
         self.rank = ctx.rank();
         self.n_batches = vec![ctx.n_rounds(); n_peers];
         self.pushed.clear();
-        self.accrued.resize(n_params, 0.0);
+        if self.accrued.is_none() {
+            self.accrued = Change::none(ctx.buckets());
+        }
         if self.uses_sums {
             Arc::make_mut(&mut self.sums).resize(ctx.values().len(), 0.0);
         }
@@ -134,19 +137,16 @@ impl OwnCopy {
         batches.iter().zip(&self.n_batches).all(|(batches, n_batches)| batches >= n_batches)
     }
 
-    /// Remembers what this peer learnt of these of its numbers. Running statistics are not among the shards.
-    pub(crate) fn accrue(&mut self, place: &Range<usize>, change: &[f32]) {
-        let n_params = self.accrued.len();
-        let (start, end) = (place.start.min(n_params), place.end.min(n_params));
-        add(&mut self.accrued[start..end], change);
+    /// All that was learnt since the last push counts as pushed from now on.
+    pub(crate) fn push(&mut self, until: u32, ctx: &AsyncCtx<'_>) {
+        let change = std::mem::replace(&mut self.accrued, Change::none(ctx.buckets()));
+        self.pushed.push_back(Push { until, change });
     }
 
-    /// All that was learnt since the last push, which from now on counts as pushed.
-    pub(crate) fn push(&mut self, until: u32) -> Arc<Vec<f32>> {
-        let change = Arc::new(std::mem::take(&mut self.accrued));
-        self.accrued = vec![0.0; change.len()];
-        self.pushed.push_back(Push { until, change: change.clone() });
-        change
+    /// What of the last push is for a shard.
+    pub(crate) fn last_push(&self, k: usize) -> Vec<f32> {
+        let push = self.pushed.back().expect("something was pushed");
+        push.change.at(&self.shards[k].place)
     }
 
     /// Whom to ask for a shard, if it is not under way already.
@@ -215,6 +215,7 @@ impl OwnCopy {
 
     /// Makes the parameters anew where there is something new: what came, and what of this peer is not in it.
     pub(crate) fn refresh(&mut self, ctx: &mut AsyncCtx<'_>) {
+        self.forget_what_is_safe(ctx);
         if ctx.is_computing() {
             return;
         }
@@ -223,15 +224,20 @@ impl OwnCopy {
             let values = &mut ctx.values_mut()[shard.place.clone()];
             values.copy_from_slice(&self.values[shard.place.clone()]);
             for push in self.pushed.iter().filter(|push| push.until > shard.heard[self.rank]) {
-                add(values, &push.change[shard.place.clone()]);
+                push.change.add_to(&shard.place, values);
             }
-            add(values, &self.accrued[shard.place.clone()]);
-        }
-        let n_safe = self.shards.iter().map(|shard| shard.n_safe).min().unwrap_or(0);
-        while self.pushed.front().is_some_and(|push| push.until <= n_safe) {
-            self.pushed.pop_front();
+            self.accrued.add_to(&shard.place, values);
         }
         self.settle(ctx);
+    }
+
+    /// What is in everybody's copy is never said again.
+    fn forget_what_is_safe(&mut self, ctx: &mut AsyncCtx<'_>) {
+        let n_safe = self.shards.iter().map(|shard| shard.n_safe).min().unwrap_or(0);
+        while self.pushed.front().is_some_and(|push| push.until <= n_safe) {
+            let vectors = self.pushed.pop_front().into_iter().flat_map(|push| push.change.into_vectors());
+            vectors.for_each(|vector| ctx.give_back(vector));
+        }
     }
 
     /// Counts whose batches are in the copy. One that is only in some of the shards counts too, or it would be trained again;
@@ -248,7 +254,12 @@ impl OwnCopy {
     /// All hold the same parameters again, and nothing is unsaid.
     pub(crate) fn start_over(&mut self, values: &[f32]) {
         self.values = values.to_vec();
-        self.accrued.fill(0.0);
+        self.accrued = Change::default();
+    }
+
+    /// Whether these are the numbers of the copy, bit by bit.
+    pub(crate) fn is(&self, values: &[f32]) -> bool {
+        self.values.iter().map(|value| value.to_bits()).eq(values.iter().map(|value| value.to_bits()))
     }
 
     /// By how many batches this peer is ahead of what it has got back.
@@ -266,7 +277,6 @@ impl OwnCopy {
     /// as learnt and not pushed.
     pub(crate) fn on_view(&mut self, ctx: &mut AsyncCtx<'_>) {
         let n_params = ctx.n_params();
-        self.accrued.resize(n_params, 0.0);
         let account: Vec<Heard> = match ctx.past() {
             Past::Own => self.present().into_iter().collect(),
             Past::Adopted { .. } | Past::Stranger => postcard::from_bytes(ctx.account()).unwrap_or_default(),
@@ -281,18 +291,18 @@ impl OwnCopy {
             Some(heard) => {
                 for (shard, heard) in self.shards.iter().zip(heard) {
                     for push in self.pushed.iter().filter(|push| push.until > heard) {
-                        add(&mut self.accrued[shard.place.clone()], &push.change[shard.place.clone()]);
+                        self.accrued.add_part(&shard.place, &push.change);
                     }
                 }
             }
-            None => self.accrued.fill(0.0),
+            None => self.accrued = Change::default(),
         }
         self.pushed.clear();
         if ctx.past() == Past::Own && !self.values.is_empty() {
             ctx.values_mut()[..n_params].copy_from_slice(&self.values);
         }
         self.values = ctx.values()[..n_params].to_vec();
-        add(ctx.values_mut(), &self.accrued);
+        self.accrued.add_to(&(0..n_params), &mut ctx.values_mut()[..n_params]);
         self.segment = None;
     }
 

@@ -39,6 +39,7 @@ pub(crate) struct Shards {
 /// A sum that takes its parts in the order of ranks, or what a rule makes of them.
 #[derive(Clone, Default)]
 struct Sum {
+    /// Empty before the first part, and when it is told to all: an owner need not hold all of its sums at once.
     numbers: Vec<f32>,
     n_added: usize,
     waiting: BTreeMap<usize, Bytes>,
@@ -89,8 +90,7 @@ impl Shards {
     }
 
     fn empty_sums(&self, len: usize) -> Vec<Sum> {
-        let sum = |segment: Range<usize>| Sum { numbers: vec![0.0; segment.len()], ..Sum::default() };
-        segments(self.own_shard(len)).map(sum).collect()
+        segments(self.own_shard(len)).map(|_| Sum::default()).collect()
     }
 
     /// Takes contributions whose time has come; when all are in, the result goes to everybody.
@@ -112,9 +112,11 @@ impl Shards {
         while sum.n_added < self.n_peers {
             if sum.n_added == self.rank {
                 let Some(own) = numbers else { return false };
+                sum.numbers.resize(place.len(), 0.0);
                 sum.numbers.iter_mut().zip(&own[place.clone()]).for_each(|(sum, own)| *sum += own);
             } else {
                 let Some(body) = sum.waiting.remove(&sum.n_added) else { return false };
+                sum.numbers.resize(place.len(), 0.0);
                 self.codec.decode_add(&body, &mut sum.numbers).expect("it was checked when it came");
             }
             sum.n_added += 1;
@@ -140,6 +142,7 @@ impl Shards {
         let all: Vec<Vec<f32>> = ctx.voters().into_iter().map(decode).collect();
         let contribution = |numbers| Contribution { trained: Trained::default(), parts: vec![numbers] };
         let contributions: Vec<Contribution<'_>> = all.iter().map(|all| contribution(all.as_slice())).collect();
+        sum.numbers = vec![0.0; place.len()];
         rule.aggregate(&contributions, None, std::slice::from_mut(&mut sum.numbers));
         sum.waiting.clear();
         sum.n_added = self.n_peers;

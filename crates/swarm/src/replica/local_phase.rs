@@ -12,7 +12,7 @@ use crate::effects::{Outbox, Phase};
 use crate::local_state::LocalState;
 use crate::phase_work::{PhaseHandle, PhaseWork};
 use crate::record::{Event, Record};
-use crate::step_work::StepTaken;
+use crate::step_work::{StepResult, StepTaken};
 use crate::strategy::{Payload, Scale, Trained, held_at};
 use crate::work::{What, Work, scaled};
 
@@ -278,8 +278,7 @@ impl LocalPhase {
     /// Where peers train asynchronously: a batch is trained. Returns what a step with its gradient would change, unless that takes longer.
     pub(super) fn change(&mut self, core: &mut Core, out: &mut Outbox) -> Option<StepTaken> {
         let (gradient, lr) = (std::mem::take(&mut self.gradient), core.lr(self.round, 0.0));
-        let changes = core.changes(self.share);
-        let taken = core.step(gradient, lr, changes, out);
+        let taken = core.step(gradient, lr, StepResult::Changes { share: self.share }, out);
         core.is_computing = taken.is_none();
         taken
     }

@@ -110,6 +110,8 @@ impl Recovery {
         if core.rank >= N_KEEPERS {
             watch.good = None;
         } else if core.is_finite() && core.training.collapse().is_worth_keeping(&watch.guard, core.params()) {
+            // The old one is not wanted any more, and what is made for the new one needs the room.
+            watch.good = None;
             watch.good = Some(to_go_back_to(learner.state()));
         }
     }

@@ -47,13 +47,6 @@ impl Core {
         Some(step.run_here(self.training.task.layout()))
     }
 
-    /// What a worker is to write the changes of a batch into.
-    pub(super) fn changes(&mut self, share: f32) -> StepResult {
-        let task = self.training.task.clone();
-        let vectors = task.buckets().iter().map(|place| self.buffer(place.len())).collect();
-        StepResult::Changes { share, vectors }
-    }
-
     /// The changes of a round in which this peer trains nothing.
     pub(super) fn no_changes(&mut self) -> Vec<Vec<f32>> {
         let task = self.training.task.clone();

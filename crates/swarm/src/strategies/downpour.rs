@@ -24,7 +24,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Codec;
-use crate::collective::own_copy::{OwnCopy, Patience, Shard};
+use crate::collective::own_copy::{OwnCopy, Patience};
 use crate::collective::owner::{Kept, push_bodies, push_len};
 use crate::collective::segments::{Label, chunk, encoded_len};
 use crate::strategy::{
@@ -137,16 +137,17 @@ impl Downpour {
 
     /// Pushes all that was learnt since the last push.
     fn push(&mut self, ctx: &mut AsyncCtx<'_>, until: u32) {
-        let change = self.copy.push(until);
+        self.copy.push(until, ctx);
         for k in 0..self.copy.shards.len() {
-            let Shard { place, owner, .. } = &self.copy.shards[k];
+            let change = self.copy.last_push(k);
             if let Some(kept) = self.kept.get_mut(&k) {
-                kept.apply(ctx.rank(), until, &change[place.clone()], self.options.adagrad);
+                kept.apply(ctx.rank(), until, &change, self.options.adagrad);
                 self.tell_all_if_complete(ctx, k);
                 continue;
             }
-            for (number, body) in push_bodies(until, &change[place.clone()]).enumerate() {
-                ctx.send(*owner, part(k, PUSH, number), body);
+            let owner = self.copy.shards[k].owner;
+            for (number, body) in push_bodies(until, &change).enumerate() {
+                ctx.send(owner, part(k, PUSH, number), body);
             }
         }
     }
@@ -292,9 +293,10 @@ impl AsyncStrategy for Downpour {
         self.enter_segment(ctx);
         let place = ctx.buckets()[bucket].clone();
         // The parameters get all at once; running statistics are each peer's own until all come together.
-        add(&mut ctx.values_mut()[place.clone()], &change);
-        self.copy.accrue(&place, &change);
-        ctx.give_back(change);
+        add(&mut ctx.values_mut()[place], &change);
+        if let Some(spare) = self.copy.accrued.accrue(bucket, change) {
+            ctx.give_back(spare);
+        }
     }
 
     fn on_trained(&mut self, ctx: &mut AsyncCtx<'_>, _: &Trained) {
@@ -350,8 +352,11 @@ impl AsyncStrategy for Downpour {
     }
 
     fn common(&self, values: &Arc<Vec<f32>>) -> Arc<Vec<f32>> {
-        let mut values = values.clone();
-        Arc::make_mut(&mut values)[..self.copy.values.len()].copy_from_slice(&self.copy.values);
+        let (mut values, n) = (values.clone(), self.copy.values.len());
+        // When all have come together, these are the parameters themselves.
+        if !self.copy.is(&values[..n]) {
+            Arc::make_mut(&mut values)[..n].copy_from_slice(&self.copy.values);
+        }
         values
     }
 
@@ -364,7 +369,8 @@ impl AsyncStrategy for Downpour {
             return ctx.synced();
         }
         let copy = &self.copy.values;
-        self.final_sync.begin(ctx, &self.copy.accrued, |range, values| {
+        let unsaid = if self.copy.accrued.is_none() { Vec::new() } else { self.copy.accrued.at(&(0..copy.len())) };
+        self.final_sync.begin(ctx, &unsaid, |range, values| {
             let copy = within(copy, range);
             values[..copy.len()].copy_from_slice(copy);
         });

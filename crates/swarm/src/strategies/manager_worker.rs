@@ -209,6 +209,9 @@ impl ManagerWorker {
         let origin: Option<Vec<Vec<f32>>> =
             rule.measures_steps().then(|| (0..ctx.buckets().len()).map(held_at_start).collect());
         rule.aggregate(&contributions, origin.as_deref(), &mut result);
+        // The messages are as long as a vector, and need the room.
+        drop(contributions);
+        drop((answers, origin));
         self.publish(ctx, result, counted);
     }
 

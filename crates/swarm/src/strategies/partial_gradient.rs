@@ -121,9 +121,23 @@ fn most_parts(most_delay: f64) -> u32 {
     (1.0 + 2.0 * most_delay).min(f64::from(u32::MAX)) as u32
 }
 
+/// Some numbers as they came: they wait for as long as the receiver computes, and take less room like that.
+struct Piece {
+    place: Range<usize>,
+    codec: Codec,
+    body: Box<[u8]>,
+}
+
+impl Piece {
+    fn numbers(&self) -> Vec<f32> {
+        let mut numbers = vec![0.0; self.place.len()];
+        self.codec.decode(&self.body, &mut numbers).expect("it was checked when it came");
+        numbers
+    }
+}
+
 impl Stream for Parts {
-    /// Where its numbers begin, and the numbers.
-    type Part = (usize, Vec<f32>);
+    type Part = Piece;
 
     fn prepare(&mut self, places: &[Range<usize>], n_peers: usize) {
         (self.places, self.n_peers) = (places.to_vec(), n_peers);
@@ -165,22 +179,21 @@ impl Stream for Parts {
         if start > self.unsaid.len() || len > self.unsaid.len() - start {
             return Err(Malformed::new("its part lies outside of the vector"));
         }
-        self.options.codec.check_finite(body, len)?;
-        let mut numbers = vec![0.0; len];
-        self.options.codec.decode(body, &mut numbers)?;
-        Ok((start, numbers))
+        let codec = self.options.codec;
+        codec.check_finite(body, len)?;
+        Ok(Piece { place: start..start + len, codec, body: body.into() })
     }
 
-    fn hear(&mut self, (start, numbers): &Self::Part, factor: f32, values: &mut [f32]) {
-        add_times(&mut values[*start..], factor, numbers);
+    fn hear(&mut self, piece: &Self::Part, factor: f32, values: &mut [f32]) {
+        add_times(&mut values[piece.place.clone()], factor, &piece.numbers());
     }
 
-    fn squared_norm(&self, (_, numbers): &Self::Part) -> f64 {
-        squared_norm(numbers)
+    fn squared_norm(&self, piece: &Self::Part) -> f64 {
+        squared_norm(&piece.numbers())
     }
 
-    fn take_back(&mut self, (start, numbers): &Self::Part) {
-        add(&mut self.unsaid[*start..], numbers);
+    fn take_back(&mut self, piece: &Self::Part) {
+        add(&mut self.unsaid[piece.place.clone()], &piece.numbers());
     }
 
     fn unsaid(&self) -> &[f32] {

@@ -155,7 +155,9 @@ impl RoundStrategy for Averager {
         self.is_syncing = true;
         let share = if self.sync_sums { 1.0 / ctx.n_peers() as f32 } else { 1.0 };
         for bucket in 0..ctx.buckets().len() {
-            let numbers: Vec<f32> = ctx.held(bucket).iter().map(|number| number * share).collect();
+            let len = ctx.buckets()[bucket].len();
+            let mut numbers = ctx.buffer(len);
+            numbers.iter_mut().zip(ctx.held(bucket).iter()).for_each(|(number, held)| *number = held * share);
             self.on_part(ctx, bucket, numbers);
         }
     }

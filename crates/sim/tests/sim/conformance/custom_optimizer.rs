@@ -94,9 +94,8 @@ impl Worker for Stepping {
         values: &[f32],
         optimizer: &mut Optimizer,
         gradient: &mut [Vec<f32>],
-        changes: &mut [Vec<f32>],
     ) -> Result<(), TrainError> {
-        self.with_own(optimizer, |own| own.change(lr, self.layout().buckets(), values, gradient, changes));
+        self.with_own(optimizer, |own| own.change(lr, self.layout().buckets(), values, gradient));
         Ok(())
     }
 
