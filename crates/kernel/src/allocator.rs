@@ -1,6 +1,7 @@
 //! An allocator that begins large blocks at the start of a cache line.
 //!
-//! The system's puts them 16 bytes behind one, and then every vector of 64 bytes that is read or written touches two lines.
+//! The system's puts them 16 bytes behind one, and then every vector of 64 bytes that is read or written touches two lines. A vector of
+//! zeros as long as a model's parameters takes no memory before it is written to.
 //! A program that computes with the engine should use it:
 //!
 //! ```
@@ -35,8 +36,19 @@ unsafe impl GlobalAlloc for LineAligned {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as for the system's.
-        unsafe { System.alloc_zeroed(aligned(layout)) }
+        let layout = aligned(layout);
+        if layout.size() < LARGE_BYTES {
+            // SAFETY: as for the system's.
+            return unsafe { System.alloc_zeroed(layout) };
+        }
+        // SAFETY: as for the system's; the block is nobody else's yet, and as long as that.
+        unsafe {
+            let block = System.alloc(layout);
+            if !block.is_null() {
+                make_zero(block, layout.size());
+            }
+            block
+        }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
@@ -57,7 +69,9 @@ unsafe impl GlobalAlloc for LineAligned {
 /// It has an effect where the system's allocator is glibc's; others are left as they are.
 pub fn keep_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    for (parameter, bytes) in [(libc::M_TRIM_THRESHOLD, KEPT_BYTES), (libc::M_MMAP_THRESHOLD, LARGE_BYTES)] {
+    for (parameter, bytes) in
+        [(libc::M_TRIM_THRESHOLD, KEPT_BYTES), (libc::M_MMAP_THRESHOLD, LARGE_BYTES as libc::c_int)]
+    {
         // SAFETY: it changes nothing but these limits; with a value that it does not like it does nothing.
         unsafe { libc::mallopt(parameter, bytes) };
     }
@@ -68,12 +82,41 @@ pub fn keep_memory() {
 const KEPT_BYTES: libc::c_int = 128 << 20;
 
 /// Blocks of this length and more are taken from the system and given back to it.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-const LARGE_BYTES: libc::c_int = 16 << 20;
+const LARGE_BYTES: usize = 16 << 20;
+
+/// Makes a block zero. Whole pages are given back: the system has zeros ready when they are touched again. To write zeros over all of an
+/// aligned block, as the standard library does, would have the system find memory for what may never be looked at.
+///
+/// # Safety
+/// So many bytes from there on are the caller's, and came from the system's allocator.
+unsafe fn make_zero(block: *mut u8, n_bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: it only asks how long a page is.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(usize::MAX);
+        let before = block.align_offset(page);
+        if before < n_bytes {
+            let inner = (n_bytes - before) / page * page;
+            // SAFETY: these pages lie within the block, and what the system's allocator hands out is private memory without a file: that
+            // reads as zeros afterwards. If the system refuses, nothing has changed.
+            let is_given_back = unsafe { libc::madvise(block.add(before).cast(), inner, libc::MADV_DONTNEED) == 0 };
+            if is_given_back {
+                // SAFETY: what is left of the block at both ends.
+                unsafe {
+                    block.write_bytes(0, before);
+                    block.add(before + inner).write_bytes(0, n_bytes - before - inner);
+                }
+                return;
+            }
+        }
+    }
+    // SAFETY: the block is as long as that.
+    unsafe { block.write_bytes(0, n_bytes) };
+}
 
 #[cfg(test)]
 mod tests {
-    use super::LineAligned;
+    use super::{LARGE_BYTES, LineAligned};
     use std::alloc::{GlobalAlloc, Layout};
 
     #[test]
@@ -88,6 +131,38 @@ mod tests {
                 assert!(block.addr().is_multiple_of(64));
                 LineAligned.dealloc(block, Layout::from_size_align(size + 3000, 4).expect("a layout"));
             }
+        }
+    }
+
+    #[test]
+    fn large_blocks_of_zeros_take_no_memory_before_they_are_written_to() {
+        let layout = Layout::from_size_align(LARGE_BYTES + 5001, 4).expect("a layout");
+        for _ in 0..3 {
+            // SAFETY: the layout is not empty, the block is given back as it was taken, and nobody looks beyond it.
+            unsafe {
+                let block = LineAligned.alloc_zeroed(layout);
+                assert!(block.addr().is_multiple_of(64));
+                #[cfg(all(target_os = "linux", not(miri)))]
+                assert!(n_resident(block, layout.size()) < LARGE_BYTES / 2);
+                let bytes = std::slice::from_raw_parts_mut(block, layout.size());
+                assert!(bytes.iter().all(|byte| *byte == 0));
+                // The next one may lie in the same place.
+                bytes.fill(7);
+                LineAligned.dealloc(block, layout);
+            }
+        }
+    }
+
+    /// How many bytes of a block the system has found memory for.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    unsafe fn n_resident(block: *mut u8, n_bytes: usize) -> usize {
+        // SAFETY: whole pages within the block, and a byte for each.
+        unsafe {
+            let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).expect("pages have a length");
+            let before = block.align_offset(page);
+            let mut pages = vec![0_u8; (n_bytes - before) / page];
+            assert_eq!(libc::mincore(block.add(before).cast(), pages.len() * page, pages.as_mut_ptr()), 0);
+            page * pages.iter().filter(|state| **state & 1 == 1).count()
         }
     }
 }
