@@ -52,8 +52,6 @@ pub(super) struct Fetch {
     n_common: usize,
     /// What the chunks must be, as far as that is told.
     digests: Vec<Digest>,
-    /// Up to which chunk they are asked for.
-    n_digests_asked: usize,
     partial: Partial,
     /// Who is asked for which chunk.
     asked: BTreeMap<usize, Vec<usize>>,
@@ -77,9 +75,6 @@ struct Giver {
 /// How many deadlines a donor may send nothing of what it was asked for; it is looked at as often, so it takes up to twice as long. A
 /// chunk must come through a slow link in that time.
 const DEADLINES: u32 = 2;
-/// For how many more chunks than are told the digests are asked for. They come behind the chunks that are on their way from the main
-/// donor, while all others' chunks need some too: with several donors, one answer at a time would not keep up with them.
-const DIGESTS_AHEAD: usize = 4 * DIGESTS_AT_ONCE;
 /// The timer of transfers. Strategies count theirs from 0.
 pub(super) const TIMER: u32 = u32::MAX;
 
@@ -97,7 +92,6 @@ impl Fetch {
             n_state_vectors: 0,
             n_common: 0,
             digests: Vec::new(),
-            n_digests_asked: 0,
             partial,
             asked: BTreeMap::new(),
             next: 0,
@@ -208,13 +202,12 @@ impl Fetch {
                 core.training.check_ledger(&title.place.ledger)?;
                 self.n_state_vectors = n_state_vectors_at(title.place.ledger.epoch);
                 self.lay_out(core);
-                (self.title, self.n_digests_asked) = (Some(title), DIGESTS_AT_ONCE);
+                self.title = Some(title);
             }
             Said::Message(Message::Digests { first, digests }) if is_main && self.title.is_some() => {
                 self.on_digests(first as usize, &digests)?;
-                while self.n_digests_asked < self.chunks.n().min(self.digests.len() + DIGESTS_AHEAD) {
-                    self.transfer.say(&Message::AskDigests(self.n_digests_asked as u32), rank, core, out);
-                    self.n_digests_asked += DIGESTS_AT_ONCE;
+                if self.digests.len() < self.chunks.n() {
+                    self.transfer.say(&Message::AskDigests(self.digests.len() as u32), rank, core, out);
                 }
             }
             Said::Chunk { index, body } => self.on_chunk(rank, index, &body, core, out)?,
