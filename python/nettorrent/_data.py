@@ -126,6 +126,18 @@ def as_samples(data: Any, collate: Collate | None = None, samples_per_epoch: int
     return MapSamples(data, collate or default_collate)
 
 
+def test_samples(test: Any, collate: Collate | None) -> Samples:
+    """The samples of a test; none if there is none."""
+    if test is None:
+        return TensorSamples([torch.empty(0)])
+    data = test.dataset if isinstance(test, DataLoader) else test
+    if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
+        raise ValueError(
+            "test data need a length and indexing: make a list of them, such as list(itertools.islice(data, 1000))"
+        )
+    return as_samples(test, collate)
+
+
 def batch_size(data: Any) -> int | None:
     """The batch size that a DataLoader was given; None for anything else."""
     return data.batch_size if isinstance(data, DataLoader) else None

@@ -85,6 +85,19 @@ def dense(tensor: Tensor) -> Tensor:
     return tensor.todense() if tensor.layout != torch.strided else tensor
 
 
+def kind_of(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
+    """What tensors have in common that can be copied to one another as they are."""
+    return tensor.dtype, tensor.shape, tensor.device
+
+
+def copy_each(to: Sequence[Tensor], source: Sequence[Tensor]) -> None:
+    """Copies tensors into others like them, on a GPU with one launch for each type of number."""
+    with torch.no_grad():
+        for dtype in {tensor.dtype for tensor in to}:
+            places = [k for k, tensor in enumerate(to) if tensor.dtype == dtype]
+            torch._foreach_copy_([to[k] for k in places], [source[k] for k in places])
+
+
 class Layout:
     """Which of a model's tensors lie where in the flat vector.
 

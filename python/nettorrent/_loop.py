@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
+import math
 import queue
-import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
@@ -19,9 +18,11 @@ from torch import Tensor
 from ._data import to_device
 from ._flat import floats, integers
 from ._handover import Give, Handover
+from ._interrupts import interrupts_put_off
+from ._modes import eval_mode
 from ._objective import n_correct
 from ._random import device_lock
-from ._worker import Left, Score, TorchWorker, eval_mode
+from ._worker import Left, Score, TorchWorker
 
 LOOK_EVERY = 0.1
 """After how many seconds without work it is looked whether somebody has pressed Ctrl-C."""
@@ -236,6 +237,9 @@ class LoopWorker(TorchWorker):
         self.counts_correct |= n_right > 0
         return float(loss_sum), int(n_right), int(n), no_metrics
 
+    def _has_finite_gradient(self) -> bool:
+        return math.isfinite(self._largest_gradient().item())
+
     def _optimizer_step(self, lr: float) -> None:
         self._steps_now = True
         try:
@@ -270,23 +274,6 @@ class LoopWorker(TorchWorker):
             scaler.update()
         value = loss.detach() if isinstance(loss, Tensor) else loss
         return Report(float(value), 0 if right is None else int(right), overflowed)
-
-
-@contextlib.contextmanager
-def _interrupts_put_off() -> Iterator[list[int]]:
-    """Has Ctrl-C wait until the work at hand is done: half a step must not be left behind, nor a call unanswered."""
-    interrupts: list[int] = []
-    is_ours = threading.current_thread() is threading.main_thread()
-    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield interrupts
-        return
-    signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if interrupts:
-        raise KeyboardInterrupt
 
 
 class Loop:
@@ -332,13 +319,13 @@ class Loop:
         report = self._worker.report(loss, output, target, scaler)
         self._is_out = False
         request, turn = self._current
-        with _interrupts_put_off():
+        with interrupts_put_off():
             self._go_on(request, turn, lambda: turn.send(report))
         self._serve()
 
     def _serve(self) -> None:
         """Does what Rust asks for until there is a batch for the user, or the run has ended."""
-        with _interrupts_put_off() as interrupts:
+        with interrupts_put_off() as interrupts:
             while self._current is None and self._end is None and not interrupts:
                 try:
                     item = self._inbox.get(timeout=LOOK_EVERY)

@@ -6,17 +6,14 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.hooks import RemovableHandle
 
-from ._data import Collate, Samples, TensorSamples, as_samples, to_device
-from ._flat import Layout, floats, integers
+from ._data import Collate, Samples, as_samples, test_samples, to_device
+from ._flat import Layout, copy_each, floats, integers, kind_of
 from ._handover import Give, Handover
+from ._modes import eval_mode, let_lone_samples_pass
 from ._objective import Judged, Loss, Metric, Objective, StepFunction, n_correct
 from ._optimizer import OptimizerLike, OptimizerState, make_optimizer, trained_by
 from ._random import device_lock, own_cpu, own_device, seed_device
@@ -83,7 +80,7 @@ class TorchWorker:
         self._objective = Objective(loss, step, metrics)
         self._forward: Any = torch.compile(model) if compile else model
         self._data = as_samples(data, collate, samples_per_epoch)
-        self._test = _test_samples(test, collate)
+        self._test = test_samples(test, collate)
         self._batch, self._accumulate = batch, accumulate
         self._autocast, self._clip_norm = autocast, clip_norm
         self._n_steps = 0
@@ -92,7 +89,7 @@ class TorchWorker:
         self._before: list[Tensor] = []
         self._handover = Handover(self.layout, self.device)
         self._is_watched = False
-        self._hooks = [] if compile else _let_lone_samples_pass(model)
+        self._hooks = [] if compile else let_lone_samples_pass(model)
         self._is_closed = False
         self.counts_correct = False
         """Whether outputs and targets are those of a classification, so that accuracy says something."""
@@ -312,9 +309,6 @@ class TorchWorker:
         largest = torch._foreach_norm(numbers, math.inf) if numbers else [torch.zeros((), device=self.device)]
         return torch.stack([n.float() for n in largest]).sum()
 
-    def _has_finite_gradient(self) -> bool:
-        return math.isfinite(self._largest_gradient().item())
-
     # Scores.
 
     def score(self, values: memoryview, samples: memoryview, has_values: bool = False) -> Score:
@@ -397,75 +391,10 @@ class TorchWorker:
     def _copy_of_buffers(self) -> list[Tensor]:
         """The buffers as they are now, until they are copied again."""
         buffers = self.layout.buffers()
-        if [_kind(old) for old in self._before] != [_kind(buffer) for buffer in buffers]:
+        if list(map(kind_of, self._before)) != list(map(kind_of, buffers)):
             self._before = [torch.empty_like(buffer, requires_grad=False) for buffer in buffers]
         copy_each(self._before, buffers)
         return self._before
 
     def _put_buffers_back(self, before: Sequence[Tensor]) -> None:
         copy_each(self.layout.buffers(), before)
-
-
-def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
-    return tensor.dtype, tensor.shape, tensor.device
-
-
-def copy_each(to: Sequence[Tensor], source: Sequence[Tensor]) -> None:
-    """Copies tensors into others like them, on a GPU with one launch for each type of number."""
-    with torch.no_grad():
-        for dtype in {tensor.dtype for tensor in to}:
-            places = [k for k, tensor in enumerate(to) if tensor.dtype == dtype]
-            torch._foreach_copy_([to[k] for k in places], [source[k] for k in places])
-
-
-@contextlib.contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while; afterwards each module is in the mode that it was in."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-def _let_lone_samples_pass(model: nn.Module) -> list[RemovableHandle]:
-    """Has batch norm use its running statistics for a lone sample, which has no variance and is refused else.
-
-    How many samples of a batch a peer gets depends on how fast it is: one is not the user's mistake.
-    """
-    hooks = []
-    for module in model.modules():
-        if isinstance(module, _BatchNorm):
-            hooks.append(module.register_forward_pre_hook(_rest_if_alone))
-            hooks.append(module.register_forward_hook(_wake, always_call=True))
-    return hooks
-
-
-def _rest_if_alone(norm: nn.Module, inputs: tuple[Any, ...]) -> None:
-    numbers = inputs[0] if inputs else None
-    if norm.training and isinstance(numbers, Tensor) and numbers.ndim > 1 and numbers.numel() == numbers.shape[1]:
-        norm.training = False
-        _resting.add(norm)
-
-
-def _wake(norm: nn.Module, *_: Any) -> None:
-    if norm in _resting:
-        _resting.discard(norm)
-        norm.training = True
-
-
-_resting: WeakSet[nn.Module] = WeakSet()
-"""Batch norms that are in evaluation mode for one sample."""
-
-
-def _test_samples(test: Any, collate: Collate | None) -> Samples:
-    if test is None:
-        return TensorSamples([torch.empty(0)])
-    data = test.dataset if isinstance(test, DataLoader) else test
-    if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
-        raise ValueError(
-            "test data need a length and indexing: make a list of them, such as list(itertools.islice(data, 1000))"
-        )
-    return as_samples(test, collate)

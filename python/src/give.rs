@@ -49,7 +49,8 @@ pub(crate) fn take_buckets<R, E>(
 ) -> Result<R, E> {
     let borrowed: *mut GradientSink<'_> = sink;
     // SAFETY: only the lifetime changes, and `Borrower` takes the pointer back before the sink's ends.
-    let borrowed: *mut GradientSink<'static> = unsafe { std::mem::transmute(borrowed) };
+    let borrowed: *mut GradientSink<'static> =
+        unsafe { std::mem::transmute::<*mut GradientSink<'_>, *mut GradientSink<'static>>(borrowed) };
     let loan = Loan { sink: borrowed, gradient: gradient.as_ptr(), n_given: 0 };
     let lent: Lent = Arc::new(Mutex::new(Some(loan)));
     let borrower = Borrower(&lent);

@@ -175,8 +175,8 @@ def test_layout_has_tied_ones_once_and_frozen_ones_at_the_end():
         ("norm.running_mean", [4], "buffer"),
         ("norm.running_var", [4], "buffer"),
         ("norm.num_batches_tracked", [], "buffer"),
-        ("frozen.weight", [4, 4], "buffer"),
-        ("frozen.bias", [4], "buffer"),
+        ("frozen.weight", [4, 4], "frozen"),
+        ("frozen.bias", [4], "frozen"),
     ]
     score, gradient = peer.gradient([0, 1, 2], 1)
     assert score[2] == 3 and gradient[36:40].any()
