@@ -86,22 +86,15 @@ fn variants(spec: &'static Spec) -> Vec<Table> {
     distinct
 }
 
-/// Every strategy; or, for whoever is writing one, those that are named: `STRATEGY=gossip cargo test -p nettorrent-sim`.
-fn strategies() -> impl Iterator<Item = &'static Spec> {
-    let asked = std::env::var("STRATEGY").unwrap_or_default();
-    let is_asked = move |spec: &&Spec| asked.is_empty() || asked.split(',').any(|name| name == spec.name);
-    STRATEGIES.iter().filter(is_asked)
-}
-
 /// Every strategy with every variant of its options.
 pub(crate) fn all() -> Vec<Case> {
     let cases = |spec| variants(spec).into_iter().map(move |options| Case { spec, options });
-    strategies().flat_map(cases).collect()
+    STRATEGIES.iter().flat_map(cases).collect()
 }
 
 /// Every strategy as it is if nothing is said.
 pub(crate) fn defaults() -> Vec<Case> {
-    strategies().map(|spec| Case { spec, options: Table::new() }).collect()
+    STRATEGIES.iter().map(|spec| Case { spec, options: Table::new() }).collect()
 }
 
 impl Case {
