@@ -159,7 +159,7 @@ impl PyWorker {
         std::mem::take(&mut self.expected)
     }
 
-    fn end_reading(&mut self, expected: Expected, said: Result<Said, TrainError>) -> Result<Score, TrainError> {
+    fn end_reading(&mut self, expected: &Expected, said: Result<Said, TrainError>) -> Result<Score, TrainError> {
         let said = said?;
         self.there.set_values(&expected.state);
         Ok(score(said))
@@ -205,7 +205,7 @@ impl Worker for PyWorker {
             })
         });
         self.gradient = gradient;
-        self.end_reading(expected, said)
+        self.end_reading(&expected, said)
     }
 
     fn local_steps(
@@ -308,7 +308,7 @@ impl Worker for PyWorker {
             let arguments = (read_only(object.py(), values)?, read_only(object.py(), &samples)?, expected.has_values);
             object.call_method1("score", arguments)?.extract()
         });
-        self.end_reading(expected, said)
+        self.end_reading(&expected, said)
     }
 
     fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
@@ -317,6 +317,6 @@ impl Worker for PyWorker {
             let values = read_only(object.py(), values)?;
             object.call_method1("test", (values, samples.start, samples.end, expected.has_values))?.extract()
         });
-        self.end_reading(expected, said)
+        self.end_reading(&expected, said)
     }
 }
