@@ -29,6 +29,23 @@ pub(crate) fn idx_set(place: &Place, name: &str, side: usize, n_train: usize, n_
     place.path(name)
 }
 
+/// NumPy arrays: bright squares in pictures of bytes, and where they are.
+pub(crate) fn masks(place: &Place, name: &str, n: usize) -> PathBuf {
+    const SIDE: usize = 16;
+    let is_inside = |at: usize| {
+        let (square, row, column) = (at / (SIDE * SIDE) % 8, at / SIDE % SIDE, at % SIDE);
+        (square..square + 6).contains(&row) && (square..square + 6).contains(&column)
+    };
+    for (array, bright, dark) in [("x", 200, 40), ("y", 1, 0)] {
+        let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({n}, {SIDE}, {SIDE}), }}\n");
+        let length = u16::try_from(header.len()).expect("a header is short").to_le_bytes();
+        let numbers: Vec<u8> = (0..n * SIDE * SIDE).map(|at| if is_inside(at) { bright } else { dark }).collect();
+        let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &numbers].concat();
+        place.write(&format!("{name}/{array}.npy"), bytes);
+    }
+    place.path(name)
+}
+
 /// A table of two features and as many classes as wanted, which lie side by side on a line.
 pub(crate) fn csv(place: &Place, name: &str, n_rows: usize, n_classes: usize) -> PathBuf {
     let row = |i: usize| format!("{}.{},{},c{}\n", i % n_classes, i % 7, i % 5, i % n_classes);
