@@ -4,7 +4,9 @@ use super::vectors::vectorised;
 
 /// Whether no number is infinite or none (NaN). It looks at every one, for that is quicker than to stop at the first.
 pub fn is_finite(numbers: &[f32]) -> bool {
-    vectorised(|| numbers.iter().fold(true, |all, number| all & number.is_finite()))
+    // The largest of the bits without their signs: unlike a chain of conditions, that is taken of whole vectors.
+    let bits = |number: &f32| number.to_bits() & (u32::MAX >> 1);
+    vectorised(|| numbers.iter().map(bits).fold(0, u32::max)) < f32::INFINITY.to_bits()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use crate::emulated_speed::EmulatedSpeed;
 use crate::machine::{Machine, SimulatedMachine};
 use crate::work_watch::WorkWatch;
 
-/// For how long batches of a local phase are told together: waking the thread that answers others for each of many short ones would
-/// cost more than they do.
+/// For how long batches of a local phase are told together: to wake the thread that answers others for each of many short ones would
+/// take a tenth of their time.
 const TOLD_TOGETHER: Duration = Duration::from_millis(2);
 
 /// Does a peer's work, one piece after the other. It ends, when it is dropped, after the piece it is at.
@@ -36,12 +36,15 @@ enum Orders {
 /// Work that is done, or a part of it, and how long it has taken so far.
 pub(crate) type Finding = (Done, Duration);
 
+/// Where findings go: several at a time, since each message wakes the thread that answers others.
+pub(crate) type Findings = UnboundedSender<Vec<Finding>>;
+
 impl Compute {
     /// Starts what computes. What it finds goes to `findings`, when that machine would find it.
     pub(crate) fn start(
         worker: Box<dyn Worker>,
         machine: Machine,
-        findings: UnboundedSender<Finding>,
+        findings: Findings,
     ) -> std::io::Result<Self> {
         let watch = Arc::new(WorkWatch::default());
         let orders = match machine {
@@ -80,7 +83,7 @@ impl Compute {
 fn start_thread(
     mut worker: Box<dyn Worker>,
     speed: Option<EmulatedSpeed>,
-    findings: UnboundedSender<Finding>,
+    findings: Findings,
     watch: Arc<WorkWatch>,
 ) -> std::io::Result<Orders> {
     let (orders, received) = mpsc::channel::<Work>();
@@ -109,7 +112,7 @@ async fn simulate(
     mut worker: Box<dyn Worker>,
     machine: Arc<dyn SimulatedMachine>,
     mut orders: UnboundedReceiver<Work>,
-    (findings, watch): (UnboundedSender<Finding>, Arc<WorkWatch>),
+    (findings, watch): (Findings, Arc<WorkWatch>),
 ) {
     while let Some(work) = orders.recv().await {
         let (worth, mut found, mut buckets) = (work.worth(), Vec::new(), Vec::new());
@@ -126,7 +129,7 @@ async fn simulate(
             watch.go_on(Instant::now());
             for done in buckets.drain(..).chain([done]) {
                 // If nobody listens any more, the peer is gone.
-                let _ = findings.send((done, began.elapsed()));
+                let _ = findings.send(vec![(done, began.elapsed())]);
             }
         }
         watch.end(Instant::now());
@@ -141,7 +144,7 @@ struct Pieces<'a> {
     /// How many samples the work is worth.
     worth: f64,
     speed: Option<&'a EmulatedSpeed>,
-    findings: &'a UnboundedSender<Finding>,
+    findings: &'a Findings,
     watch: &'a WorkWatch,
     /// Where a slower machine is emulated: what that would not have found yet.
     found: Vec<Done>,
@@ -155,7 +158,7 @@ impl<'a> Pieces<'a> {
         first: Instant,
         work: &Work,
         speed: Option<&'a EmulatedSpeed>,
-        (findings, watch): (&'a UnboundedSender<Finding>, &'a WorkWatch),
+        (findings, watch): (&'a Findings, &'a WorkWatch),
     ) -> Self {
         let (now, worth) = (Instant::now(), work.worth());
         Self { first, began: now, worth, speed, findings, watch, found: Vec::new(), untold: Vec::new(), told: now }
@@ -191,7 +194,9 @@ impl<'a> Pieces<'a> {
 
     fn tell_all(&mut self) {
         // If nobody listens any more, the peer is gone, and so are we in a moment.
-        self.untold.drain(..).for_each(|finding| drop(self.findings.send(finding)));
+        if !self.untold.is_empty() {
+            let _ = self.findings.send(std::mem::take(&mut self.untold));
+        }
     }
 }
 

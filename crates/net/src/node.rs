@@ -87,7 +87,7 @@ pub struct Node {
     dials: mpsc::UnboundedReceiver<Dialled>,
     visitors: Visitors,
     compute: Compute,
-    findings: mpsc::UnboundedReceiver<Finding>,
+    findings: mpsc::UnboundedReceiver<Vec<Finding>>,
     timers: Timers<TimerToken>,
     /// By when a joiner must have a link with a member; nobody waits for ever to be let into what is over.
     joins_by: Option<Duration>,
@@ -216,8 +216,10 @@ impl Node {
                         self.on_input(Input::Stop, report);
                     }
                 },
-                Some((done, took)) = self.findings.recv() => {
-                    self.on_input(Input::Done { done, took }, report);
+                Some(findings) = self.findings.recv() => {
+                    for (done, took) in findings {
+                        self.on_input(Input::Done { done, took }, report);
+                    }
                 }
                 Some(event) = self.inbox.next() => self.on_link_events(event, report),
                 Some(bytes) = telemetry.recv() => self.send_telemetry(bytes),
