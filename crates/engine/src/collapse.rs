@@ -5,6 +5,8 @@
 //! its rate is low or its batches few; but that one's parameters are still about as large as they began, and those of a broken one
 //! have grown manifold (on the digits, with rates of 0.5 to 5, 6 to 400 times; those of runs that learn, 2 to 7 times, but they do not guess).
 
+use std::ops::{AddAssign, Mul};
+
 use crate::guard::{Divergence, LossGuard};
 use crate::guessing::Guessing;
 use crate::kernel::vectorised;
@@ -14,21 +16,37 @@ use crate::model::Score;
 const BROKEN: f64 = 5.0;
 /// One whose parameters have grown no more than this may still begin to learn.
 const UNTOUCHED: f64 = 2.0;
+/// A sum of squares in f32 that is smaller may have lost some of them.
+const LEAST_ORDINARY: f64 = 1e-24;
 
 /// How large some parameters are together: the root of the sum of their squares.
 pub fn size(params: &[f32]) -> f64 {
-    const LANES: usize = 16;
-    // In as many sums as there are lanes, for a sum that must be taken in order cannot be vectorised.
-    let sums = vectorised(|| {
-        let mut sums = [0.0_f64; LANES];
-        let (chunks, rest) = params.as_chunks::<LANES>();
-        for chunk in chunks {
-            sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += f64::from(*x) * f64::from(*x));
+    // Squares of ordinary numbers are ordinary too, and half as wide, they are summed in half the time.
+    let sum = sum_of_squares::<f32>(params);
+    let is_ordinary = sum.is_finite() && sum > LEAST_ORDINARY;
+    if is_ordinary { sum.sqrt() } else { sum_of_squares::<f64>(params).sqrt() }
+}
+
+/// The sum of the squares, each of which is taken as a number of this type.
+fn sum_of_squares<N: From<f32> + Into<f64> + Copy + Default + Mul<Output = N> + AddAssign>(params: &[f32]) -> f64 {
+    // In more sums than vectors have lanes, for one that must be taken in order cannot be vectorised.
+    const LANES: usize = 32;
+    // So few are added to one that it stays exact enough.
+    const BLOCK: usize = 128 * LANES;
+    #[inline(always)]
+    fn add<N: From<f32> + Copy + Mul<Output = N> + AddAssign>(sums: &mut [N], numbers: &[f32]) {
+        for (sum, number) in sums.iter_mut().zip(numbers) {
+            *sum += N::from(*number) * N::from(*number);
         }
-        sums.iter_mut().zip(rest).for_each(|(sum, x)| *sum += f64::from(*x) * f64::from(*x));
-        sums
-    });
-    sums.iter().sum::<f64>().sqrt()
+    }
+    let sum_of_block = |block: &[f32]| {
+        let mut sums = [N::default(); LANES];
+        let (chunks, rest) = block.as_chunks::<LANES>();
+        chunks.iter().for_each(|chunk| add(&mut sums, chunk));
+        add(&mut sums, rest);
+        sums.into_iter().map(N::into).sum::<f64>()
+    };
+    vectorised(|| params.chunks(BLOCK).map(sum_of_block).sum())
 }
 
 /// Tells models that are broken from those that have not begun to learn.
@@ -87,7 +105,16 @@ mod tests {
         assert_eq!(size(&[]), 0.0);
         assert_eq!(size(&[3.0, -4.0]), 5.0);
         assert_eq!(size(&[2.0; 49]), 14.0);
-        assert!(size(&[1e30; 4]).is_finite());
+        let large = vec![1.5; 100_003];
+        assert_eq!(size(&large), 1.5 * f64::from(100_003).sqrt());
+    }
+
+    #[test]
+    fn the_size_of_numbers_whose_squares_are_out_of_range_is_told_too() {
+        for number in [1e30_f32, 1e-30] {
+            assert_eq!(size(&[number; 4]), 2.0 * f64::from(number));
+        }
+        assert!(!size(&[1.0, f32::NAN]).is_finite() && !size(&[f32::INFINITY; 40]).is_finite());
     }
 
     #[test]

@@ -41,11 +41,7 @@ pub(crate) type Findings = UnboundedSender<Vec<Finding>>;
 
 impl Compute {
     /// Starts what computes. What it finds goes to `findings`, when that machine would find it.
-    pub(crate) fn start(
-        worker: Box<dyn Worker>,
-        machine: Machine,
-        findings: Findings,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn start(worker: Box<dyn Worker>, machine: Machine, findings: Findings) -> std::io::Result<Self> {
         let watch = Arc::new(WorkWatch::default());
         let orders = match machine {
             Machine::Here => start_thread(worker, None, findings, watch.clone())?,

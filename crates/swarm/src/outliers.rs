@@ -97,10 +97,12 @@ impl Outliers {
         }
         let (mut first, mut n_given, mut is_spoilt) = (None, 0, false);
         let score = worker.gradient(values, &samples, seed, &mut |bucket, numbers| {
-            let size = *first.get_or_insert_with(|| mean_size(numbers));
             // What is handed over cannot be taken back.
-            let is_usual = size <= SUSPICIOUS * self.usual_size;
-            is_spoilt |= !is_usual || !is_finite(numbers);
+            is_spoilt |= !match first {
+                // One that is not finite is not as large as usual either.
+                None => *first.insert(mean_size(numbers)) <= SUSPICIOUS * self.usual_size,
+                Some(_) => is_finite(numbers),
+            };
             if !is_spoilt {
                 n_given += 1;
                 give(bucket, numbers);
