@@ -1,5 +1,6 @@
 //! THE LIST of targets, sorted by name.
 
+mod arrays;
 mod checkpoints;
 mod files;
 mod jobs;
@@ -15,6 +16,8 @@ use crate::target::Target;
 
 /// All targets.
 pub static TARGETS: &[Target] = &[
+    arrays::ARCHIVES,
+    arrays::ARRAYS,
     checkpoints::CHECKPOINTS,
     tables::CSV,
     wire::DELTAS,
@@ -26,7 +29,7 @@ pub static TARGETS: &[Target] = &[
     membership::MEMBERSHIP,
     swarms::MESSAGES,
     jobs::MODELS,
-    tables::NPY,
+    arrays::NPY,
     pictures::PICTURES,
     recordings::RECORDINGS,
     jobs::SCENARIOS,

@@ -44,13 +44,13 @@ fn what_lies_on_a_disk() {
 
 #[test]
 fn what_texts_and_tables_are_read_from() {
-    check(&["jsonl", "npy", "shards", "text"]);
+    check(&["archives", "arrays", "jsonl", "npy", "shards", "text"]);
 }
 
 #[test]
 fn nothing_is_left_out() {
     // Five tests, so that they share the cores; together they know all targets.
-    assert_eq!(TARGETS.len(), 4 + 4 + 2 + 6 + 4);
+    assert_eq!(TARGETS.len(), 4 + 4 + 2 + 6 + 6);
     for folder in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).expect("a corpus").flatten() {
         let name = folder.file_name().to_string_lossy().into_owned();
         assert!(nettorrent_fuzz::find(&name).is_some(), "there is no target for the inputs in {name}");

@@ -38,7 +38,7 @@ pub enum Event {
     Start(Start),
     /// While an epoch goes on: once a second in files, more often for those who follow a run as it goes.
     Progress(Progress),
-    /// How a peer gets on, a few times a second. Those who follow a run see it; files have [`Event::Times`] instead.
+    /// How a peer gets on, a few times a second. Those who follow a run see it; files have `times` instead.
     PeerProgress(PeerProgress),
     /// An epoch is done and was tested.
     Epoch(Epoch),

@@ -1,9 +1,9 @@
-//! Data sets as tables and arrays: comma-separated text, JSON lines, IDX and NumPy.
+//! Data sets as tables: comma-separated text, JSON lines and IDX.
 
 use std::path::Path;
 
 use nettorrent_engine::data::csv::{self, Asked, Header};
-use nettorrent_engine::data::{idx, jsonl, npy};
+use nettorrent_engine::data::{idx, jsonl};
 
 use crate::target::Target;
 
@@ -29,7 +29,7 @@ pub(super) const CSV: Target = Target {
     n_quick: 10_000,
 };
 
-fn few(n: usize) -> &'static str {
+pub(super) fn few(n: usize) -> &'static str {
     ["no", "one", "two", "many"][n.min(3)]
 }
 
@@ -80,31 +80,4 @@ pub(super) const JSONL: Target = Target {
     most_bytes: 1 << 20,
     times_input: 400,
     n_quick: 10_000,
-};
-
-/// An array of NumPy.
-pub(super) const NPY: Target = Target {
-    name: "npy",
-    about: "a NumPy array",
-    seeds: || {
-        let array = |descr: &str, shape: &str, values: &[u8]| {
-            let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
-            [b"\x93NUMPY\x01\0", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), values].concat()
-        };
-        vec![array("<f4", "(2, 1)", &[0; 8]), array("|u1", "(3,)", &[1, 2, 3]), array("<i8", "(1,)", &[0; 8])]
-    },
-    words: &["'descr'", "'shape'", "'fortran_order'", "True", "False", "(", ")", ",", "<f8", "<i4", ">f4", "|b1", "|O"],
-    read: |input| match npy::parse(Path::new("array.npy"), input) {
-        Err(error) => error.to_string(),
-        Ok(array) => match array.floats() {
-            Err(problem) => problem,
-            Ok(values) => {
-                assert_eq!(values.len(), array.dimensions.iter().product::<usize>(), "as many as the header says");
-                format!("an array of {} dimensions", few(array.dimensions.len()))
-            }
-        },
-    },
-    most_bytes: 1 << 20,
-    times_input: 64,
-    n_quick: 20_000,
 };

@@ -31,6 +31,8 @@ const FASTEST: f32 = 1000.0;
 const SLOWEST: f32 = 0.01;
 /// By how much a peer's speed is taken to have risen when it could not be measured.
 const FORGIVEN: f64 = 0.98;
+/// Whose samples took so many times as long before was held up: no machine is faster than it is.
+const HELD_UP: f64 = 2.0;
 /// Peers that differ by less than this are equally fast: clocks are no better than that.
 const ALIKE: f32 = 0.9;
 
@@ -91,11 +93,13 @@ impl Pace {
         self.told.insert(rank, speed).is_none()
     }
 
-    /// How many samples a second this peer trains; 0 if it does not know. What is newer counts as much as all before.
+    /// How many samples a second this peer trains; 0 if it does not know. What is newer counts as much as all before. If it is more than
+    /// twice as fast, it counts alone: something held the peer up before, as a GPU's first batch does.
     pub(super) fn speed(&mut self) -> f32 {
         if self.n_samples > 0 && !self.compute.is_zero() {
             let latest = self.compute.as_secs_f64() / self.n_samples as f64;
-            self.sample_s = Some(self.sample_s.map_or(latest, |before| (before + latest) / 2.0));
+            let before = self.sample_s.filter(|before| *before <= HELD_UP * latest).unwrap_or(latest);
+            self.sample_s = Some((before + latest) / 2.0);
             (self.n_samples, self.compute) = (0, Duration::ZERO);
         } else {
             // Who is too slow to be given anything is tried again in time.
@@ -269,6 +273,16 @@ mod tests {
             // Who was given little by mistake is given its share again.
             assert_eq!(follow(&[4, 84, 84, 84], fixed, 0.0, 60), [fixed + 64.0; 4]);
         }
+    }
+
+    #[test]
+    fn who_was_held_up_is_as_fast_as_ever_right_after_and_who_gets_slow_is_not_at_once() {
+        let mut pace = Pace::default();
+        let mut speed_after = |seconds| {
+            pace.measure(100, Duration::from_secs(seconds));
+            pace.speed()
+        };
+        assert_eq!([4, 1, 3].map(&mut speed_after), [25.0, 100.0, 50.0]);
     }
 
     #[test]

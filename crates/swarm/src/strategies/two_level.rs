@@ -32,7 +32,7 @@ pub(super) const SPEC: Spec = Spec {
     name: "two-level",
     about: "Peers of one site average their weights round a ring after every local phase; now and then the first of each site exchange, and \
             all take one outer step with momentum. For fast links within sites and slow ones between them.",
-    cost: "in a site of s each peer sends 2M(s-1)/s in 2(s-1) steps; with every outer step twice that, and one peer of each of S sites \
+    cost: "in a site of s each peer sends 2M(s-1)/s in 2(s-1) steps; with every outer step among several sites twice that, and one peer of each of S sites \
            2M(S-1)/S in 2(S-1) steps more",
     paper: "Lin et al. 2020, Douillard et al. 2023",
     options: &[
@@ -175,7 +175,7 @@ impl TwoLevel {
         let own = sites.iter().find(|site| site.contains(&rank)).cloned().unwrap_or_else(|| vec![rank]);
         let firsts: Vec<usize> = sites.iter().map(|site| site[0]).collect();
         self.groups.iter_mut().for_each(|group| group.is_on = false);
-        if self.takes_outer_step {
+        if self.takes_outer_step && firsts.len() > 1 {
             if own[0] == rank {
                 self.groups[FIRST].begin(ctx, firsts);
             }
@@ -198,6 +198,13 @@ impl TwoLevel {
         self.proceed(ctx);
     }
 
+    fn hand_in_what_is_held(&mut self, ctx: &mut RoundCtx<'_>) {
+        for bucket in 0..ctx.buckets().len() {
+            let held = ctx.held(bucket).into_owned();
+            self.hand_in(ctx, bucket, held);
+        }
+    }
+
     /// This peer's share of its site's mean.
     fn share_of_site(&self, ctx: &RoundCtx<'_>) -> f32 {
         let site = &self.groups[SITE].ranks;
@@ -214,6 +221,10 @@ impl TwoLevel {
             if !self.takes_outer_step {
                 return ctx.finish_round(mean, Counted::All);
             }
+            // With one site there is nobody else to hear of it.
+            if !self.groups[BACK].is_on {
+                return self.take_outer_step(ctx, mean);
+            }
             self.speak_for_site(ctx, mean);
         }
         if let Some(mut mean) = self.groups[FIRST].take() {
@@ -221,15 +232,8 @@ impl TwoLevel {
             mean.iter_mut().flatten().for_each(|number| *number += 0.0);
             self.groups[BACK].put(ctx, mean);
         }
-        if let Some(mut result) = self.groups[BACK].take() {
-            result.iter_mut().enumerate().for_each(|(bucket, numbers)| self.take_outer_step(ctx, bucket, numbers));
-            self.anchor = Arc::new(joined(ctx, &result));
-            if std::mem::take(&mut self.is_syncing) {
-                ctx.replace_values(result);
-                ctx.synced();
-            } else {
-                ctx.finish_round(result, Counted::All);
-            }
+        if let Some(mean) = self.groups[BACK].take() {
+            self.take_outer_step(ctx, mean);
         }
     }
 
@@ -245,8 +249,20 @@ impl TwoLevel {
         self.groups[FIRST].put(ctx, mean);
     }
 
-    /// Makes the new parameters of the mean of all sites. The first time it is that mean: nothing is known to begin from.
-    fn take_outer_step(&mut self, ctx: &RoundCtx<'_>, bucket: usize, mean: &mut [f32]) {
+    /// Makes the new parameters of the mean of all sites, with which the round is over.
+    fn take_outer_step(&mut self, ctx: &mut RoundCtx<'_>, mut mean: Vec<Vec<f32>>) {
+        mean.iter_mut().enumerate().for_each(|(bucket, numbers)| self.step_from(ctx, bucket, numbers));
+        self.anchor = Arc::new(joined(ctx, &mean));
+        if std::mem::take(&mut self.is_syncing) {
+            ctx.replace_values(mean);
+            ctx.synced();
+        } else {
+            ctx.finish_round(mean, Counted::All);
+        }
+    }
+
+    /// Makes new parameters of their mean. The first time they are that mean: nothing is known to begin from.
+    fn step_from(&mut self, ctx: &RoundCtx<'_>, bucket: usize, mean: &mut [f32]) {
         if self.anchor.iter().all(|&number| number == 0.0) {
             return;
         }
@@ -287,9 +303,10 @@ impl Strategy for TwoLevel {
         let n_steps = |n_peers: usize| 2 * (n_peers as u32 - 1);
         let sites = question.sites();
         let takes_outer_step = (question.round + 1).is_multiple_of(self.outer_every);
-        let (n_times, firsts) = if takes_outer_step { (2, ring(sites.len())) } else { (1, vec![0; sites.len()]) };
+        let is_told_back = takes_outer_step && sites.len() > 1;
+        let (n_times, firsts) = if is_told_back { (2, ring(sites.len())) } else { (1, vec![0; sites.len()]) };
         let most_in_site = sites.iter().copied().max().unwrap_or(1);
-        let between = if takes_outer_step { n_steps(sites.len()) } else { 0 };
+        let between = if is_told_back { n_steps(sites.len()) } else { 0 };
         let mut cost = Cost { n_steps: n_times as u32 * n_steps(most_in_site) + between, ..Cost::default() };
         for (k, &len) in sites.iter().enumerate() {
             let sent = ring(len);
@@ -350,10 +367,7 @@ impl RoundStrategy for TwoLevel {
         self.own.clear();
         self.trained_in = self.trained_in.filter(|&round| ctx.local_phase_goes_on() && round == ctx.round());
         if self.trained_in.is_some() {
-            for bucket in 0..ctx.buckets().len() {
-                let held = ctx.held(bucket).into_owned();
-                self.hand_in(ctx, bucket, held);
-            }
+            self.hand_in_what_is_held(ctx);
         }
     }
 
@@ -363,9 +377,6 @@ impl RoundStrategy for TwoLevel {
 
     fn sync(&mut self, ctx: &mut RoundCtx<'_>) {
         self.is_syncing = true;
-        for bucket in 0..ctx.buckets().len() {
-            let held = ctx.held(bucket).into_owned();
-            self.hand_in(ctx, bucket, held);
-        }
+        self.hand_in_what_is_held(ctx);
     }
 }
