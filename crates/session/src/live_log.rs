@@ -332,7 +332,7 @@ impl LiveLog {
         }
         // Peers may be in the next epoch already when the last one's test is known.
         let pace = self.paces.remove(&epoch).unwrap_or(self.epoch.pace());
-        let course = Course { lr: self.epoch.lr, samples_per_s: pace.samples_per_s(), took: pace.took };
+        let course = Course { lr: self.epoch.lr, n_samples: pace.n_samples, took: pace.took };
         self.tested.push_back(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
         self.write_epochs(false);
         true
@@ -376,11 +376,5 @@ impl EpochSoFar {
 
     fn pace(&self) -> Pace {
         Pace { n_samples: self.n_samples_all.saturating_sub(self.first_sample), took: self.began.elapsed() }
-    }
-}
-
-impl Pace {
-    fn samples_per_s(self) -> f64 {
-        self.n_samples as f64 / self.took.as_secs_f64().max(1e-9)
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nettorrent_history::{Event, PeerAddress};
 use nettorrent_net::address::Address;
@@ -41,6 +41,8 @@ pub struct LocalSettings {
     pub shared_dir: Option<PathBuf>,
     /// Whether to measure what each takes of the machine and for whom it waits.
     pub measures: bool,
+    /// After how much silence they give each other up.
+    pub deadline: Duration,
 }
 
 /// Processes of this machine that train together.
@@ -50,6 +52,8 @@ pub struct LocalSwarm {
     conclusion: Conclusion,
     has_begun: bool,
     is_stopping: bool,
+    /// How long a process may say nothing when the others have ended.
+    patience: Duration,
 }
 
 /// What comes from a process.
@@ -66,6 +70,8 @@ struct Process {
     orders: ChildStdin,
     peer: Option<(PeerId, Address)>,
     has_told_end: bool,
+    /// When it said something last.
+    heard_at: Instant,
     complaints: Vec<String>,
     /// How many of its two streams it has not closed.
     n_open: u8,
@@ -74,6 +80,8 @@ struct Process {
 
 /// How often it is looked whether somebody wants to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// So many deadlines a process may say nothing before it is ended at the end of a run. A running one tells of itself every second.
+const PATIENCE: u32 = 6;
 
 impl LocalSwarm {
     /// Starts the processes: each is this program with the argument `peer`, and has to call
@@ -87,6 +95,7 @@ impl LocalSwarm {
             conclusion: Conclusion::new(run.clone(), Topology::Local(settings.n_peers), &settings.start.place),
             has_begun: false,
             is_stopping: false,
+            patience: settings.deadline.saturating_mul(PATIENCE),
         };
         for index in 0..settings.n_peers {
             let orders = Orders {
@@ -140,8 +149,25 @@ impl LocalSwarm {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            self.end_who_stands_still(tell);
         }
         Ok(())
+    }
+
+    /// Ends those of whom nothing is heard when all is to end: one that is suspended would never. As long as others train, it is for them
+    /// to give it up, and it may come back.
+    fn end_who_stands_still(&mut self, tell: &dyn Fn(&str)) {
+        let patience = self.patience;
+        let is_over = self.is_stopping || self.processes.iter().any(|process| process.has_told_end);
+        let is_still = |process: &Process| process.status.is_none() && process.heard_at.elapsed() > patience;
+        for (index, process) in
+            self.processes.iter_mut().enumerate().filter(|(_, process)| is_over && is_still(process))
+        {
+            tell(&format!("peer {index} has said nothing for {} s and is ended", patience.as_secs()));
+            process.heard_at = Instant::now();
+            // Its streams close with it, and then it counts as gone.
+            let _ = process.child.kill();
+        }
     }
 
     fn on_heard(
@@ -152,6 +178,7 @@ impl LocalSwarm {
         tell: &dyn Fn(&str),
     ) -> Result<(), SessionError> {
         let process = &mut self.processes[index];
+        process.heard_at = Instant::now();
         match heard {
             Heard::Event(event) => {
                 self.conclusion.on_event(&event);
@@ -246,8 +273,16 @@ impl Process {
         };
         listen(index, stdout, heard.clone(), event)?;
         let (complaints, n_open) = (Vec::new(), 2);
-        let mut process =
-            Self { child, orders: stdin, peer: None, has_told_end: false, complaints, n_open, status: None };
+        let mut process = Self {
+            child,
+            orders: stdin,
+            peer: None,
+            has_told_end: false,
+            heard_at: Instant::now(),
+            complaints,
+            n_open,
+            status: None,
+        };
         process.order(orders);
         Ok(process)
     }

@@ -54,8 +54,8 @@ pub struct RunLog {
 pub struct Course {
     /// The learning rate.
     pub lr: f32,
-    /// How fast it was.
-    pub samples_per_s: f64,
+    /// How many samples were trained.
+    pub n_samples: u64,
     /// How long it took, without its test.
     pub took: Duration,
 }
@@ -197,7 +197,11 @@ impl RunLog {
         };
         (self.epoch, self.round, self.is_guessing) = (epoch, Some(round), is_guessing);
         self.write_replicas(at, epoch);
-        let Course { lr, samples_per_s, took } = course;
+        let Course { lr, n_samples, took } = course;
+        let peers = self.peer_epochs.take(epoch);
+        // It took as long as any peer computed. What is told late and all at once would make it seem shorter.
+        let computed_s = peers.iter().map(|peer| peer.times.compute_s).fold(0.0, f64::max);
+        let seconds = took.as_secs_f64().max(computed_s);
         let epoch = Epoch {
             epoch,
             step,
@@ -207,11 +211,11 @@ impl RunLog {
             test_accuracy,
             metrics: metrics.clone(),
             lr,
-            samples_per_s,
-            seconds: took.as_secs_f64(),
+            samples_per_s: n_samples as f64 / seconds.max(1e-9),
+            seconds,
             test_seconds: test_s,
             sent_bytes: self.sent_bytes,
-            peers: self.peer_epochs.take(epoch),
+            peers,
         };
         self.events.write_at(at, Event::Epoch(epoch));
     }

@@ -175,7 +175,6 @@ impl Epochs {
         let [first, last] = [former, epoch].map(|epoch| (epoch as f64).to_bits());
         let within_s: f64 = self.within_s.range(first..last).map(|(_, test_s)| test_s).sum();
         let took = Duration::from_secs_f64((end_s - began_s - within_s).max(0.0));
-        let samples_per_s = n_samples.saturating_sub(n_before) as f64 / took.as_secs_f64().max(1e-9);
-        Course { lr, samples_per_s, took }
+        Course { lr, n_samples: n_samples.saturating_sub(n_before), took }
     }
 }

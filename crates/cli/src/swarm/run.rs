@@ -162,6 +162,7 @@ impl LinkArguments {
             speeds: self.speed.clone(),
             shared_dir: self.shared_dir.clone(),
             measures: true,
+            deadline: job.swarm.deadline(),
         }
     }
 }

@@ -5,12 +5,14 @@
 //! for which parameters and optimizer go to it once and come back once.
 //! If the job's model is one of ours, a function that gives the same network lets a peer compute it with PyTorch among others that do not.
 
+mod computer;
 mod process;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use process::{ModelSource, Process, SharedFile};
+use computer::{Borrowed, Computer, Computers};
+use process::ModelSource;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,7 +20,7 @@ use crate::backend::{Backend, BackendError, Opened, Opening};
 use crate::data::{Batch, Dataset};
 use crate::job::{Augmentation, build_network};
 use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
-use crate::model::{Layout, NamedTensor, Score};
+use crate::model::{Layout, Network, Score};
 use crate::optimizer::Optimizer;
 use crate::rng::Rng;
 use crate::task::{GradientSink, Task, Worker};
@@ -39,16 +41,11 @@ fn open(opening: Opening<'_>) -> Result<Opened, BackendError> {
     let network = spec.map(|spec| build_network(&job.model, spec)).transpose()?;
     let (n_classes, threads, seed) = (train_set.classes().len(), job.threads, job.seed);
     let source = ModelSource { model: &model, input_shape: train_set.shape(), n_classes, seed, threads };
-    let (mut first, described) = Process::start(&source)?;
-    let layout = match &network {
-        Some(network) => network.layout(),
-        None => Layout::of_described(&described.tensors),
-    };
-    let memory = Memory::new(&layout, job.batch, train_set.shape())?;
-    memory.open_in(&mut first, &layout)?;
+    let known = network.as_ref().map(Network::layout);
+    let (mut first, layout) = Computer::start(&source, known, job.batch)?;
     let initial = match &network {
         Some(network) => network.init(&mut Rng::stream(seed, "init", 0)),
-        None => memory.initial(&mut first, layout.n_values())?,
+        None => first.initial(layout.n_values())?,
     };
     let task = PythonTask {
         model,
@@ -59,7 +56,7 @@ fn open(opening: Opening<'_>) -> Result<Opened, BackendError> {
         batch: job.batch,
         augment: job.augment,
         seed,
-        first: Mutex::new(Some((first, memory))),
+        computers: Arc::new(Computers::new(first)),
     };
     Ok(Opened { task: Arc::new(task), parts: None })
 }
@@ -74,8 +71,7 @@ struct PythonTask {
     batch: usize,
     augment: Augmentation,
     seed: u64,
-    /// The process that told what the model is, until a worker has it.
-    first: Mutex<Option<(Process, Memory)>>,
+    computers: Arc<Computers>,
 }
 
 impl Task for PythonTask {
@@ -100,19 +96,10 @@ impl Task for PythonTask {
     }
 
     fn worker(self: Arc<Self>, threads: usize) -> Result<Box<dyn Worker>, TrainError> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (process, memory) = match first {
-            Some(first) => first,
-            None => {
-                let (input_shape, n_classes) = (self.train_set.shape(), self.train_set.classes().len());
-                let source = ModelSource { model: &self.model, input_shape, n_classes, seed: self.seed, threads };
-                let (mut process, _) = Process::start(&source)?;
-                let memory = Memory::new(&self.layout, self.batch, input_shape)?;
-                memory.open_in(&mut process, &self.layout)?;
-                (process, memory)
-            }
-        };
-        Ok(Box::new(PythonWorker { gradient: vec![0.0; self.layout.n_values()], task: self, process, memory }))
+        let (input_shape, n_classes) = (self.train_set.shape(), self.train_set.classes().len());
+        let source = ModelSource { model: &self.model, input_shape, n_classes, seed: self.seed, threads };
+        let computer = self.computers.borrow(&source, &self.layout, self.batch)?;
+        Ok(Box::new(PythonWorker { gradient: vec![0.0; self.layout.n_values()], task: self, computer }))
     }
 }
 
@@ -124,76 +111,6 @@ impl PythonTask {
         Ok(batch)
     }
 }
-
-/// What a process shares with its peer: values, a gradient, the samples of a batch, and their labels.
-struct Memory {
-    file: SharedFile,
-    n_values: usize,
-    n_batch: usize,
-    n_inputs: usize,
-}
-
-impl Memory {
-    fn new(layout: &Layout, n_batch: usize, input_shape: &[usize]) -> Result<Self, TrainError> {
-        let (n_values, n_inputs) = (layout.n_values(), n_batch * input_shape.iter().product::<usize>());
-        let file = SharedFile::create(2 * n_values + n_inputs + n_batch).map_err(|error| unshared(&error))?;
-        Ok(Self { file, n_values, n_batch, n_inputs })
-    }
-
-    /// Tells the process where it is, and where each tensor lies in the flat vector.
-    fn open_in(&self, process: &mut Process, layout: &Layout) -> Result<(), TrainError> {
-        let places: Vec<_> = layout.tensors().iter().map(place).collect();
-        let (n_values, n_batch) = (self.n_values, self.n_batch);
-        let request = json!({
-            "do": "open", "path": self.file.path(), "n_values": n_values, "n_batch": n_batch, "places": places,
-        });
-        let opened = process.ask::<Nothing>(&request).map(drop);
-        self.file.unlink();
-        opened
-    }
-
-    fn initial(&self, process: &mut Process, n_values: usize) -> Result<Vec<f32>, TrainError> {
-        process.ask::<Nothing>(&json!({ "do": "initial" }))?;
-        let mut values = vec![0.0; n_values];
-        self.read_values(&mut values)?;
-        Ok(values)
-    }
-
-    fn write_values(&self, values: &[f32]) -> Result<(), TrainError> {
-        self.file.write(0, values).map_err(|error| unshared(&error))
-    }
-
-    fn read_values(&self, values: &mut [f32]) -> Result<(), TrainError> {
-        self.file.read(0, values).map_err(|error| unshared(&error))
-    }
-
-    /// Where a gradient lies, there is also room for a vector of an optimizer.
-    fn write_vector(&self, vector: &[f32]) -> Result<(), TrainError> {
-        self.file.write(self.n_values, vector).map_err(|error| unshared(&error))
-    }
-
-    fn read_vector(&self, vector: &mut [f32]) -> Result<(), TrainError> {
-        self.file.read(self.n_values, vector).map_err(|error| unshared(&error))
-    }
-
-    fn write_batch(&self, batch: &Batch) -> Result<(), TrainError> {
-        self.file.write(2 * self.n_values, &batch.inputs).map_err(|error| unshared(&error))?;
-        self.file.write_integers(2 * self.n_values + self.n_inputs, batch.classes()).map_err(|error| unshared(&error))
-    }
-}
-
-fn unshared(error: &std::io::Error) -> TrainError {
-    TrainError::Worker(format!("cannot share memory with the Python process: {error}"))
-}
-
-/// A tensor's name, start, lengths and steps in the flat vector.
-fn place(NamedTensor { name, tensor, range }: &NamedTensor) -> (&str, usize, Vec<usize>, Vec<usize>) {
-    let (lens, steps) = tensor.axes.iter().copied().unzip();
-    (name, range.start, lens, steps)
-}
-
-#[derive(Deserialize)]
-struct Nothing {}
 
 #[derive(Deserialize)]
 struct Said {
@@ -215,8 +132,7 @@ impl Said {
 /// Has a process compute.
 struct PythonWorker {
     task: Arc<PythonTask>,
-    process: Process,
-    memory: Memory,
+    computer: Borrowed,
     gradient: Vec<f32>,
 }
 
@@ -224,28 +140,28 @@ impl PythonWorker {
     /// How the model does on these samples, a batch at a time.
     fn evaluate(&mut self, values: &[f32], set: Set, samples: &[usize]) -> Result<Score, TrainError> {
         let mut sum = Score::default();
-        for samples in samples.chunks(self.memory.n_batch) {
+        for samples in samples.chunks(self.computer.n_batch) {
             let data = if set == Set::Train { &self.task.train_set } else { &self.task.test_set };
             let batch = data.batch(samples)?;
             if sum.n == 0 {
-                self.memory.write_values(values)?;
+                self.computer.write_values(values)?;
             }
-            self.memory.write_batch(&batch)?;
+            self.computer.write_batch(&batch)?;
             let request = json!({ "do": "evaluate", "n": batch.len(), "load": sum.n == 0 });
-            sum += self.process.ask::<Said>(&request)?.of(batch.len());
+            sum += self.computer.ask::<Said>(&request)?.of(batch.len());
         }
         Ok(sum)
     }
 
     fn begin_phase(&mut self, values: &[f32], optimizer: &Optimizer) -> Result<(), TrainError> {
-        let (memory, (n_steps, vectors)) = (&self.memory, optimizer.state());
+        let (computer, (n_steps, vectors)) = (&mut self.computer, optimizer.state());
         let (spec, epsilon) = (optimizer.spec(), optimizer.spec().epsilon());
-        memory.write_values(values)?;
+        computer.write_values(values)?;
         let request = json!({ "do": "begin_phase", "optimizer": spec, "epsilon": epsilon, "n_steps": n_steps });
-        self.process.ask::<Nothing>(&request)?;
+        computer.tell(&request)?;
         for (name, vector) in vectors {
-            memory.write_vector(vector)?;
-            self.process.ask::<Nothing>(&json!({ "do": "load_vector", "name": name }))?;
+            computer.write_vector(vector)?;
+            computer.tell(&json!({ "do": "load_vector", "name": name }))?;
         }
         Ok(())
     }
@@ -258,17 +174,17 @@ impl PythonWorker {
         lr: f32,
         most_loss: f64,
     ) -> Result<Option<Score>, TrainError> {
-        let Self { task, process, memory, .. } = self;
+        let Self { task, computer, .. } = self;
         let (mut score, mut is_usual) = (Score::default(), false);
         // A batch may be larger than the job's where peers are few.
-        for some in samples.chunks(memory.n_batch) {
-            memory.write_batch(&task.batch(some, seed)?)?;
+        for some in samples.chunks(computer.n_batch) {
+            computer.write_batch(&task.batch(some, seed)?)?;
             let (n, n_all) = (some.len(), samples.len());
             let request = json!({
                 "do": "train", "n": n, "seed": seed, "share": n as f64 / n_all as f64, "is_first": score.n == 0,
                 "is_last": score.n + n == n_all, "lr": lr, "most_loss": most_loss,
             });
-            let said: Said = process.ask(&request)?;
+            let said: Said = computer.ask(&request)?;
             score += said.of(n);
             is_usual = said.is_usual;
         }
@@ -280,14 +196,14 @@ impl PythonWorker {
         struct Ended {
             n_steps: u64,
         }
-        let Ended { n_steps } = self.process.ask(&json!({ "do": "end_phase" }))?;
-        self.memory.read_values(values)?;
+        let Ended { n_steps } = self.computer.ask(&json!({ "do": "end_phase" }))?;
+        self.computer.read_values(values)?;
         let names: Vec<_> = optimizer.state().1.map(|(name, _)| name).collect();
         let (steps, vectors) = optimizer.state_mut();
         *steps = n_steps;
         for (name, vector) in names.into_iter().zip(vectors) {
-            self.process.ask::<Nothing>(&json!({ "do": "store_vector", "name": name }))?;
-            self.memory.read_vector(vector)?;
+            self.computer.tell(&json!({ "do": "store_vector", "name": name }))?;
+            self.computer.read_vector(vector)?;
         }
         Ok(())
     }
@@ -311,16 +227,17 @@ impl Worker for PythonWorker {
         seed: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        let Self { task, process, memory, gradient } = self;
-        let (mut score, mut part) = (Score::default(), vec![0.0; memory.n_values]);
+        let Self { task, computer, gradient } = self;
+        let (mut score, mut part) = (Score::default(), vec![0.0; gradient.len()]);
         gradient.fill(0.0);
         // A batch may be larger than the job's where peers are few.
-        memory.write_values(values)?;
-        for some in samples.chunks(memory.n_batch) {
+        computer.write_values(values)?;
+        for some in samples.chunks(computer.n_batch) {
             let batch = task.batch(some, seed)?;
-            memory.write_batch(&batch)?;
-            score += process.ask::<Said>(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?.of(batch.len());
-            memory.read_vector(&mut part)?;
+            computer.write_batch(&batch)?;
+            score +=
+                computer.ask::<Said>(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?.of(batch.len());
+            computer.read_vector(&mut part)?;
             let share = some.len() as f32 / samples.len() as f32;
             gradient.iter_mut().zip(&part).for_each(|(sum, number)| *sum += share * number);
         }

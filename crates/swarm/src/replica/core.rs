@@ -17,7 +17,7 @@ use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
-use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, RoundPlan};
+use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, RoundPlan, Scale};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View, Weight};
 use crate::wire::{Frame, Kind};
@@ -30,6 +30,9 @@ pub(crate) enum Request {
     /// Replicas are together.
     Synced,
 }
+
+/// A peer's steps are at most so many times as long because its batches are larger than others'.
+const MOST_GAIN: f64 = 4.0;
 
 /// Where a segment began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -317,7 +320,9 @@ impl Core {
         match self.round_plan.payload {
             Payload::Gradients => rate,
             Payload::Weights => {
-                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers) * self.mixing_gain(round, n_peers, rate)
+                rate * swarm.scale.own_optimizer_gain(optimizer, n_peers)
+                    * self.mixing_gain(round, n_peers, rate)
+                    * self.batch_gain(round)
             }
             Payload::Updates => {
                 swarm.scale.delayed(rate, n_peers, self.delay, optimizer)
@@ -336,6 +341,22 @@ impl Core {
             Mixing::Partial => rule.local_gain(n_peers, n_steps * (n_peers as f64).log2(), noise),
             Mixing::None => rule.local_gain(n_peers, f64::INFINITY, noise),
         }
+    }
+
+    /// By what it is multiplied where peers of different speed have batches of different size, and their weights count alike.
+    fn batch_gain(&self, round: usize) -> f32 {
+        let (Some(plan), Some(slot), Some(segment)) = (&self.plan, self.slot_of(self.me), self.segment()) else {
+            return 1.0;
+        };
+        let are_alike = segment.speeds.windows(2).all(|pair| pair[0] == pair[1]);
+        let n_batches = plan.batches_in(slot, round).len();
+        if self.round_plan.scale != Scale::Rate || are_alike || n_batches == 0 {
+            return 1.0;
+        }
+        let own = plan.samples_of(slot, round) as f64 / n_batches as f64;
+        let n_steps = self.training.sampler.local_steps(plan, round).max(1.0);
+        let mean = plan.samples_in(round) as f64 / (n_steps * self.n_trainers() as f64);
+        (own / mean.max(1e-9)).min(MOST_GAIN) as f32
     }
 
     /// How many members train in the present epoch.

@@ -74,7 +74,7 @@ impl LocalPhase {
         let round = core.own_round();
         let batches = slot.map_or(0..0, |slot| plan.batches_in(slot, round));
         let share = match core.round_plan.scale {
-            Scale::Plain => 1.0,
+            Scale::Plain | Scale::Rate => 1.0,
             Scale::Share => {
                 let mine = slot.map_or(0, |slot| plan.samples_of(slot, round));
                 (mine as f64 / plan.samples_in(round).max(1) as f64) as f32

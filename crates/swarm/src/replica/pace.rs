@@ -33,6 +33,8 @@ const SLOWEST: f32 = 0.01;
 const FORGIVEN: f64 = 0.98;
 /// Whose samples took so many times as long before was held up: no machine is faster than it is.
 const HELD_UP: f64 = 2.0;
+/// So many times as long at most a sample is taken to take from one segment to the next.
+const SUDDEN: f64 = 4.0;
 /// Peers that differ by less than this are equally fast: clocks are no better than that.
 const ALIKE: f32 = 0.9;
 
@@ -94,12 +96,13 @@ impl Pace {
     }
 
     /// How many samples a second this peer trains; 0 if it does not know. What is newer counts as much as all before. If it is more than
-    /// twice as fast, it counts alone: something held the peer up before, as a GPU's first batch does.
+    /// twice as fast, it counts alone: something held the peer up before, as a GPU's first batch does. If it is far slower, something may
+    /// hold it up now, and who is slow indeed will be so again.
     pub(super) fn speed(&mut self) -> f32 {
         if self.n_samples > 0 && !self.compute.is_zero() {
             let latest = self.compute.as_secs_f64() / self.n_samples as f64;
             let before = self.sample_s.filter(|before| *before <= HELD_UP * latest).unwrap_or(latest);
-            self.sample_s = Some((before + latest) / 2.0);
+            self.sample_s = Some((before + latest.min(SUDDEN * before)) / 2.0);
             (self.n_samples, self.compute) = (0, Duration::ZERO);
         } else {
             // Who is too slow to be given anything is tried again in time.
@@ -276,13 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn who_was_held_up_is_as_fast_as_ever_right_after_and_who_gets_slow_is_not_at_once() {
+    fn who_was_held_up_is_as_fast_as_ever_right_after_and_who_gets_slow_is_believed_in_time() {
         let mut pace = Pace::default();
         let mut speed_after = |seconds| {
             pace.measure(100, Duration::from_secs(seconds));
             pace.speed()
         };
-        assert_eq!([4, 1, 3].map(&mut speed_after), [25.0, 100.0, 50.0]);
+        assert_eq!([4, 1, 7].map(&mut speed_after), [25.0, 100.0, 40.0]);
+        assert!((0..12).map(|_| speed_after(100)).last() < Some(1.1));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) const SPEC: Spec = Spec {
         let Options { aggregation, codec, local_steps, optimizer_state } = read_options(SPEC.name, table)?;
         let length = local_steps.into();
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
-        let (payload, scale) = (Payload::Weights, Scale::Plain);
+        let (payload, scale) = (Payload::Weights, Scale::Rate);
         let round_plan = RoundPlan { payload, length, scale, mixing: Mixing::Partial, optimizer_state };
         aggregation.check_optimizer_state(SPEC.name, optimizer_state)?;
         Ok(AnyStrategy::round(match aggregation {

@@ -52,7 +52,7 @@ pub(super) const SPEC: Spec = Spec {
         }
         let optimizer_state = optimizer_state.check(SPEC.name, codec)?;
         let (payload, length) = (Payload::Weights, local_steps.into());
-        let round_plan = RoundPlan { payload, length, scale: Scale::Plain, mixing: Mixing::Partial, optimizer_state };
+        let round_plan = RoundPlan { payload, length, scale: Scale::Rate, mixing: Mixing::Partial, optimizer_state };
         let groups = Groups { n_asked: group, ranks: Vec::new(), ring: Ring::new(codec, Extent::AllReduce) };
         Ok(AnyStrategy::round(Averager::new(round_plan, groups).keeping_local_phase().with_sync(Total::default())))
     },

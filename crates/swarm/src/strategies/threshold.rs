@@ -45,7 +45,7 @@ pub(super) const SPEC: Spec = Spec {
         },
         OptionDoc {
             name: "density",
-            about: "which share of the parameters should move per batch; the step follows from it",
+            about: "which share of the parameters should move per batch, but at least 8 of them; the step follows from it",
         },
         OptionDoc {
             name: "flush_every",
@@ -118,6 +118,9 @@ impl Options {
 
 /// Which share of the parameters moves in the first batch, if there is a warm-up.
 const FIRST_DENSITY: f64 = 0.25;
+/// So many parameters should move per batch at least, or a quarter of them: in a network of a hundred, each for a hundred batches' updates
+/// together would be steps that nothing learns by.
+const FEWEST: f64 = 8.0;
 
 impl Options {
     /// Which share of the parameters should move when so many epochs are done: it falls by the same factor in equal times.
@@ -180,6 +183,12 @@ impl Thresholds {
         if self.options.tau > 0.0 { Some(round_tau(self.options.tau)) } else { self.adaptive.tau() }
     }
 
+    /// Has the step follow a share of the parameters.
+    fn aim_at(&mut self, density: f64) {
+        let floor = (FEWEST / self.residual.len().max(1) as f64).min(FIRST_DENSITY);
+        self.adaptive.aim_at(density.max(floor));
+    }
+
     /// Whether in this batch all is told that was kept.
     fn flushes(&self) -> bool {
         self.options.flush_every > 0 && self.n_batches % self.options.flush_every == self.options.flush_every - 1
@@ -235,6 +244,7 @@ impl Stream for Thresholds {
         self.n_pieces = pieces.iter().map(Vec::len).collect();
         self.pieces = pieces.concat();
         self.residual.resize(places.iter().map(|place| place.end).max().unwrap_or(0), 0.0);
+        self.aim_at(self.adaptive.target_density());
     }
 
     fn put(&mut self, part: usize, change: &[f32], values: &mut [f32]) {
@@ -263,7 +273,7 @@ impl Stream for Thresholds {
                 }
             }
         }
-        self.adaptive.aim_at(self.options.density_after(step.epochs_done));
+        self.aim_at(self.options.density_after(step.epochs_done));
         if !self.flushes() {
             self.adaptive.adapt(self.n_moved, self.residual.len());
         }
@@ -410,6 +420,18 @@ mod tests {
             assert!((density / expected - 1.0).abs() < 1e-9, "{densities:?}");
         }
         assert_eq!(Options { warmup: 0.0, ..options }.density_after(0.0), 0.0025);
+    }
+
+    #[test]
+    fn in_a_small_network_more_than_a_hundredth_moves() {
+        let options = Options { warmup: 0.0, ..Options::default() };
+        for (n, density) in [(3, 0.25), (80, 0.1), (160, 0.05), (800, 0.01), (100_000, 0.01)] {
+            let mut stream = Thresholds::new(options);
+            stream.prepare(std::slice::from_ref(&(0..n)), 2);
+            assert_eq!(stream.adaptive.target_density(), density, "{n} parameters");
+            stream.say(&STEP, &mut vec![0.0; n]);
+            assert_eq!(stream.adaptive.target_density(), density, "{n} parameters");
+        }
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub enum Payload {
 pub enum Scale {
     /// Not at all.
     Plain,
+    /// Not at all, and weights count alike whatever was trained: so a peer whose batches are larger than others', because it is faster,
+    /// takes longer steps with them, and every sample counts as much as any other.
+    Rate,
     /// By the peer's share of the samples that all train in this round, so that the sum over all peers is the mean.
     Share,
 }

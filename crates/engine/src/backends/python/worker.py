@@ -52,7 +52,7 @@ def tensors_of(model):
 
 class Worker:
     def __init__(self, request):
-        torch.set_num_threads(max(1, request["threads"]))
+        self.set_threads(request)
         device = request.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
         self.device = torch.device(device)
         self.input_shape = request["input_shape"]
@@ -68,6 +68,10 @@ class Worker:
 
         tensors = kind(self.trained, "parameter") + kind(self.buffers, "buffer") + kind(self.frozen, "frozen")
         return {"tensors": tensors, "device": str(self.device)}
+
+    def set_threads(self, request):
+        torch.set_num_threads(max(1, request["threads"]))
+        return {}
 
     def open(self, request):
         """The file with the numbers, and where each tensor lies in the flat vector: its start, lengths and steps."""

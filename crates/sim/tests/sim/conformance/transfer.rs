@@ -6,7 +6,7 @@ use std::time::Duration;
 use nettorrent_engine::job::Job;
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_sim::{Fault, Join, Outcome, Rehearsal, Scenario, Simulation, Toy, ToySize, What, When};
-use nettorrent_swarm::record::Event;
+use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::wire::{Frame, Kind};
 use nettorrent_swarm::{PeerId, Setup};
 
@@ -21,6 +21,23 @@ fn setup(strategy: &str) -> Arc<Setup> {
 }
 
 const STATE_BYTES: u64 = 4 * (400_010 + 40_000 + 400_010);
+
+/// When the first peer has come to the end of an epoch whose only local phase somebody joins, or nobody; and how long its state takes.
+fn one_phase(joins: Vec<Join>) -> (f64, Option<f64>) {
+    let size = ToySize { n_features: 40_000, n_classes: 10, n_train: 48, n_test: 8 };
+    let case = case::Case::new("local-sgd", [("local_steps".to_owned(), "epoch".into())].into_iter().collect());
+    let setup = case.setup_for(Toy::with_size(size, 1), Job { epochs: 2, batch: 4, ..case::job() });
+    let (link, sample_time) = ("10mbit/2ms".parse().unwrap(), Duration::from_millis(300));
+    let scenario = Scenario { link, joins, sample_time, limit: Duration::from_secs(600), ..Scenario::lan() };
+    let outcome = Simulation::new(setup, 2, scenario).unwrap().run().unwrap();
+    let is_epoch = |record: &&Record| matches!(record.event, Event::Epoch { .. });
+    let epoch_s = outcome.records.iter().find(is_epoch).unwrap().at_s;
+    let transfer_s = |record: &Record| match record.event {
+        Event::StateReceived { seconds, .. } => Some(seconds),
+        _ => None,
+    };
+    (epoch_s, outcome.records.iter().find_map(transfer_s))
+}
 
 fn run(strategy: &str, n_peers: usize, faults: Vec<Fault>) -> Outcome {
     let joins = vec![Join { at: Duration::from_millis(300) }];
@@ -63,6 +80,17 @@ fn who_keeps_an_optimizer_of_its_own_gives_only_parameters() {
         assert_eq!(received(&outcome).len(), 1, "{strategy}");
         assert!(!outcome.records.iter().any(|record| matches!(record.event, Event::Differs { .. })), "{strategy}");
     }
+}
+
+#[test]
+fn a_newcomer_gets_the_state_while_the_others_train_their_local_phase() {
+    let (undisturbed_s, nothing) = one_phase(Vec::new());
+    let (epoch_s, transfer_s) = one_phase(vec![Join { at: Duration::from_millis(300) }]);
+    assert!(nothing.is_none());
+    assert!(
+        epoch_s < undisturbed_s + transfer_s.unwrap() / 2.0,
+        "{epoch_s} s in place of {undisturbed_s} s, {transfer_s:?} s for the state"
+    );
 }
 
 #[test]
