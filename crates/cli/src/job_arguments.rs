@@ -52,6 +52,7 @@ impl JobArguments {
     /// What is to be different in a job that is there already.
     pub(crate) fn settings(&self) -> Vec<String> {
         let mut settings = self.settings.clone();
+        settings.extend(self.model.iter().map(|model| format!("model={model}")));
         settings.extend(self.epochs.map(|epochs| format!("epochs={epochs}")));
         settings.extend(self.threads.map(|threads| format!("threads={threads}")));
         settings.extend(self.strategy.iter().map(|name| format!("swarm.strategy={name}")));

@@ -103,9 +103,23 @@ impl RunFolder {
         self.path.join(EVENTS_FILE)
     }
 
-    /// Its job, with these fields set otherwise.
+    /// Its job, with these fields set otherwise: any but the model, which is described in the run and to which its checkpoints belong.
+    /// Only the file of a model of Python, which stays where it is, may have been moved.
     pub fn job(&self, settings: &[String]) -> Result<Job, SessionError> {
-        Ok(Job::open(&self.path.join(JOB_FILE), settings)?)
+        let path = self.path.join(JOB_FILE);
+        let own = Job::open(&path, &[])?;
+        if settings.is_empty() {
+            return Ok(own);
+        }
+        let job = Job::open(&path, settings)?;
+        if job.model != own.model && (job.python().is_none() || own.python().is_none()) {
+            let (shown, own, other) = (self.path.display(), own.model, job.model);
+            return Err(SessionError::Run(format!(
+                "{shown} is a run of the model `{own}`, which cannot become `{other}`: leave the model out to go on with the run, or \
+                 begin a new one with `nettorrent train --model {other}`, perhaps with --weights FILE"
+            )));
+        }
+        Ok(job)
     }
 
     /// Replaces the job, so that a run which is stopped again goes on with what it was told last.

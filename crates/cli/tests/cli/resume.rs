@@ -146,6 +146,30 @@ fn a_finished_run_says_so_and_can_be_trained_further() {
 }
 
 #[test]
+fn a_run_goes_on_with_its_own_model() {
+    let place = Place::new();
+    place.write("net.toml", NORM_AND_DROPOUT);
+    place.succeed(&["train", "--run", "mine", "--model", "net.toml", "--epochs", "1"]);
+    let job = std::fs::read_to_string(place.path("mine/job.toml")).unwrap();
+    let another = ["--epochs", "2", "--set", "model=mlp:4"];
+    for arguments in [
+        [&["resume", "mine"][..], &another].concat(),
+        [&["resume", "mine", "--peers", "2"][..], &another].concat(),
+        [&["start", "--resume", "mine"][..], &another].concat(),
+        vec!["start", "--resume", "mine", "--epochs", "2", "--model", "mlp:4"],
+        vec!["eval", "mine", "--set", "model=mlp:4"],
+    ] {
+        let message = place.fail(&arguments);
+        assert!(message.contains("mine is a run of the model `net.toml`"), "{arguments:?}\n{message}");
+        assert!(message.contains("`nettorrent train --model mlp:4`"), "{arguments:?}\n{message}");
+        assert_eq!(std::fs::read_to_string(place.path("mine/job.toml")).unwrap(), job, "{arguments:?}");
+    }
+    // The same name is no other model, and its description is in the run.
+    std::fs::remove_file(place.path("net.toml")).unwrap();
+    place.succeed(&["resume", "mine", "--epochs", "2", "--set", "model=net.toml"]);
+}
+
+#[test]
 fn an_earlier_checkpoint_can_be_gone_on_from() {
     let place = Place::new();
     let train = ["train", "--run", "mine", "--model", "mlp:8", "--epochs", "3", "--set", "checkpoint.keep=3"];
