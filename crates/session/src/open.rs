@@ -9,6 +9,7 @@ use nettorrent_engine::data::{Dataset, Split};
 use nettorrent_engine::job::Job;
 use nettorrent_engine::nearest::nearest;
 use nettorrent_fetch::{Cache, catalog, find};
+use nettorrent_swarm::strategies;
 
 use crate::error::SessionError;
 
@@ -63,9 +64,11 @@ pub fn n_threads(asked: usize) -> usize {
     }
 }
 
-/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere.
+/// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere. Names in it
+/// that nothing has are refused, whether this run will use them or not.
 pub fn definite(mut job: Job) -> Result<Job, SessionError> {
     backends::find(&job.backend)?;
+    strategies::check(&job.swarm.strategy, &job.swarm.options)?;
     job.threads = match job.threads {
         // Processes on one machine share its cores.
         0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nettorrent_engine::job::{Job, model_spec};
+use nettorrent_engine::job::{Job, JobError, model_spec};
 use nettorrent_engine::nearest::nearest;
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::strategies::find;
@@ -200,8 +200,8 @@ impl Draft {
         let given = given.or_else(|| study.job.get("seed").cloned());
         let seed = seed(given.as_ref(), study.seed, trial).map_err(refuse)?;
         fields.push(("seed".to_owned(), Value::Integer(seed)));
-        let settings: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let job = Job::parse("the study's job", base, &settings).map_err(|error| refuse(error.to_string()))?;
+        let mut settings: Vec<String> = fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let job = job_of(base, &mut settings, n_peers).map_err(|error| refuse(error.to_string()))?;
         check(&job, n_peers, study.head.host).map_err(refuse)?;
         let is_alone = n_peers == 1;
         let mut arguments: Vec<String> = settings.into_iter().flat_map(|text| ["--set".to_owned(), text]).collect();
@@ -240,6 +240,17 @@ impl Draft {
             n_threads,
         })
     }
+}
+
+/// The job of a run. What the study's job says of the options of strategies that an axis names, one who trains alone cannot use.
+fn job_of(base: &str, settings: &mut Vec<String>, n_peers: usize) -> Result<Job, JobError> {
+    let job = Job::parse("the study's job", base, settings)?;
+    let is_for_others = find(&job.swarm.strategy).is_ok_and(|strategy| (strategy.build)(&job.swarm.options).is_err());
+    if n_peers > 1 || !is_for_others {
+        return Ok(job);
+    }
+    settings.push("swarm.options={}".to_owned());
+    Job::parse("the study's job", base, settings)
 }
 
 /// Whether a job can be run with so many peers there.
@@ -329,6 +340,16 @@ mod tests {
                         --set seed=8 --peers 3 --link 100mbit/20ms";
         assert_eq!(last.arguments.join(" "), expected);
         assert_eq!(plan.axes[2].values, ["alone", "gossip", "one %"]);
+    }
+
+    #[test]
+    fn options_of_strategies_of_an_axis_are_kept_from_one_who_trains_alone() {
+        let text =
+            "name = \"a\"\njob.swarm.options = { density = 0.1 }\n[matrix]\npeers = [1, 2]\nstrategy = [\"threshold\"]";
+        let plan = plan(text).unwrap();
+        let alone = &plan.runs[0];
+        assert_eq!(alone.arguments.join(" "), "--set seed=1 --set swarm.options={}");
+        assert!(alone.job.swarm.options.is_empty());
     }
 
     #[test]

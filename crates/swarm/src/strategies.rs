@@ -47,6 +47,11 @@ pub fn find(name: &str) -> Result<&'static Spec, OptionError> {
     })
 }
 
+/// Refuses a strategy that is not there, and options that it does not have.
+pub fn check(name: &str, options: &Table) -> Result<(), OptionError> {
+    build(find(name)?, options).map(drop)
+}
+
 /// A strategy with these options. One that cannot follow a rule of aggregation says who can.
 pub(crate) fn build(spec: &Spec, options: &Table) -> Result<AnyStrategy, OptionError> {
     let built = (spec.build)(options);
@@ -71,7 +76,7 @@ fn follows(spec: &Spec, rule: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{STRATEGIES, build, find};
+    use super::{STRATEGIES, build, check, find};
     use crate::strategy::OptionError;
 
     #[test]
@@ -118,5 +123,8 @@ mod tests {
         let Err(error) = (find("ring-all-reduce").unwrap().build)(&table) else { panic!("accepted") };
         assert!(matches!(&error, OptionError::Option { .. }), "{error}");
         assert!(error.to_string().contains("did you mean `form`?"), "{error}");
+        assert_eq!(check("ring-all-reduce", &table).unwrap_err().to_string(), error.to_string());
+        assert!(check("ring-allreduce", &toml::Table::new()).is_err());
+        assert!(check("ring-all-reduce", &toml::Table::new()).is_ok());
     }
 }

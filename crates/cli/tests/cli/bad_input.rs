@@ -214,6 +214,33 @@ fn a_ready_study_goes_before_a_file_of_its_name() {
 }
 
 #[test]
+fn a_strategy_is_looked_up_even_where_one_trains_alone() {
+    let place = Place::new();
+    place.write("name.toml", "[swarm]\nstrategy = \"nosuch\"\n");
+    place.write("option.toml", "[swarm]\noptions = { bitz = 3 }\n");
+    place.succeed(&["train", "--model", "mlp:4", "--epochs", "1", "--run", "mine"]);
+    let job = fs::read(place.path("mine/job.toml")).unwrap();
+    for (given, part) in [
+        (&["--set", "swarm.strategy=nosuch"][..], "nosuch"),
+        (&["--set", "swarm.options.bitz=3"], "bitz"),
+        (&["name.toml"], "nosuch"),
+        (&["option.toml"], "bitz"),
+        (&["--strategy", "nosuch"], "nosuch"),
+    ] {
+        let expected = place.fail(&[&["train", "--peers", "2"], given].concat());
+        assert!(expected.contains(part), "{given:?}\n{expected}");
+        for command in ["train", "start", "simulate", "plan", "advise"] {
+            assert_eq!(place.fail(&[&[command], given].concat()), expected, "{command} {given:?}");
+        }
+        if given[0] == "--set" {
+            assert_eq!(place.fail(&[&["resume", "mine", "--epochs", "2"], given].concat()), expected);
+        }
+    }
+    assert!(!place.path("runs").exists(), "nothing was begun");
+    assert_eq!(fs::read(place.path("mine/job.toml")).unwrap(), job);
+}
+
+#[test]
 fn what_one_process_cannot_do_is_refused() {
     let place = Place::new();
     assert!(place.fail(&["train", "--set", "pipeline=auto"]).contains("say how many with --peers N"));
