@@ -218,6 +218,8 @@ async fn train(
             let ticket = ticket
                 .parse()
                 .map_err(|error: nettorrent_net::ticket::TicketError| SessionError::OtherTask(error.to_string()))?;
+            // Whoever is let in uses the ticket once.
+            RunFolder::check_free(settings.out.as_deref())?;
             let invited = Invited::ask(&ticket, &options).await?;
             let task = Python::attach(|py| {
                 let package = invited.package();

@@ -45,12 +45,7 @@ impl RunFolder {
             Some(path) => path.to_owned(),
             None => free_name(&job.model),
         };
-        if path.join(JOB_FILE).exists() {
-            let shown = path.display();
-            return Err(SessionError::Run(format!(
-                "{shown} holds a run already; go on with it by `nettorrent resume {shown}`, or choose another --run"
-            )));
-        }
+        Self::check_free(Some(&path))?;
         let run = Self { path };
         let folder = run.path.join(CHECKPOINTS);
         fs::create_dir_all(folder).map_err(SessionError::file("cannot make the run's folder", &run.path))?;
@@ -59,6 +54,15 @@ impl RunFolder {
         }
         run.write_job(job)?;
         Ok(run)
+    }
+
+    /// Refuses a path where a run is already, before anything is done that cannot be undone.
+    pub fn check_free(path: Option<&Path>) -> Result<(), SessionError> {
+        let Some(path) = path.filter(|path| path.join(JOB_FILE).exists()) else { return Ok(()) };
+        let shown = path.display();
+        Err(SessionError::Run(format!(
+            "{shown} holds a run already; go on with it by `nettorrent resume {shown}`, or choose another --run"
+        )))
     }
 
     /// Keeps how its texts become tokens.

@@ -19,6 +19,18 @@ fn a_job_that_takes_more_than_it_may_is_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_folder_that_holds_a_run_costs_no_use_of_the_ticket() {
+    let (first, second) = (Place::new(), Place::new());
+    let once = ["--listen", "127.0.0.1:0", "--epochs", "100000", "--ticket-uses", "1"];
+    let (_starter, ticket) = start(&first, &once);
+    second.succeed(&["train", "--model", "mlp:4", "--epochs", "1", "--run", "mine"]);
+    let said = second.fail(&["join", &ticket, "--run", "mine"]);
+    assert!(said.contains("mine holds a run already"), "{said}");
+    let mut joiner = second.start(&["join", &ticket, "--json", "--run", "other"]);
+    joiner.wait_for("start");
+}
+
+#[test]
 fn numbers_that_nobody_means_are_refused_at_the_start() {
     let place = Place::new();
     for command in [&["train", "--peers", "2"][..], &["start"]] {
