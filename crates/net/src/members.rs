@@ -89,6 +89,11 @@ impl Members {
         Ticket { addresses, ..self.ticket.clone() }
     }
 
+    /// How long that ticket is good.
+    pub fn limits(&self) -> TicketLimits {
+        self.list.policy.limits()
+    }
+
     /// The member of this number, or whose key's fingerprint begins so.
     pub fn find(&self, which: &str) -> Result<&ListedMember, MembersError> {
         let number: Option<u32> = which.parse().ok();

@@ -35,6 +35,13 @@ pub struct TicketLimits {
     pub ends: Option<u64>,
 }
 
+impl TicketLimits {
+    /// Whether its time is over, in seconds since 1970.
+    pub fn have_ended(&self, now: u64) -> bool {
+        self.ends.is_some_and(|ends| ends < now)
+    }
+}
+
 /// A policy's beginning, which is enough to check certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PolicyHead {
@@ -290,6 +297,13 @@ mod tests {
         assert!(OwnerKey::from_text(&text[..text.len() - 1]).is_none());
         assert!(OwnerKey::from_text(&text.replacen('a', "b", 1)).is_none());
         assert!(OwnerKey::from_text("nt-owner1").is_none() && OwnerKey::from_text("").is_none());
+    }
+
+    #[test]
+    fn a_ticket_is_good_through_its_last_second_or_for_ever() {
+        let until = |ends| TicketLimits { ends, ..TicketLimits::default() };
+        assert!(until(Some(7)).have_ended(8) && !until(Some(7)).have_ended(7));
+        assert!(!until(None).have_ended(u64::MAX));
     }
 
     #[test]

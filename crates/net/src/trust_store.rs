@@ -212,7 +212,7 @@ impl TrustStore {
         if self.policy().removal(key).is_some() {
             return Err(NotAdmitted::Removed);
         }
-        if limits.ends.is_some_and(|ends| ends < now) {
+        if limits.have_ended(now) {
             return Err(NotAdmitted::Ended);
         }
         if limits.uses.is_none() {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use nettorrent_net::address::Address;
+use nettorrent_net::clock::Clock;
 use nettorrent_net::founder::Founder;
 use nettorrent_net::members::Members;
 use nettorrent_net::ticket::Ticket;
@@ -58,6 +59,13 @@ fn of_swarm(run: &Path, reach: &Reach) -> anyhow::Result<(Ticket, Vec<serde_json
     let members = block_on(Load { n_processes: 1, n_bytes: 0 }, asked)?.with_context(|| {
         format!("the swarm of {shown} is over, or cannot be reached; go on with the run by: nettorrent start --resume {shown}")
     })?;
+    if members.limits().have_ended(Clock::System.now()) {
+        // It is shown all the same: with it one may still see who is there, and replace it.
+        eprintln!(
+            "warning: the time of this ticket is over, and it lets nobody in any more; whoever started the swarm replaces it with: \
+             nettorrent members RUN --rotate --run RUN"
+        );
+    }
     let entries = members.members().iter().map(|member| serde_json::json!(member.entry())).collect();
     Ok((members.ticket(), entries))
 }

@@ -111,3 +111,24 @@ fn a_run_without_a_swarm_has_no_ticket_and_one_whose_swarm_is_over_says_so() {
     let said = place.fail(&["ticket", "run"]);
     assert!(said.contains("is over, or cannot be reached") && said.contains("start --resume"), "{said}");
 }
+
+#[test]
+fn a_ticket_whose_time_is_over_is_shown_with_a_warning_and_can_be_replaced() {
+    let (place, other) = (Place::new(), Place::new());
+    let shortly = ["--listen", "127.0.0.1:0", "--epochs", "100000", "--ticket-expires", "1s"];
+    let (_starter, ticket) = start(&place, &shortly);
+    let mut shown = (0..2000).map(|_| place.succeed(&["ticket", "run"]));
+    let over = shown.find(|outcome| !outcome.stderr.is_empty()).expect("a second passes");
+    assert!(over.stderr.contains("warning: the time of this ticket is over"), "{}", over.stderr);
+    assert!(over.stderr.contains("nettorrent members RUN --rotate --run RUN"), "{}", over.stderr);
+    assert!(
+        over.stdout.starts_with("nt3") && over.stdout.lines().count() == 1,
+        "it is the ticket alone: {}",
+        over.stdout
+    );
+    assert!(other.fail(&["join", &ticket]).contains("the ticket's time is over"));
+
+    let rotated = place.succeed(&["members", "run", "--rotate", "--run", "run", "--json"]).json().remove(0);
+    let mut joiner = other.start(&["join", rotated["ticket"].as_str().expect("a ticket"), "--json", "--run", "run"]);
+    joiner.wait_for("start");
+}
