@@ -28,6 +28,9 @@ pub use read::{ReadError, read_toml, set_field};
 pub use sharing::{Resplit, Warmup, WarmupRule};
 pub use swarm::{Quorum, SwarmError, SwarmSpec, Work};
 
+/// The most threads of a process. More than there are cores only wait for each other, and starting thousands takes longer than training.
+pub const MOST_THREADS: usize = 1024;
+
 /// What to train, on what, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -204,7 +207,9 @@ impl Job {
         Ok(job)
     }
 
-    fn check(&self) -> Result<(), JobError> {
+    /// Refuses numbers that make no sense, and fields that do not go together. Text was checked when it was read; fields may have been set
+    /// since.
+    pub fn check(&self) -> Result<(), JobError> {
         bounds::check(self)?;
         self.optimizer.check()?;
         self.schedule.check()?;
@@ -249,6 +254,11 @@ impl Job {
     pub fn model_spec(&self, input: &[usize], n_classes: usize) -> Result<ModelSpec, JobError> {
         model_spec(&self.model, Some(input), Some(n_classes))
     }
+}
+
+/// Refuses more threads than anybody means.
+pub fn check_threads(n_threads: usize) -> Result<(), JobError> {
+    bounds::check_threads(n_threads)
 }
 
 /// A model's description by its name in the zoo or the path of its file.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use nettorrent_engine::backends;
 use nettorrent_engine::data::source::{self, DataSpec};
 use nettorrent_engine::data::{Dataset, Split};
-use nettorrent_engine::job::Job;
+use nettorrent_engine::job::{Job, MOST_THREADS, check_threads};
 use nettorrent_engine::nearest::nearest;
 use nettorrent_fetch::{Cache, catalog, find};
 use nettorrent_swarm::strategies;
@@ -56,22 +56,24 @@ pub fn data_spec(argument: &str, spec: DataSpec) -> Result<DataSpec, SessionErro
     )))
 }
 
-/// As many threads as asked for, or as the machine has.
-pub fn n_threads(asked: usize) -> usize {
-    match asked {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+/// As many threads as asked for, or as the machine has; more than anybody means are refused.
+pub fn n_threads(asked: usize) -> Result<usize, SessionError> {
+    check_threads(asked)?;
+    Ok(match asked {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS),
         n => n,
-    }
+    })
 }
 
 /// The same job with what depends on the machine and on the present folder written out, for it may be resumed elsewhere. Names in it
 /// that nothing has are refused, whether this run will use them or not.
 pub fn definite(mut job: Job) -> Result<Job, SessionError> {
+    job.check()?;
     backends::find(&job.backend)?;
     strategies::check(&job.swarm.strategy, &job.swarm.options)?;
     job.threads = match job.threads {
         // Processes on one machine share its cores.
-        0 => (n_threads(0) / job.swarm.peers.max(1)).max(1),
+        0 => (n_threads(0)? / job.swarm.peers.max(1)).max(1),
         n => n,
     };
     if let Some((file, function)) = job.python().and_then(|model| model.rsplit_once(':')) {

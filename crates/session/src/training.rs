@@ -120,7 +120,7 @@ impl Training {
         let (setup, task) = (Arc::new(setup), opened.task);
         let (model, data) = (description(&job.model, task.layout()), [fingerprint::of_task(task.as_ref()), [0; 32]]);
         let package = JobPackage { job: as_it_travels(&job), model, data };
-        let job = Job { threads: n_threads(job.threads), ..job };
+        let job = Job { threads: n_threads(job.threads)?, ..job };
         Ok(Self { job, task, setup, pipelines, package, spec, codec: None, is_alone: false })
     }
 
@@ -156,7 +156,7 @@ impl Training {
             ));
         }
         own_tokenizer(&mut job.data)?;
-        job.threads = n_threads(threads.unwrap_or(0));
+        job.threads = n_threads(threads.unwrap_or(0))?;
         let spec = match job.python() {
             Some(_) => None,
             None => Some(read_toml::<ModelSpec>("the swarm's model", &package.model)?),

@@ -53,7 +53,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let BenchArguments { model, input, classes, batch, threads, seconds, layers, json } = arguments;
     let network = build_network(model, &model_spec(model, input.as_deref(), *classes)?)?;
     let duration = Duration::try_from_secs_f64(*seconds).context("--seconds must be a time")?;
-    let workload = Workload { batch: *batch, n_threads: n_threads(*threads), duration, profiles_layers: *layers };
+    let workload = Workload { batch: *batch, n_threads: n_threads(*threads)?, duration, profiles_layers: *layers };
     let speed = ModelSpeed::measure(&network, workload)?;
     let measured = Measurement { model, speed, peak_rss_bytes: peak_rss_bytes() };
     if *json {

@@ -38,7 +38,7 @@ impl TrainedArguments {
     /// Loads the model.
     pub(crate) fn open(&self) -> anyhow::Result<TrainedModel> {
         let Self { run, checkpoint, weights, model, data, settings, threads } = self;
-        let n_threads = n_threads(*threads);
+        let n_threads = n_threads(*threads)?;
         Ok(match (run, weights, model) {
             (Some(run), _, _) => {
                 let run = RunFolder::open(run)?;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::needs::{MachineLimits, Needs};
+use nettorrent_session::open::n_threads;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Training};
 
@@ -62,6 +63,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     // Said before anybody is asked, for whoever is let in uses the ticket once.
     options.open_folder()?;
     RunFolder::check_free(arguments.run.as_deref())?;
+    arguments.threads.map(n_threads).transpose()?;
     let invited = block_on(Load { n_processes: 1, n_bytes: 0 }, Invited::ask(&ticket, &options))??;
     if !network.json {
         let there = match invited.n_members() {

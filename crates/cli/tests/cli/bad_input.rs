@@ -241,6 +241,27 @@ fn a_strategy_is_looked_up_even_where_one_trains_alone() {
 }
 
 #[test]
+fn more_threads_than_anybody_means_are_refused_before_they_are_started() {
+    let place = Place::new();
+    place.succeed(&["train", "--model", "mlp:4", "--epochs", "1", "--run", "mine"]);
+    for command in [
+        &["train"][..],
+        &["train", "--peers", "2"],
+        &["start"],
+        &["simulate"],
+        &["plan"],
+        &["bench", "mnist-cnn"],
+        &["eval", "mine"],
+    ] {
+        let message = place.fail(&[command, &["--threads", "5000"]].concat());
+        assert!(message.contains("threads = 5000: must be at most 1024"), "{command:?}\n{message}");
+    }
+    let message = place.fail(&["resume", "mine", "--epochs", "2", "--set", "threads=5000"]);
+    assert!(message.contains("threads = 5000: must be at most 1024"), "{message}");
+    assert!(!place.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
 fn what_one_process_cannot_do_is_refused() {
     let place = Place::new();
     assert!(place.fail(&["train", "--set", "pipeline=auto"]).contains("say how many with --peers N"));

@@ -3,13 +3,12 @@
 
 use crate::data::split::SplitRule;
 
-use super::{Augmentation, Job, JobError, Stages};
+use super::{Augmentation, Job, JobError, MOST_THREADS, Stages};
 
 /// The most samples of a batch, seconds, peers and so on that anybody has meant.
 const MOST_SAMPLES: u64 = 1 << 24;
 const MOST_EPOCHS: u64 = 1_000_000_000;
 const MOST_PEERS: u64 = 100_000;
-const MOST_THREADS: u64 = 4096;
 const MOST_CHECKPOINTS: u64 = 10_000;
 const MOST_PIXELS: u64 = 16_384;
 const MOST_FRAMES: u64 = 6_000;
@@ -26,7 +25,7 @@ pub(super) fn check(job: &Job) -> Result<(), JobError> {
     within("batch", job.batch as u64, 1, MOST_SAMPLES)?;
     within("micro_batch", job.micro_batch as u64, 0, MOST_SAMPLES)?;
     within("epochs", job.epochs, 1, MOST_EPOCHS)?;
-    within("threads", job.threads as u64, 0, MOST_THREADS)?;
+    check_threads(job.threads)?;
     within("augment.crop-flip.padding", padding, 0, MOST_PIXELS)?;
     within("checkpoint.every", job.checkpoint.every, 0, MOST_EPOCHS)?;
     within("checkpoint.keep", job.checkpoint.keep as u64, 1, MOST_CHECKPOINTS)?;
@@ -53,6 +52,11 @@ pub(super) fn check(job: &Job) -> Result<(), JobError> {
     Ok(())
 }
 
+/// Refuses more threads than anybody means.
+pub(super) fn check_threads(n_threads: usize) -> Result<(), JobError> {
+    within("threads", n_threads as u64, 0, MOST_THREADS as u64)
+}
+
 fn within(field: &str, value: u64, least: u64, most: u64) -> Result<(), JobError> {
     match value {
         _ if value < least => Err(JobError::Setting(format!("{field} = {value}: must be at least {least}"))),
@@ -75,7 +79,7 @@ mod tests {
             ("batch=9000000000", "batch = 9000000000: must be at most 16777216"),
             ("batch=0", "batch = 0: must be at least 1"),
             ("epochs=9223372036854775807", "epochs = 9223372036854775807: must be at most 1000000000"),
-            ("threads=100000", "threads = 100000: must be at most 4096"),
+            ("threads=5000", "threads = 5000: must be at most 1024"),
             ("checkpoint.keep=4611686018427387904", "must be at most 10000"),
             ("checkpoint.every=4611686018427387904", "must be at most 1000000000"),
             ("augment={crop-flip={padding=4611686018427387904,flip=true}}", "padding = 4611686018427387904"),
