@@ -1,9 +1,10 @@
-//! What a job asks of a machine, and what the machine may give: who joins takes a job that others have written.
+//! What a job asks of a machine, and what the machine may give. Who joins takes a job that others have written, and is on its guard; a job of
+//! one's own is refused only where it cannot be done.
 
 use std::fmt;
 use std::path::Path;
 
-use nettorrent_engine::job::build_network;
+use nettorrent_engine::job::{Job, build_network};
 use nettorrent_engine::model::n_values;
 use nettorrent_engine::optimizer::Optimizer;
 use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
@@ -56,7 +57,7 @@ impl Needs {
     /// What a training that is open, and has not begun, will take.
     pub fn of(training: &Training) -> Result<Self, SessionError> {
         let Training { job, task, setup, pipelines, .. } = training;
-        let n_state_vectors = Optimizer::new(job.optimizer.clone(), 0).state().1.count() as u64;
+        let n_state_vectors = n_optimizer_vectors(job);
         let n_kept = setup.strategy().n_state_vectors() as u64;
         let state = 1 + n_state_vectors + n_kept;
         let n_whole = task.n_values() as u64;
@@ -101,6 +102,50 @@ impl Needs {
     }
 }
 
+/// Refuses a job of one's own whose network this machine cannot hold so many times, whatever else may run there.
+pub fn check_own(training: &Training, n_replicas: usize) -> Result<(), SessionError> {
+    check_least(training, n_replicas, machine_memory())
+}
+
+/// The same for a machine with so much memory. Only what is surely taken counts: the parameters, and where one trains alone the gradient and
+/// what the optimizer keeps of those that are trained. What comes on top is guessed at only where strangers ask for it.
+fn check_least(training: &Training, n_replicas: usize, memory: u64) -> Result<(), SessionError> {
+    // A model of Python is there already.
+    if training.spec().is_none() {
+        return Ok(());
+    }
+    let Training { job, task, .. } = training;
+    let n_trained: u64 = task.layout().buckets().iter().map(|bucket| bucket.len() as u64).sum();
+    let n_more = if training.is_alone() { 1 + n_optimizer_vectors(job) } else { 0 };
+    let n_numbers = (task.n_values() as u64).saturating_add(n_trained.saturating_mul(n_more));
+    let least = NUMBER.saturating_mul(n_numbers).saturating_mul(n_replicas as u64);
+    if least <= memory {
+        return Ok(());
+    }
+    let (model, least, memory) = (&job.model, Bytes(least), Bytes(memory));
+    let times = if n_replicas > 1 { format!(", held {n_replicas} times,") } else { String::new() };
+    Err(SessionError::TooMuch(format!(
+        "the model `{model}`{times} takes at least {least} of memory, and this machine has {memory}; choose a smaller model, or share \
+         its layers out among several machines (`nettorrent plan` says how)"
+    )))
+}
+
+/// How many numbers an optimizer keeps of each parameter.
+fn n_optimizer_vectors(job: &Job) -> u64 {
+    Optimizer::new(job.optimizer.clone(), 0).state().1.count() as u64
+}
+
+/// All the memory that processes of this machine can have, and what it can swap out. What the system does not tell is not limited.
+fn machine_memory() -> u64 {
+    let mut system = System::new();
+    system.refresh_memory();
+    let in_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    match system.total_memory() {
+        0 => u64::MAX,
+        all => all.min(in_container).saturating_add(system.total_swap()),
+    }
+}
+
 /// A number of bytes, as people read it.
 struct Bytes(u64);
 
@@ -141,7 +186,7 @@ fn free_disk(_: &Path) -> Option<u64> {
 mod tests {
     use nettorrent_engine::job::{CheckpointSpec, Job};
 
-    use super::{MachineLimits, Needs};
+    use super::{MachineLimits, Needs, check_least, check_own};
     use crate::training::Training;
 
     fn needs(job: &Job) -> Needs {
@@ -174,6 +219,22 @@ mod tests {
         );
         let error = needs.check(&MachineLimits { disk: 1000, ..enough }).unwrap_err().to_string();
         assert!(error.contains("7.0 TB of the disk") && error.contains("--max-disk"), "{error}");
+    }
+
+    #[test]
+    fn a_job_of_ones_own_is_refused_only_where_its_network_cannot_be_held() {
+        let mut job = Job { model: "mlp:64".into(), ..Job::default() };
+        job.optimizer.momentum = 0.9;
+        // 64 inputs, 64 and 10 outputs: 4,810 numbers; alone with a gradient and a momentum.
+        let alone = Training::alone(job.clone(), None).unwrap();
+        assert!(check_least(&alone, 1, 3 * 4 * 4810).is_ok());
+        assert!(check_least(&alone, 1, 3 * 4 * 4810 - 1).is_err());
+        let shared = Training::from_job(job, 3).unwrap();
+        assert!(check_least(&shared, 3, 3 * 4 * 4810).is_ok());
+        let error = check_least(&shared, 3, 50_000).unwrap_err().to_string();
+        assert!(error.contains("held 3 times, takes at least 57.7 kB of memory"), "{error}");
+        assert!(error.contains("this machine has 50.0 kB"), "{error}");
+        assert!(check_own(&alone, 1).is_ok());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use nettorrent_engine::measure::Measure;
 use nettorrent_history::{Event as Happened, Line};
 use nettorrent_session::Training;
 use nettorrent_session::memory::peak_rss_bytes;
+use nettorrent_session::needs::check_own;
 use nettorrent_session::run_log::{dropped, incident_text};
 use nettorrent_session::simulated_run::SimulatedRun;
 use nettorrent_sim::{Attack, Observer, Outcome, Scenario, Simulation};
@@ -65,6 +66,8 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     let training = Training::from_job(job, n_peers)?;
     let Training { job, task, setup, .. } = &training;
     training.check(n_peers)?;
+    // Simulated peers may share their parameters.
+    check_own(&training, 1)?;
     if !arguments.json {
         println!(
             "{} with {} parameters on {} samples, {} simulated peer{} by {} over {}",

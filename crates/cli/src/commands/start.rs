@@ -9,9 +9,9 @@ use clap::Args;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::checkpoint_writer::save_values;
-use nettorrent_session::needs::{MachineLimits, Needs};
+use nettorrent_session::needs::{MachineLimits, Needs, check_own};
 use nettorrent_session::run_folder::RunFolder;
-use nettorrent_session::{Invited, Options, Session, StartState, Training};
+use nettorrent_session::{Invited, Options, Session, SessionError, StartState, Training};
 
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
@@ -104,6 +104,7 @@ fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>
     let n_peers = arguments.wait_for as usize;
     let training = Training::from_job(arguments.job.open(&[])?, n_peers)?;
     training.check(n_peers)?;
+    check_share(&training)?;
     let values = arguments.weights.as_deref().map(|path| load_weights(path, training.task.layout())).transpose()?;
     let run = training.create_run(arguments.run.as_deref())?;
     let start = match values {
@@ -115,6 +116,11 @@ fn fresh(arguments: &StartArguments) -> anyhow::Result<(RunFolder, Arc<Training>
         None => StartState::fresh(&training),
     };
     Ok((run, Arc::new(training), start))
+}
+
+/// Refuses a network that this machine cannot hold; of one whose layers are shared out it need not hold all.
+fn check_share(training: &Training) -> Result<(), SessionError> {
+    if training.pipelines.is_some() { Ok(()) } else { check_own(training, 1) }
 }
 
 fn resumed(arguments: &StartArguments, run: RunFolder) -> anyhow::Result<(RunFolder, Arc<Training>, StartState)> {

@@ -10,6 +10,7 @@ use anyhow::bail;
 use nettorrent_engine::checkpoint::load_weights;
 use nettorrent_net::{Load, block_on};
 use nettorrent_session::checkpoint_writer::save_values;
+use nettorrent_session::needs::check_own;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Options, Session, StartState, Training};
 
@@ -42,6 +43,7 @@ pub(crate) fn train(arguments: &TrainArguments) -> anyhow::Result<ExitCode> {
     }
     let training = Training::alone(job, None)?;
     training.check(1)?;
+    check_own(&training, 1)?;
     let values = arguments.weights.as_deref().map(|path| load_weights(path, training.task.layout())).transpose()?;
     let run = training.create_run(arguments.run.as_deref())?;
     let start = match values {

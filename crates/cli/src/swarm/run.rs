@@ -20,6 +20,7 @@ use crate::notice::Notice;
 use nettorrent_session::checkpoint_writer::save_values;
 use nettorrent_session::event_log::EventLog;
 use nettorrent_session::live_log::{LiveLog, Topology};
+use nettorrent_session::needs::check_own;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{StartPoint, StartState, Training};
 
@@ -86,6 +87,7 @@ pub(crate) fn train(job: Job, fresh: &Fresh<'_>, links: &LinkArguments) -> anyho
     let n_peers = job.swarm.peers;
     let training = Training::from_job(job, n_peers)?;
     training.check(n_peers)?;
+    check_own(&training, training.setup.n_replicas(n_peers))?;
     let values = fresh.weights.map(|path| load_weights(path, training.task.layout())).transpose()?;
     let run = training.create_run(fresh.run)?;
     let events = fresh.measuring.open_events(&run)?;

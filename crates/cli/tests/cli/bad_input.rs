@@ -241,6 +241,18 @@ fn a_strategy_is_looked_up_even_where_one_trains_alone() {
 }
 
 #[test]
+fn a_model_that_this_machine_cannot_hold_is_refused_before_memory_is_taken_for_it() {
+    let place = Place::new();
+    for command in [&["train"][..], &["train", "--peers", "2"], &["start"], &["simulate"]] {
+        // 30 TB of parameters: more than any machine has.
+        let message = place.fail(&[command, &["--model", "mlp:99999999999"]].concat());
+        assert!(message.contains("takes at least") && message.contains("TB of memory"), "{command:?}\n{message}");
+        assert!(message.contains("choose a smaller model"), "{command:?}\n{message}");
+    }
+    assert!(!place.path("runs").exists(), "nothing was begun");
+}
+
+#[test]
 fn more_threads_than_anybody_means_are_refused_before_they_are_started() {
     let place = Place::new();
     place.succeed(&["train", "--model", "mlp:4", "--epochs", "1", "--run", "mine"]);
