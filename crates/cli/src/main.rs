@@ -16,6 +16,7 @@ mod ticket;
 mod ticket_limits;
 mod watching;
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -139,6 +140,16 @@ fn explain(error: &anyhow::Error) -> String {
 
 /// What a shell says of a program that wrote to a closed pipe.
 const BROKEN_PIPE: i32 = 128 + 13;
+
+/// Prints a piece of a line at once, which `print!` would keep until the line is whole. Like `print!`, it ends the program quietly
+/// when nobody reads any more.
+fn print_at_once(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(BROKEN_PIPE),
+        result => result,
+    }
+}
 
 /// Writing to a closed pipe ends the program quietly, as it does other command-line tools.
 fn reset_broken_pipe() {

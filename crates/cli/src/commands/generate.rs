@@ -1,6 +1,5 @@
 //! `generate`: a trained language model continues a text.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,6 +9,8 @@ use clap::Args;
 use nettorrent_session::generator::{Choice, Generator};
 use nettorrent_session::run_folder::RunFolder;
 use serde_json::json;
+
+use crate::print_at_once;
 
 /// Arguments of `generate`.
 #[derive(Args)]
@@ -62,11 +63,10 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
     generator.begin(&arguments.prompt, Choice { temperature, top_k, top_p }, arguments.seed)?;
     let began = Instant::now();
     let mut tokens = Vec::new();
-    let mut out = io::stdout();
     // What has been shown of the text: a character may take several tokens.
     let mut shown = 0;
     if !arguments.json {
-        write!(out, "{}", arguments.prompt)?;
+        print_at_once(&arguments.prompt)?;
     }
     while tokens.len() < arguments.tokens {
         let token = generator.next_token();
@@ -76,8 +76,7 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
         tokens.push(token);
         let text = generator.text(&tokens);
         if !arguments.json && !text.ends_with('\u{fffd}') {
-            write!(out, "{}", text.get(shown..).unwrap_or_default())?;
-            out.flush()?;
+            print_at_once(text.get(shown..).unwrap_or_default())?;
             shown = text.len();
         }
     }
@@ -88,9 +87,9 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
         let told = json!({
             "prompt": arguments.prompt, "text": text, "tokens": tokens, "seconds": seconds, "tokens_per_s": tokens_per_s,
         });
-        writeln!(out, "{told}")?;
+        println!("{told}");
     } else {
-        writeln!(out, "{}", text.get(shown..).unwrap_or_default())?;
+        println!("{}", text.get(shown..).unwrap_or_default());
     }
     Ok(ExitCode::SUCCESS)
 }
