@@ -89,7 +89,7 @@ impl Churn {
             Note::Left(peer) => (*peer, LossCause::Left),
             Note::Stuck(peer) | Note::Withholds { peer, .. } => (*peer, LossCause::Stuck),
             Note::LeftOut { member, .. } => (member.id, LossCause::Unreachable),
-            Note::Returned(member) | Note::Joined(member) => {
+            Note::Returned(member) | Note::Joined { member, .. } => {
                 self.causes.remove(&member.id);
                 return;
             }

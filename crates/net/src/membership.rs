@@ -351,7 +351,8 @@ impl Membership {
             Change::Up(member) => {
                 self.introducers.retain(|introducer| introducer.id != member.id);
                 let was_lost = self.lost.remove(member.id);
-                out.notes.push(if was_lost { Note::Returned(member) } else { Note::Joined(member) });
+                let n_missing = self.agreement.n_missing(self.detector.live().len());
+                out.notes.push(if was_lost { Note::Returned(member) } else { Note::Joined { member, n_missing } });
             }
             Change::Replaced(member) => out.notes.push(Note::Returned(member)),
             Change::Down(member) => {

@@ -145,6 +145,8 @@ impl PeerStatus {
     /// What a peer does and for how long; if it waits, for whom, where that is, and in which step.
     pub fn activity(&self) -> String {
         let doing = match self.phase {
+            // Before the first view nobody can say who is missing.
+            Phase::Agreeing if self.waits_for.is_empty() => "waits for members",
             Phase::Agreeing => "synchronizing state",
             Phase::Training => "computes",
             Phase::Exchanging => "exchanges",
@@ -227,6 +229,10 @@ mod tests {
     #[test]
     fn activity_says_for_whom_a_peer_waits_and_where_and_in_which_step() {
         assert_eq!(status(Phase::Training, Vec::new()).activity(), "computes (3.2 s)");
+        assert_eq!(status(Phase::Agreeing, Vec::new()).activity(), "waits for members (3.2 s)");
+        let first = vec![awaited(2, None)];
+        let expected = "synchronizing state, waits 3.2 s for peer 2 in step 118";
+        assert_eq!(status(Phase::Agreeing, first).activity(), expected);
         let two = vec![awaited(2, Some("10.0.0.7:4123")), awaited(3, None)];
         let expected = "exchanges, waits 3.2 s for peer 2 (10.0.0.7:4123), peer 3 in step 118";
         assert_eq!(status(Phase::Exchanging, two).activity(), expected);

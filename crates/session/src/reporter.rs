@@ -177,7 +177,7 @@ impl<'a> Reporter<'a> {
             Report::Record { record, .. } => self.tell_all(PeerEvent::Record((*record).clone()), tell),
             Report::Note(note) => {
                 let is_told = matches!(note, Note::Lost { why: Why::Told { .. }, .. });
-                let is_routine = is_told || matches!(note, Note::Joined(_) | Note::Left(_));
+                let is_routine = is_told || matches!(note, Note::Joined { .. } | Note::Left(_));
                 tell(PeerEvent::Note { peer: self.id, text: note.to_string(), is_routine });
             }
             // Where all have one folder, nobody else can come.

@@ -123,6 +123,8 @@ impl Peer for Replica {
     fn status(&self) -> Status {
         let core = self.core();
         let members = &core.view.members;
+        // Before the first view a peer is the only one that it knows of, and it does not wait for itself.
+        let others = |rank: usize| members.get(rank).copied().filter(|peer| *peer != core.me);
         let waits_for = match core.phase {
             Phase::Agreeing => self.agreement.waits_for(&core.view),
             _ => self.training.waits_for(),
@@ -131,7 +133,7 @@ impl Peer for Replica {
             phase: core.phase,
             epoch: core.place.ledger.epoch,
             round: core.place.version.round,
-            waits_for: waits_for.into_iter().filter_map(|rank| members.get(rank).copied()).collect(),
+            waits_for: waits_for.into_iter().filter_map(others).collect(),
             began: core.phase_began,
         }
     }

@@ -120,12 +120,17 @@ impl Agreement {
 
     /// The same, if it is known from elsewhere whether somebody does not hold the view that it should hold.
     pub(super) fn needs_view(&self, candidates: &[&Member], is_stale: bool) -> bool {
-        let n_wanted = if self.has_begun { 1 } else { self.wait_for };
-        if candidates.len() < n_wanted {
+        if self.n_missing(candidates.len()) > 0 {
             return false;
         }
         let latest = self.round.as_ref().map(|round| &round.roster).or(self.view.as_ref());
         is_stale || !latest.is_some_and(|roster| roster.lists(candidates.iter().copied()))
+    }
+
+    /// How many more the next view waits for, where so many are there.
+    pub(super) fn n_missing(&self, n_there: usize) -> usize {
+        let n_wanted = if self.has_begun { 1 } else { self.wait_for };
+        n_wanted.saturating_sub(n_there)
     }
 
     /// Whether a member answers as far as we know.

@@ -11,7 +11,12 @@ use super::member::Member;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// Somebody new is there.
-    Joined(Member),
+    Joined {
+        /// Who.
+        member: Member,
+        /// How many more the first view waits for, as far as this peer knows.
+        n_missing: usize,
+    },
     /// Somebody did not answer and has some time left to do so.
     Suspected(PeerId),
     /// Somebody is given up.
@@ -85,7 +90,8 @@ pub enum Why {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Joined(member) => write!(f, "{member} joined"),
+            Self::Joined { member, n_missing: 0 } => write!(f, "{member} joined"),
+            Self::Joined { member, n_missing } => write!(f, "{member} joined; waiting for {n_missing} more"),
             Self::Suspected(peer) => write!(f, "{peer} does not answer"),
             Self::Lost { peer, why } => write!(f, "{peer} is lost: {why}"),
             Self::Stuck(peer) => write!(

@@ -21,6 +21,14 @@ fn the_first_view_waits_for_its_members() {
     network.leave(id(2));
     network.converge(millis(500), "two left, and two of three are enough to go on");
     assert_eq!(network.views.len(), 3, "what happens at the same time makes one view");
+    let joined = |(_, note): &(_, Note)| match note {
+        Note::Joined { member, n_missing } => Some((member.id, *n_missing)),
+        _ => None,
+    };
+    let notes: Vec<_> = network.nodes[&id(0)].notes.iter().filter_map(joined).collect();
+    assert_eq!(notes, [(id(1), 1), (id(2), 0), (id(3), 0)], "who came, and how many more were waited for");
+    let text = Note::Joined { member: member(1), n_missing: 1 }.to_string();
+    assert!(text.ends_with(" joined; waiting for 1 more"), "{text}");
 }
 
 #[test]

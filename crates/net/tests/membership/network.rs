@@ -200,7 +200,7 @@ impl Network {
         let running = self.running();
         let knows = |a: &PeerId, b: &PeerId| {
             let met = self.nodes[a].notes.iter().rev().find_map(|(_, note)| match note {
-                Note::Joined(member) | Note::Returned(member) if member.id == *b => Some(true),
+                Note::Joined { member, .. } | Note::Returned(member) if member.id == *b => Some(true),
                 // Nobody looks for those who said goodbye.
                 Note::Left(peer) if peer == b => Some(false),
                 _ => None,
