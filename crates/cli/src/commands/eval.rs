@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use nettorrent_engine::measure::Measure;
 use nettorrent_session::open::n_threads;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::trained_model::{ModelEvaluation, TrainedModel};
@@ -74,14 +75,34 @@ pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// All that was measured, in a line.
+fn summary(found: &ModelEvaluation) -> String {
+    let mut told = vec![format!("loss {:.4}", found.loss)];
+    if found.measure != Measure::Loss {
+        told.push(found.measure.value_text(found.measure.value(found.loss, found.accuracy)));
+    }
+    told.extend(found.metrics.iter().map(|(name, value)| metric_text(name, *value)));
+    format!("{}: {}, {} samples", found.model, told.join(", "), found.n)
+}
+
+/// One of the further measures, in words; what Python measures has the name that it was given there.
+fn metric_text(name: &str, value: f64) -> String {
+    match name {
+        "absolute_error" => format!("absolute error {value:.4}"),
+        "accuracy" => format!("accuracy {:.2} %", 100.0 * value),
+        "auc" => format!("area under the ROC curve {value:.4}"),
+        "mean_iou" => format!("mean intersection over union {value:.4}"),
+        "squared_error" => format!("squared error {value:.4}"),
+        "top5_accuracy" => format!("top-5 accuracy {:.2} %", 100.0 * value),
+        name => format!("{name} {value:.4}"),
+    }
+}
+
 /// Beyond this many classes the whole table is no longer readable, and only the worst confusions are shown.
 const MOST_COLUMNS: usize = 20;
 
 fn print_tables(found: &ModelEvaluation) {
-    let own: String = found.metrics.iter().map(|(name, value)| format!("  {name} {value:.4}")).collect();
-    let told = found.measure.text(found.loss, found.accuracy);
-    let told: Vec<&str> = told.split_whitespace().collect();
-    println!("{}: {}{own}, {} samples", found.model, told.join(" "), found.n);
+    println!("{}", summary(found));
     if found.confusion.is_empty() {
         return;
     }
@@ -109,5 +130,37 @@ fn print_tables(found: &ModelEvaluation) {
     let name = |class: usize| found.classes.get(class).map_or("?", String::as_str);
     for (n, label, guess) in worst.iter().take(10) {
         println!("{n:>6}  {:>width$} taken for {}", name(*label), name(*guess));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettorrent_engine::measure::Measure;
+    use nettorrent_session::trained_model::ModelEvaluation;
+
+    use super::summary;
+
+    fn found(measure: Measure, accuracy: f64, metrics: &[(&str, f64)]) -> String {
+        summary(&ModelEvaluation {
+            model: "net".to_owned(),
+            n: 20,
+            loss: 0.0,
+            measure,
+            accuracy,
+            perplexity: None,
+            metrics: metrics.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
+            classes: Vec::new(),
+            confusion: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn all_models_are_judged_in_one_format() {
+        let digits = found(Measure::Accuracy, 0.9855, &[("top5_accuracy", 1.0)]);
+        assert_eq!(digits, "net: loss 0.0000, accuracy 98.55 %, top-5 accuracy 100.00 %, 20 samples");
+        let text = found(Measure::Perplexity { n_tokens: 8 }, 0.0, &[("accuracy", 0.25), ("top5_accuracy", 0.5)]);
+        assert_eq!(text, "net: loss 0.0000, perplexity 1.000, accuracy 25.00 %, top-5 accuracy 50.00 %, 20 samples");
+        let numbers = found(Measure::Loss, 0.0, &[("absolute_error", 0.5), ("r2", 0.75), ("sharpness", 2.0)]);
+        assert_eq!(numbers, "net: loss 0.0000, absolute error 0.5000, r2 0.7500, sharpness 2.0000, 20 samples");
     }
 }

@@ -116,7 +116,7 @@ fn each_label_has_a_probability() {
     );
     assert_eq!(predict(&place, &["new.csv", "--top", "1"])[0]["guesses"].as_array().unwrap().len(), 1);
     let shown = place.succeed(&["eval", "run"]).stdout;
-    assert!(shown.contains(" auc "), "of the label that is not always the same: {shown}");
+    assert!(shown.contains(", area under the ROC curve "), "of the label that is not always the same: {shown}");
 }
 
 #[test]
