@@ -106,7 +106,7 @@ impl fmt::Display for CheckpointFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { epoch, step, problem } = self;
         write!(f, "The checkpoint of step {step} (epoch {epoch}) is not on the disk: {problem}. ")?;
-        f.write_str("Training goes on and tries the next one.")
+        f.write_str("Training does not need it, and later ones are tried all the same.")
     }
 }
 

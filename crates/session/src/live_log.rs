@@ -56,6 +56,8 @@ pub struct LiveLog {
     tested: VecDeque<Tested>,
     /// The last checkpoint that was written down.
     kept: Option<PathBuf>,
+    /// The epoch and the step of the last one that could not be written.
+    not_kept: Option<(u64, u64)>,
     speed: Speed,
 }
 
@@ -129,6 +131,7 @@ impl LiveLog {
             told: BTreeMap::new(),
             tested: VecDeque::new(),
             kept: None,
+            not_kept: None,
             speed: Speed::default(),
         };
         let n_peers = match topology {
@@ -186,10 +189,7 @@ impl LiveLog {
                 self.write(Event::Note(Note { peer, text, is_routine }));
             }
             PeerEvent::Checkpoint { path, epoch, step } => self.on_checkpoint(path, *epoch, *step),
-            PeerEvent::CheckpointFailed { epoch, step, problem } => {
-                let (epoch, step, problem) = (*epoch, *step, problem.clone());
-                self.write(Event::CheckpointFailed(CheckpointFailed { epoch, step, problem }));
-            }
+            PeerEvent::CheckpointFailed { epoch, step, problem } => self.on_failed_checkpoint(*epoch, *step, problem),
         }
     }
 
@@ -200,6 +200,13 @@ impl LiveLog {
         }
         self.kept = Some(path.to_owned());
         self.write(Event::Checkpoint(Checkpoint { path: path.to_owned(), epoch, step }));
+    }
+
+    /// The last one is tried again when the run ends, and the end tells what came of that.
+    fn on_failed_checkpoint(&mut self, epoch: u64, step: u64, problem: &str) {
+        if self.not_kept.replace((epoch, step)) != Some((epoch, step)) {
+            self.write(Event::CheckpointFailed(CheckpointFailed { epoch, step, problem: problem.to_owned() }));
+        }
     }
 
     fn on_progress(&mut self, progress: &PeerProgress) {

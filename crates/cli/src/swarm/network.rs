@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -119,32 +119,74 @@ pub(crate) async fn train(mut session: Session, json: bool) -> anyhow::Result<Ex
     let result = session.run().await;
     let mut view = view.borrow_mut();
     view.finish();
-    let Outcome { ending, epoch, step, was_alone, is_guessing, is_kept, took, .. } = result?;
-    match ending {
+    let outcome = result?;
+    match &outcome.ending {
         Ending::Failed(problem) => anyhow::bail!("{problem}"),
         Ending::Left => {
-            let (shown, others) = (path.display(), if was_alone { "" } else { "; the others go on" });
-            view.tell(&match topology {
-                Topology::OneOfMany if !is_kept => {
-                    format!("Left at step {step}{others}. This peer held only a part of the network; the first peer keeps the whole.")
-                }
-                Topology::OneOfMany => format!(
-                    "Left at step {step}{others}. What was learnt so far is in {shown}; begin again from it with: nettorrent \
-                     start --resume {shown}"
-                ),
-                _ if epoch >= epochs => {
-                    format!("Training is done, its last test is not. Test it with: nettorrent eval {shown}")
-                }
-                _ => stopped_text(step, is_kept, &path),
-            });
+            view.tell(&left_text(&outcome, topology, epochs, &path));
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         Ending::Finished => {
-            view.say(&finished_text(took, is_kept.then_some(&*path)));
-            if is_guessing {
+            view.say(&finished_text(outcome.took, outcome.is_kept.then_some(&*path)));
+            if outcome.is_guessing {
                 view.tell(GUESSING);
             }
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// What people are told who have left a run of so many epochs.
+fn left_text(outcome: &Outcome, topology: Topology, epochs: u64, path: &Path) -> String {
+    let &Outcome { epoch, step, was_alone, is_kept, .. } = outcome;
+    let (shown, others) = (path.display(), if was_alone { "" } else { "; the others go on" });
+    match topology {
+        // Who joins and leaves before the others' state has come holds weights that nobody has trained.
+        Topology::OneOfMany if step == 0 => format!("Left at step 0{others}. Nothing was learnt yet."),
+        Topology::OneOfMany if !is_kept => {
+            format!(
+                "Left at step {step}{others}. This peer held only a part of the network; the first peer keeps the whole."
+            )
+        }
+        Topology::OneOfMany => format!(
+            "Left at step {step}{others}. What was learnt so far is in {shown}; begin again from it with: nettorrent start \
+             --resume {shown}"
+        ),
+        _ if epoch >= epochs => {
+            format!("Training is done, its last test is not. Test it with: nettorrent eval {shown}")
+        }
+        _ => stopped_text(step, is_kept, path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use nettorrent_session::Outcome;
+    use nettorrent_session::live_log::Topology;
+    use nettorrent_session::peer_event::Ending;
+
+    use super::left_text;
+
+    #[test]
+    fn who_leaves_before_the_first_step_has_learnt_nothing() {
+        let left = |step, was_alone| {
+            let outcome = Outcome {
+                ending: Ending::Left,
+                epoch: 0,
+                step,
+                was_alone,
+                is_guessing: false,
+                checkpoint: None,
+                is_kept: true,
+                took: Duration::ZERO,
+            };
+            left_text(&outcome, Topology::OneOfMany, 10, Path::new("mine"))
+        };
+        assert_eq!(left(0, true), "Left at step 0. Nothing was learnt yet.");
+        assert_eq!(left(0, false), "Left at step 0; the others go on. Nothing was learnt yet.");
+        assert!(left(7, false).ends_with("is in mine; begin again from it with: nettorrent start --resume mine"));
     }
 }

@@ -1,5 +1,6 @@
 //! Checkpoints: whole or not there at all, whatever happens while they are written.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -268,13 +269,19 @@ fn a_full_disk_says_what_to_do_and_spoils_no_checkpoint() {
         // A checkpoint with momentum has about 90 kB: two fit, and a third does not while they are there.
         let train =
             ["train", "--run", "disk/mine", "--model", "mlp:150", "--epochs", "9", "--set", "checkpoint.keep=9"];
-        let message = place.fail(&[train.as_slice(), peers].concat());
+        let outcome = place.run(&[train.as_slice(), peers].concat());
+        let message = &outcome.stderr;
+        assert_eq!(outcome.code, Some(1), "{message}");
         for part in ["No space left on device", "make room on the disk and resume", "earlier checkpoints are untouched"]
         {
             assert!(message.contains(part), "{message}");
         }
         let mine = place.path("disk/mine");
         assert!(!checkpoints(&mine).is_empty());
+        // That the last one fails again when the run ends is told by its end.
+        let told: Vec<&str> = outcome.stdout.lines().filter(|line| line.contains("is not on the disk")).collect();
+        let once: BTreeSet<&str> = told.iter().copied().collect();
+        assert!(!told.is_empty() && once.len() == told.len(), "{}", outcome.stdout);
         for checkpoint in checkpoints(&mine) {
             place.succeed(&["eval", "disk/mine", "--checkpoint", text(&checkpoint)]);
         }
