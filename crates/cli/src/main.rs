@@ -11,6 +11,7 @@ mod progress;
 mod resume_point;
 mod secret_file;
 mod size;
+mod socket_address;
 mod swarm;
 mod ticket;
 mod ticket_limits;

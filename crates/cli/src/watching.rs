@@ -8,6 +8,8 @@ use nettorrent_net::addresses::reachable_addresses;
 
 use nettorrent_session::run_folder::RunFolder;
 
+use crate::socket_address::socket_address;
+
 /// Where the page is, unless somebody wants it elsewhere.
 pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7700";
 
@@ -16,10 +18,10 @@ pub(crate) const DEFAULT_ADDRESS: &str = "127.0.0.1:7700";
 #[command(next_help_heading = "Watching")]
 pub(crate) struct WatchingArguments {
     /// Show the run on a page while it goes [default address: 127.0.0.1:7700].
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address, num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
     dashboard: Option<SocketAddr>,
     /// Serve the run's numbers for Prometheus at this address.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     metrics: Option<SocketAddr>,
 }
 

@@ -43,8 +43,13 @@ pub fn save(
 
 /// Whether a checkpoint is whole, whatever model it is of: its files can be read, and all check sums are right.
 pub fn verify(folder: &Path) -> Result<(), CheckpointError> {
-    checksums::verify(&folder.join(MODEL_FILE))?;
+    verify_model(folder)?;
     checksums::verify(&folder.join(STATE_FILE))
+}
+
+/// The same of its model alone.
+pub fn verify_model(folder: &Path) -> Result<(), CheckpointError> {
+    checksums::verify(&folder.join(MODEL_FILE))
 }
 
 /// Reads how far a checkpoint is, and nothing else of it.

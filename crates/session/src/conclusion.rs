@@ -164,7 +164,8 @@ impl Conclusion {
         if let Some(failed) = self.endings.pop() {
             return Ok(failed);
         }
-        Err(self.problems.pop().unwrap_or_else(|| SessionError::Peers("all peers are gone".into())))
+        let all_are_gone = || SessionError::Peers(format!("all peers are gone; {}", self.run.newest_text()));
+        Err(self.problems.pop().unwrap_or_else(all_are_gone))
     }
 
     fn not_kept(&self, reached: String, unkept: &CheckpointError) -> SessionError {
@@ -248,6 +249,15 @@ mod tests {
         let outcome = outcome.unwrap();
         assert_eq!((outcome.ending, outcome.epoch, reason), (Ending::Finished, 4, Reason::Finished));
     }
+
+    #[test]
+    fn whose_peers_are_all_gone_says_what_there_is_to_go_on_from() {
+        let (outcome, reason) = conclude(Topology::Local(2), &[]);
+        let error = outcome.err().expect("nobody finished").to_string();
+        assert_eq!(error, "all peers are gone; there is no checkpoint");
+        assert_eq!(reason, Reason::Failed(error));
+    }
+
     #[test]
     fn a_run_that_is_left_has_come_as_far_as_whoever_wrote_its_checkpoint() {
         for events in [[left_at(10, true), left_at(11, false)], [left_at(11, false), left_at(10, true)]] {

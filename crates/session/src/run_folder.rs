@@ -48,7 +48,12 @@ impl RunFolder {
         Self::check_free(Some(&path))?;
         let run = Self { path };
         let folder = run.path.join(CHECKPOINTS);
-        fs::create_dir_all(folder).map_err(SessionError::file("cannot make the run's folder", &run.path))?;
+        fs::create_dir_all(folder).map_err(|error| {
+            let shown = run.path.display();
+            SessionError::Run(format!(
+                "cannot make the run's folder {shown}: {error}; choose a place that can be written with --run"
+            ))
+        })?;
         if let Some(model) = model {
             write_file(&run.path.join(MODEL_FILE), as_toml(model).as_bytes())?;
         }
@@ -215,7 +220,10 @@ impl RunFolder {
             }
         }
         match damaged.into_iter().next() {
-            Some(source) => Err(SessionError::Unreadable { hint: "no checkpoint of the run is whole".into(), source }),
+            Some(source) => {
+                let hint = format!("no checkpoint of the run is whole{}", self.new_run_text());
+                Err(SessionError::Unreadable { hint, source })
+            }
             None => Ok((None, Vec::new())),
         }
     }
@@ -259,6 +267,17 @@ impl RunFolder {
             Ok((None, _)) => "there is no checkpoint".to_owned(),
             Err(problem) => problem.to_string(),
         }
+    }
+
+    /// What to do where no checkpoint can be gone on from, to be put after that: begin again from the newest model that is whole, if one is.
+    fn new_run_text(&self) -> String {
+        let checkpoints = self.checkpoints().unwrap_or_default();
+        let whole = checkpoints.into_iter().rev().find(|checkpoint| checkpoint::verify_model(checkpoint).is_ok());
+        whole.map_or(String::new(), |checkpoint| {
+            let (job, model) = (self.path.join(JOB_FILE), checkpoint.join(checkpoint::MODEL_FILE));
+            let (job, model) = (job.display(), model.display());
+            format!("; begin a new run from its model with `nettorrent train {job} --weights {model}`")
+        })
     }
 
     /// Where the checkpoint after a step is.
@@ -332,7 +351,7 @@ impl RunFolder {
             .map(|other| other.display().to_string())
             .collect();
         let hint = match others.as_slice() {
-            [] => "cannot read the run's only checkpoint".to_owned(),
+            [] => format!("cannot read the run's only checkpoint{}", self.new_run_text()),
             _ => format!("cannot read the checkpoint; others are there for --checkpoint: {}", others.join(", ")),
         };
         SessionError::Unreadable { hint, source }

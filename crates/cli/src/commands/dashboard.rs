@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_dashboard::{Server, Shows};
 
+use crate::socket_address::socket_address;
 use crate::watching::{DEFAULT_ADDRESS, serve, url};
 use nettorrent_session::run_folder::RunFolder;
 
@@ -16,7 +17,7 @@ pub(crate) struct DashboardArguments {
     /// The run's folder.
     run: PathBuf,
     /// Where to serve it. Elsewhere than on this machine the page asks for a token, which is printed.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_ADDRESS)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address, default_value = DEFAULT_ADDRESS)]
     address: SocketAddr,
     /// Print where it is as one line of JSON.
     #[arg(long)]

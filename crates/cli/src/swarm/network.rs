@@ -23,16 +23,17 @@ use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
 use crate::measuring::MeasuringArguments;
 use crate::progress::{GUESSING, finished_text, stopped_text};
+use crate::socket_address::socket_address;
 
 /// How a peer is on the network.
 #[derive(Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct NetworkArguments {
     /// Where to listen [default: all addresses, any free port].
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     pub listen: Option<SocketAddr>,
     /// The address at which others reach this machine, if it is not one of its own (behind a router that forwards).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     pub address: Option<SocketAddr>,
     /// Let peers of this swarm on the same local network find this one, and look for them, by mDNS.
     #[arg(long)]

@@ -101,6 +101,11 @@ fn wrong_usage_has_a_code_of_its_own() {
         assert_eq!(outcome.code, Some(2), "{arguments:?}\n{}", outcome.stderr);
         assert!(outcome.stdout.is_empty() && outcome.stderr.contains("--help"), "{}", outcome.stderr);
     }
+    for arguments in [["train", "--metrics", "localhost:9100"], ["start", "--listen", "localhost:0"]] {
+        let outcome = place.run(&arguments);
+        assert_eq!(outcome.code, Some(2), "{arguments:?}");
+        assert!(outcome.stderr.contains("for example 127.0.0.1:9100"), "{}", outcome.stderr);
+    }
     for arguments in [["--help"], ["--version"]] {
         assert!(!place.succeed(&arguments).stdout.is_empty());
     }

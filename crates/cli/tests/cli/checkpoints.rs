@@ -101,7 +101,16 @@ fn a_run_goes_on_from_the_newest_whole_checkpoint_and_says_so() {
         }
         assert_eq!(events(&place.path("mine"), "epoch").pop().unwrap()["epoch"], 3);
         all_load(&place);
-        // If none is whole, there is nothing to go on from.
+        // If none is whole, there is nothing to go on from; but where the model is, a new run begins from it.
+        for checkpoint in checkpoints(&place.path("mine")) {
+            fs::write(checkpoint.join("state.safetensors"), "nonsense").unwrap();
+        }
+        let message = place.fail(&[&["resume", "mine", "--epochs", "4"], peers].concat());
+        let newest = newest_checkpoint(&place.path("mine"));
+        let weights = format!("mine/checkpoints/{}/model.safetensors", name_of(&newest));
+        let next = format!("`nettorrent train mine/job.toml --weights {weights}`");
+        assert!(message.contains(&next) && !message.contains("earlier checkpoint"), "{message}");
+        place.succeed(&["train", "mine/job.toml", "--weights", &weights, "--run", "again"]);
         for checkpoint in checkpoints(&place.path("mine")) {
             fs::write(checkpoint.join("model.safetensors"), "nonsense").unwrap();
         }
@@ -305,5 +314,6 @@ fn a_folder_that_cannot_be_written_is_named() {
     for folder in folders {
         let message = place.fail(&["train", "--model", "mlp:8", "--epochs", "1", "--run", folder]);
         assert!(message.contains(&format!("cannot make the run's folder {folder}")), "{message}");
+        assert!(message.contains("choose a place that can be written with --run"), "{message}");
     }
 }

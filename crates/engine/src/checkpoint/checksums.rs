@@ -53,8 +53,8 @@ pub(super) fn write(folder: &Path, names: &[&str]) -> io::Result<()> {
 pub(super) fn verify(path: &Path) -> Result<(), CheckpointError> {
     let unreadable = |source: io::Error| CheckpointError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(unreadable)?;
-    let layout = FileLayout::read(&mut file)
-        .map_err(|error| CheckpointError::malformed(path, format!("damaged ({error}); use an earlier checkpoint")))?;
+    let layout =
+        FileLayout::read(&mut file).map_err(|error| CheckpointError::malformed(path, format!("damaged ({error})")))?;
     let Some(sums) = FileChecksums::of(path)? else { return Ok(()) };
     let mut problem = sums.check_header(&mut file, &layout).map_err(unreadable)?;
     for (name, place) in layout.tensors() {
@@ -73,9 +73,8 @@ impl FileChecksums {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|source| CheckpointError::Read { path: beside.clone(), source })?,
         };
-        let sums: Checksums = serde_json::from_slice(&text).map_err(|error| {
-            CheckpointError::malformed(&beside, format!("damaged ({error}); use an earlier checkpoint"))
-        })?;
+        let sums: Checksums = serde_json::from_slice(&text)
+            .map_err(|error| CheckpointError::malformed(&beside, format!("damaged ({error})")))?;
         if sums.format != FORMAT {
             let problem = format!("its format is `{}`, and this program reads `{FORMAT}`", sums.format);
             return Err(CheckpointError::malformed(&beside, problem));
@@ -107,7 +106,7 @@ impl FileChecksums {
 }
 
 fn damage(what: &str) -> String {
-    format!("{what} is damaged: it is not what was written; use an earlier checkpoint")
+    format!("{what} is damaged: it is not what was written")
 }
 
 fn sum(file: &mut (impl Read + Seek), first: u64, n_bytes: u64) -> io::Result<String> {
@@ -156,7 +155,7 @@ mod tests {
             fs::write(&file, damaged).unwrap();
             let message = load(&path, &layout, &mut optimizer).unwrap_err().to_string();
             let tensor = if name == MODEL_FILE { "`fc.weight`" } else { "`swarm.memory.0`" };
-            for part in [name, tensor, "is damaged", "use an earlier checkpoint"] {
+            for part in [name, tensor, "is damaged"] {
                 assert!(message.contains(part), "{message}");
             }
             assert_eq!(load_weights(&path.join(MODEL_FILE), &layout).is_err(), name == MODEL_FILE);

@@ -17,7 +17,7 @@ pub enum CheckpointError {
         source: io::Error,
     },
     /// Writing a checkpoint failed; those before it are still there.
-    #[error("cannot write {}: {}; earlier checkpoints are untouched{}", .0.path.display(), .0.source, .0.advice())]
+    #[error("cannot write {}: {}; earlier checkpoints are untouched{}", .0.path.display(), .0.source, .0.advice_in_run())]
     Save(#[source] WriteError),
     /// Writing another file failed.
     #[error(transparent)]

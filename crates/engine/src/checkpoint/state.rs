@@ -128,9 +128,9 @@ pub(super) fn load_share(
         let name = swarm_vector(k);
         let Some(place) = place(&name) else { break };
         if place.shape != [n_values] {
-            return Err(damaged(
+            return Err(CheckpointError::malformed(
                 path,
-                &format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape),
+                format!("`{name}` has the shape {:?} and should have [{n_values}]", place.shape),
             ));
         }
         sums.iter().try_for_each(|sums| check(sums.check(&mut file, &name, place)))?;
@@ -154,18 +154,16 @@ fn open(path: &Path) -> Result<(File, FileLayout), CheckpointError> {
     let mut file = File::open(path).map_err(unreadable)?;
     let layout = FileLayout::read(&mut file).map_err(|error| match error {
         SafeTensorError::IoError(source) => unreadable(source),
-        error => damaged(path, &format!("damaged ({error})")),
+        error => CheckpointError::malformed(path, format!("damaged ({error})")),
     })?;
     Ok((file, layout))
 }
 
-fn damaged(path: &Path, why: &str) -> CheckpointError {
-    CheckpointError::malformed(path, format!("{why}; use an earlier checkpoint, or start from the model alone"))
-}
-
 fn read_note(path: &Path, layout: &FileLayout) -> Result<Note<Progress>, CheckpointError> {
-    let note = layout.note(NOTE_KEY).ok_or_else(|| damaged(path, &format!("the note `{NOTE_KEY}` is missing")))?;
-    let bad = |error| damaged(path, &format!("bad note: {error}"));
+    let note = layout
+        .note(NOTE_KEY)
+        .ok_or_else(|| CheckpointError::malformed(path, format!("the note `{NOTE_KEY}` is missing")))?;
+    let bad = |error| CheckpointError::malformed(path, format!("bad note: {error}"));
     let note: serde_json::Value = serde_json::from_str(note).map_err(bad)?;
     // Looked at first, for the rest of another format may look different.
     if note["format"] != FORMAT {
