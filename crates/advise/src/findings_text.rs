@@ -15,20 +15,19 @@ use crate::verdict::{Learning, Verdict};
 
 /// What forecasts rest on.
 pub const ASSUMPTIONS: &str = "\
-What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full
-rate at once. Peers that exchange in rounds train locally, then the busiest link carries its bytes and a delay passes for
-each step; gradients travel while the rest of them is computed. A batch takes what was measured here, for a whole one and for a
-peer's share of one. Work on messages takes what it takes here: peers' own work is timed while they are simulated, encryption and
-system calls by an exchange over loopback. Where there are no more cores than threads, computing stands still meanwhile; peers of one
-machine (--here) share its cores. Tests are not counted.
-
-Each strategy is simulated on the job's own samples with several seeds until it is at the target, and one machine alone
-first; those whose epochs take more than four times as long as one machine's are not. Epochs to the target are the median over the seeds,
-and an epoch takes as long as it did in the simulator. Where the budget allows only some of the samples, an epoch takes as long as some
-rounds of the whole job do, and as many samples are taken to teach as much. One machine alone is recommended unless a strategy is faster
-by more than a quarter, which is how exact forecasts are. What does not reach the target in the job's epochs, or is more
-than a point less accurate than one machine after as many, does not learn here. With --no-pilots an epoch is taken to teach the same whatever
-the strategy. Strategies have their usual options, the job's own has the job's.";
+What is taken to be so: all peers compute as fast as this machine and have equal links, which send and receive at their full \
+rate at once. Peers that exchange in rounds train locally, then the busiest link carries its bytes and a delay passes for each \
+step; gradients travel while the rest of them is computed. A batch takes what was measured here, for a whole one and for a \
+peer's share of one. Work on messages takes what it takes here: peers' own work is timed while they are simulated, encryption \
+and system calls by an exchange over loopback. Where there are no more cores than threads, computing stands still meanwhile; \
+peers of one machine (--here) share its cores. Tests are not counted.\n\n\
+Each strategy is simulated on the job's own samples with several seeds until it is at the target, and one machine alone first; \
+those whose epochs take more than four times as long as one machine's are not. Epochs to the target are the median over the \
+seeds, and an epoch takes as long as it did in the simulator. Where the budget allows only some of the samples, an epoch takes \
+as long as some rounds of the whole job do, and as many samples are taken to teach as much. One machine alone is recommended \
+unless a strategy is faster by more than a quarter, which is how exact forecasts are. What does not reach the target in the \
+job's epochs, or is more than a point less accurate than one machine after as many, does not learn here. With --no-pilots an \
+epoch is taken to teach the same whatever the strategy. Strategies have their usual options, the job's own has the job's.";
 
 impl Findings<'_> {
     /// One object for programs. The words are the arguments that say which job it is.
@@ -52,7 +51,7 @@ impl Findings<'_> {
         let sides = [vec![Side::Left], vec![Side::Right; 7], vec![Side::Left]].concat();
         text += &aligned(&self.lines(), &sides);
         text.push('\n');
-        let remarks: String = self.rows().into_iter().filter_map(|one| remark(one, self.measure)).collect();
+        let remarks = remarks(&self.rows(), self.measure);
         if !remarks.is_empty() {
             text += &remarks;
             text.push('\n');
@@ -205,6 +204,27 @@ impl Findings<'_> {
     }
 }
 
+/// Says of what did not get to the target why.
+fn remarks(rows: &[&Judged], measure: Measure) -> String {
+    let text: String = rows.iter().filter_map(|one| remark(one, measure)).collect();
+    let too_slow = rows.iter().filter(|one| one.verdict.learning == Learning::TooSlow);
+    text + &too_slow_text(&too_slow.map(|one| one.strategy.as_str()).collect::<Vec<_>>())
+}
+
+/// Says of all that were too slow to be simulated that they were.
+fn too_slow_text(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => {
+            format!("{name} was not simulated: its epochs take several times as long as one machine's\n")
+        }
+        [first @ .., last] => format!(
+            "{} and {last} were not simulated: their epochs take several times as long as one machine's\n",
+            first.join(", ")
+        ),
+    }
+}
+
 /// Says of what did not get to the target how far it came.
 fn remark(one: &Judged, measure: Measure) -> Option<String> {
     let Verdict { learning, quality, quality_alone, n_epochs_simulated, n_seeds, n_reached, .. } = one.verdict;
@@ -212,8 +232,7 @@ fn remark(one: &Judged, measure: Measure) -> Option<String> {
         Learning::DoesNotLearn => "does not learn here",
         Learning::OnCourse => "was not seen at the target",
         Learning::Unknown => "was not judged for want of time",
-        Learning::TooSlow => "was not simulated: its epochs take several times as long as one machine's",
-        Learning::Reached | Learning::Untested => return None,
+        Learning::Reached | Learning::TooSlow | Learning::Untested => return None,
     };
     let mut text = format!("{} {what}", one.strategy);
     if let Some(quality) = quality {
@@ -244,5 +263,20 @@ fn exchanges(one: &Judged) -> String {
         _ if batches_per_round == 1 => "every batch".to_owned(),
         _ if rounds_per_epoch == 1 => "once an epoch".to_owned(),
         _ => format!("every {batches_per_round} batches"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::too_slow_text;
+
+    #[test]
+    fn what_was_too_slow_is_said_once_of_all() {
+        assert_eq!(too_slow_text(&[]), "");
+        let one = too_slow_text(&["ring"]);
+        assert_eq!(one, "ring was not simulated: its epochs take several times as long as one machine's\n");
+        let three = too_slow_text(&["ring", "tree", "gossip"]);
+        assert!(three.starts_with("ring, tree and gossip were not simulated: their epochs take"), "{three}");
+        assert_eq!(three.lines().count(), 1);
     }
 }

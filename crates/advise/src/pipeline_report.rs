@@ -13,16 +13,16 @@ use crate::compute_speed::{ComputeSpeed, SpeedSource};
 
 /// What estimates rest on.
 pub const PIPELINE_ASSUMPTIONS: &str = "\
-The network is cut into stages of consecutive layers, and each stage is shared by a grid of peers: rows are batch shards, columns
-are tensor shards, blocks of the outputs of the stage's first layer. Peers that are left over make further such pipelines (replicas),
-which share each batch (swarm.scale = \"global-batch\", as usual) or train batches of their own, and average.
-
-What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and
-receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one
-batch in flight (pipeline.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there is one
-stage, one is in flight whatever the job says. Plans are compared
-by samples a second of all replicas together. Memory counts the network's numbers, what the optimizer remembers and the batches
-in flight, but neither the data nor the program. With batch norm, a stage's peers see whole batches, so it has one row.";
+The network is cut into stages of consecutive layers, and each stage is shared by a grid of peers: rows are batch shards, \
+columns are tensor shards, blocks of the outputs of the stage's first layer. Peers that are left over make further such \
+pipelines (replicas), which share each batch (swarm.scale = \"global-batch\", as usual) or train batches of their own, and \
+average.\n\n\
+What is taken to be so: a layer's multiplications are made three times for each sample, and all else is free; links send and \
+receive at their full rate at once, while peers compute; sums over rows and replicas go round rings, after computing. With one \
+batch in flight (pipeline.in_flight) each waits for the one before; with many, the busiest peer or link decides; where there \
+is one stage, one is in flight whatever the job says. Plans are compared by samples a second of all replicas together. Memory \
+counts the network's numbers, what the optimizer remembers and the batches in flight, but neither the data nor the program. \
+With batch norm, a stage's peers see whole batches, so it has one row.";
 
 /// A plan for a job, chosen or the job's own, and what it was compared with.
 pub struct PipelineReport<'a> {

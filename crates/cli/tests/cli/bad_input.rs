@@ -15,7 +15,7 @@ fn mistakes_in_a_job_have_a_place_and_a_nearest_name() {
         ("[schedule]\nkind = \"cosin\"\n", &["line 2, column 8", "Did you mean `cosine`?"]),
         ("[data]\nformat = \"image\"\n", &["line 2", "Did you mean `images`?"]),
         ("order = \"balance\"\n", &["line 1, column 9", "Did you mean `balanced`?"]),
-        ("epochs = \"many\"\n", &["line 1, column 10", "expected u64"]),
+        ("epochs = \"many\"\n", &["line 1, column 10", "expected a whole number from 0 up"]),
         ("epochs = -1\n", &["line 1, column 10"]),
         ("epochs = \n", &["line 1, column"]),
         ("[optimizer\n", &["line 1, column"]),

@@ -264,7 +264,7 @@ mod tests {
             ("", &["pipeline.speeds=[1.0, 0.0]"], "pipeline.speeds = 0: must be numbers above 0"),
             ("", &["pipeline.speeds=[nan]"], "pipeline.speeds"),
             ("", &["pipeline.stages=[{layers=2}, {layers=2, batch_shards=0}]"], "pipeline.stages[1].batch_shards = 0"),
-            ("pipeline = \"auto\"", &["pipeline.in_flight.x=0"], "invalid type: map, expected usize"),
+            ("pipeline = \"auto\"", &["pipeline.in_flight.x=0"], "invalid type: map, expected a whole number"),
         ] {
             let message = parse(text, settings).unwrap_err();
             assert!(message.contains(answer), "{text} {settings:?}\n{message}");

@@ -143,8 +143,26 @@ fn helped(message: &str) -> String {
                 (None, None) => message.to_owned(),
             }
         }
-        _ => message.trim_end().to_owned(),
+        _ => in_words(message.trim_end()),
     }
+}
+
+/// What kinds of numbers are called in words.
+const NUMBERS: [(&str, &str); 7] = [
+    ("f32", "a number"),
+    ("f64", "a number"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u64", "a whole number from 0 up"),
+    ("u8", "a whole number from 0 to 255"),
+    ("usize", "a whole number from 0 up"),
+];
+
+/// Says in words which kind of number was expected: "invalid value: integer `-1`, expected usize".
+fn in_words(message: &str) -> String {
+    let Some((before, kind)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let words = NUMBERS.iter().find(|(name, _)| *name == kind).map_or(kind, |(_, words)| *words);
+    format!("{before}, expected {words}")
 }
 
 #[cfg(test)]
@@ -180,7 +198,7 @@ mod tests {
         let message = error("[optimizer]\nkind = \"adamm\"\n", &[]);
         assert!(message.contains("line 2, column 8") && message.contains("Did you mean `adam`?"), "{message}");
         let message = error("epochs = \"many\"\n", &[]);
-        assert!(message.contains("line 1, column 10") && message.contains("expected u64"), "{message}");
+        assert!(message.contains("line 1, column 10") && message.contains("expected a whole number"), "{message}");
         assert!(error("epochs = \n", &[]).contains("line 1"), "syntax errors have a place too");
     }
 
@@ -211,6 +229,10 @@ mod tests {
         assert!(error("", &["epochs"]).contains("field=value"));
         assert!(error("", &["epochs.x=1"]).contains("unknown") || error("", &["epochs.x=1"]).contains("expected"));
         assert!(error("epochs = 2", &["epochs.x=1"]).contains("no fields of its own"));
+        let message = error("", &["threads=-1"]);
+        assert!(message.ends_with("expected a whole number from 0 up"), "{message}");
+        let message = error("", &["optimizer.lr=fast"]);
+        assert!(message.ends_with("expected a number"), "{message}");
         assert!(error("", &["batch=0"]).contains("batch = 0"));
         assert!(error("", &["optimizer.lr=nan"]).contains("optimizer.lr"));
         assert!(error("", &["optimizer.kind=adam", "optimizer.momentum=0.9"]).contains("beta1"));
