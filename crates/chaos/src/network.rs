@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nettorrent_engine::rng::Rng;
 use nettorrent_net::address::Address;
+use nettorrent_net::route::Route;
 use nettorrent_net::transport::{ByteStream, Doing, Listener, Transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc};
@@ -219,7 +220,7 @@ impl Network {
 
 fn stream(stream: DuplexStream, to: Host) -> ByteStream {
     let (read, write) = tokio::io::split(stream);
-    ByteStream { read: Box::new(read), write: Box::new(write), address: Address::InProcess(to) }
+    ByteStream { read: Box::new(read), write: Box::new(write), address: Address::InProcess(to), route: Route::Memory.fixed() }
 }
 
 /// One host's access to a network.

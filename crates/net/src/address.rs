@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::key_address::KeyAddress;
+
 /// Where a peer can be reached. Each transport has addresses of its own; new kinds go at the end, for their order is what
 /// travels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,16 +16,34 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A number within one process.
     InProcess(u64),
+    /// A key, wherever whoever holds it may be.
+    Key(KeyAddress),
 }
 
 const IN_PROCESS: &str = "in-process:";
+const KEY: &str = "key:";
 
 impl Address {
-    /// The machine and port, if it is one that TCP reaches.
+    /// The machine and port, if it is one that TCP reaches; of a key's sockets, the best.
     pub fn tcp(&self) -> Option<SocketAddr> {
+        self.sockets().first().copied()
+    }
+
+    /// All that TCP may reach, best first.
+    pub fn sockets(&self) -> &[SocketAddr] {
         match self {
-            Self::Tcp(address) => Some(*address),
-            Self::InProcess(_) => None,
+            Self::Tcp(address) => std::slice::from_ref(address),
+            Self::InProcess(_) => &[],
+            Self::Key(address) => address.sockets(),
+        }
+    }
+
+    /// The same peer, which others reach at this address: a key may be in several places.
+    #[must_use]
+    pub fn known_as(&self, address: &Self) -> Self {
+        match (self, address) {
+            (Self::Key(key), Self::Tcp(socket)) => Self::Key(key.also_at(*socket)),
+            _ => address.clone(),
         }
     }
 
@@ -42,8 +62,8 @@ impl Address {
     /// Where somebody listens who is seen at this address and knows where it listens on its own machine.
     #[must_use]
     pub fn at_port_of(&self, listens: &Self) -> Self {
-        match (self, listens) {
-            (Self::Tcp(seen), Self::Tcp(listens)) => Self::Tcp(SocketAddr::new(seen.ip(), listens.port())),
+        match (self.tcp(), listens.tcp()) {
+            (Some(seen), Some(own)) => listens.known_as(&Self::Tcp(SocketAddr::new(seen.ip(), own.port()))),
             _ => listens.clone(),
         }
     }
@@ -60,6 +80,7 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::InProcess(number) => write!(f, "{IN_PROCESS}{number}"),
+            Self::Key(address) => write!(f, "{KEY}{address}"),
         }
     }
 }
@@ -73,8 +94,11 @@ impl FromStr for Address {
     type Err = NoAddress;
 
     fn from_str(text: &str) -> Result<Self, NoAddress> {
-        match text.strip_prefix(IN_PROCESS) {
-            Some(number) => number.parse().map(Self::InProcess).map_err(|_| NoAddress),
+        if let Some(number) = text.strip_prefix(IN_PROCESS) {
+            return number.parse().map(Self::InProcess).map_err(|_| NoAddress);
+        }
+        match text.strip_prefix(KEY) {
+            Some(address) => address.parse().map(Self::Key),
             None => text.parse().map(Self::Tcp).map_err(|_: AddrParseError| NoAddress),
         }
     }
@@ -85,6 +109,7 @@ impl FromStr for Address {
 enum Compact {
     Tcp(SocketAddr),
     InProcess(u64),
+    Key(KeyAddress),
 }
 
 impl Serialize for Address {
@@ -93,6 +118,7 @@ impl Serialize for Address {
             _ if serializer.is_human_readable() => serializer.collect_str(self),
             Self::Tcp(address) => Compact::Tcp(*address).serialize(serializer),
             Self::InProcess(number) => Compact::InProcess(*number).serialize(serializer),
+            Self::Key(address) => Compact::Key(address.clone()).serialize(serializer),
         }
     }
 }
@@ -105,6 +131,7 @@ impl<'de> Deserialize<'de> for Address {
         Ok(match Compact::deserialize(deserializer)? {
             Compact::Tcp(address) => Self::Tcp(address),
             Compact::InProcess(number) => Self::InProcess(number),
+            Compact::Key(address) => Self::Key(address),
         })
     }
 }
@@ -114,7 +141,14 @@ mod tests {
     use super::{Address, NoAddress};
 
     fn all() -> Vec<Address> {
-        ["192.0.2.1:4000", "[2001:db8::1]:65535", "in-process:7"].map(|text| text.parse().unwrap()).to_vec()
+        let key = "0f".repeat(32);
+        let keys = [
+            format!("key:{key}"),
+            format!("key:{key},https://relay.example.org/"),
+            format!("key:{key},http://[2001:db8::1]:3340,192.0.2.1:4000,[2001:db8::1]:65535"),
+        ];
+        let plain = ["192.0.2.1:4000", "[2001:db8::1]:65535", "in-process:7"].map(str::to_owned);
+        plain.iter().chain(&keys).map(|text| text.parse().unwrap()).collect()
     }
 
     #[test]
@@ -124,7 +158,7 @@ mod tests {
             let bytes = postcard::to_allocvec(&address).unwrap();
             assert_eq!(postcard::from_bytes(&bytes), Ok(address));
         }
-        for text in ["", "example.org", "1.2.3.4", "in-process:", "in-process:-1"] {
+        for text in ["", "example.org", "1.2.3.4", "in-process:", "in-process:-1", "key:", "key:0f0f"] {
             assert_eq!(text.parse::<Address>(), Err(NoAddress), "{text}");
         }
     }
@@ -135,5 +169,9 @@ mod tests {
             ["10.0.0.7:50000", "0.0.0.0:4000", "in-process:7"].map(|text| text.parse().unwrap());
         assert_eq!(Address::at_port_of(&seen, &listens).to_string(), "10.0.0.7:4000");
         assert_eq!(Address::at_port_of(&seen, &number), number);
+        // A key is there too, and stays where it was.
+        let key = format!("key:{}", "0f".repeat(32));
+        let at = |sockets: &str| format!("{key},{sockets}").parse::<Address>().unwrap();
+        assert_eq!(Address::at_port_of(&seen, &at("192.0.2.1:4000")), at("10.0.0.7:4000,192.0.2.1:4000"));
     }
 }

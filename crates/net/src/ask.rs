@@ -17,7 +17,7 @@ use crate::refusal::HandshakeError;
 use crate::role::Role;
 use crate::service::{Answer, Question, Unreadable};
 use crate::ticket::{SwarmId, Ticket};
-use crate::transport::Transport;
+use crate::transport::{Transport, ways};
 use crate::wire::Wire;
 
 /// How long a peer may take to answer.
@@ -110,6 +110,17 @@ impl Visit {
     }
 
     async fn call(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<Self, AskError> {
+        let mut problem = None;
+        for transport in ways(transport, address) {
+            match Self::call_by(transport, terms, address).await {
+                Err(error) => problem = Some(error),
+                done => return done,
+            }
+        }
+        Err(problem.expect("there is always a way to try"))
+    }
+
+    async fn call_by(transport: &dyn Transport, terms: &Terms, address: &Address) -> Result<Self, AskError> {
         let unreachable = |source| AskError::Unreachable { address: address.clone(), source };
         let connecting = timeout(PATIENCE, transport.connect(address)).await;
         let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;

@@ -15,6 +15,7 @@ use crate::link::{Handle, Link};
 use crate::link_state::LinkState;
 use crate::link_task::Task;
 use crate::role::Role;
+use crate::route::RouteNow;
 use crate::shaper::{Pace, Shapers};
 use crate::sharing::Sharing;
 use crate::traffic::TrafficCount;
@@ -28,6 +29,7 @@ pub struct Connection {
     pub(crate) cover: Option<Cover>,
     pub(crate) role: Role,
     pub(crate) address: Address,
+    pub(crate) route: RouteNow,
     pub(crate) reader: FrameReader<BoxRead>,
     pub(crate) writer: BoxWrite,
     pub(crate) count: Arc<WireCount>,
@@ -68,7 +70,7 @@ impl Connection {
     /// Lets frames flow; those that arrive go to the inbox. Must be called within a Tokio runtime.
     pub fn start(self, inbox: InboxSender) -> Link {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let Self { hello, cover, role, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
+        let Self { hello, cover, role, route, reader, writer, count, limits, shapers, sharing, slot, .. } = self;
         let id = LinkId(NEXT.fetch_add(1, Ordering::Relaxed));
         let state = Arc::new(LinkState::new(limits, TrafficCount::new(count), reader.owed()));
         let sharing = sharing.map(Arc::new);
@@ -78,7 +80,7 @@ impl Connection {
             task.run(shapers.send.map(Pace::new), shapers.receive).await;
             drop(slot);
         });
-        Link::new(Handle { id, hello, cover, role, state, sharing })
+        Link::new(Handle { id, hello, cover, role, route, state, sharing })
     }
 }
 

@@ -16,6 +16,7 @@ use crate::endpoint::{DialError, Endpoint};
 use crate::inbox::{InboxSender, LinkId};
 use crate::link::Link;
 use crate::outflow::Outflow;
+use crate::route::Route;
 
 /// The links to other peers.
 pub(crate) struct Contacts {
@@ -122,6 +123,11 @@ impl Contacts {
     /// With whom there is a link.
     pub(crate) fn linked(&self) -> impl Iterator<Item = PeerId> {
         self.contacts.iter().filter(|(_, contact)| !contact.links.is_empty()).map(|(peer, _)| *peer)
+    }
+
+    /// With whom there is a link, and by which way the first one goes.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = (PeerId, Route)> {
+        self.contacts.iter().filter_map(|(peer, contact)| Some((*peer, contact.links.first()?.route())))
     }
 
     /// Whether there is a link with anybody.

@@ -25,7 +25,7 @@ use crate::shaper::{Shaper, Shapers};
 use crate::shared_folder::{News, SharedFolder};
 use crate::socket_count::SocketCount;
 use crate::tcp::Tcp;
-use crate::transport::{ByteStream, Listener, Transport};
+use crate::transport::{ByteStream, Listener, Transport, ways};
 use crate::turned_away::{Refusals, TurnedAway};
 use crate::wire::Wire;
 use nettorrent_swarm::link_spec::LinkSpec;
@@ -135,8 +135,9 @@ impl DialError {
     pub(crate) fn shows_end(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
-            Self::Handshake { source: HandshakeError::Refused(refusal), .. } => {
-                matches!(refusal, Refusal::WrongPeer { .. })
+            // Behind a key's sockets may be somebody else.
+            Self::Handshake { source: HandshakeError::Refused(refusal), address } => {
+                matches!((refusal, address), (Refusal::WrongPeer { .. }, Address::Tcp(_) | Address::InProcess(_)))
             }
             Self::Handshake { .. } => false,
         }
@@ -207,9 +208,25 @@ impl Endpoint {
 
     /// Connects to a peer; to this one only, if it is named.
     pub async fn dial(&self, address: &Address, expected: Option<PeerId>) -> Result<Connection, DialError> {
+        let mut problem = None;
+        for transport in ways(&*self.inner.transport, address) {
+            match self.dial_by(transport, address, expected).await {
+                Err(error) if !error.is_crossed() => problem = Some(error),
+                done => return done,
+            }
+        }
+        Err(problem.expect("there is always a way to try"))
+    }
+
+    async fn dial_by(
+        &self,
+        transport: &dyn Transport,
+        address: &Address,
+        expected: Option<PeerId>,
+    ) -> Result<Connection, DialError> {
         let terms = Terms { expected, ..self.inner.terms().clone() };
         let handshake_failed = |source| DialError::Handshake { address: address.clone(), source };
-        let connecting = tokio::time::timeout(terms.limits.handshake, self.inner.transport.connect(address));
+        let connecting = tokio::time::timeout(terms.limits.handshake, transport.connect(address));
         let stream = match connecting.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(source)) => return Err(DialError::Unreachable { address: address.clone(), source }),

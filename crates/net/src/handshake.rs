@@ -93,7 +93,7 @@ async fn shake_hands(
     terms: &Terms,
     judge: impl FnOnce(&Hello) -> Result<(), Refusal>,
 ) -> Result<Connection, HandshakeError> {
-    let (address, count) = (wire.address.clone(), wire.count.clone());
+    let (address, count, route) = (wire.address.clone(), wire.count.clone(), wire.route.clone());
     let (mut reader, mut writer, result): (FrameReader<BoxRead>, BoxWrite, _) = match terms.encryption {
         Encryption::On => {
             let secured = secure(wire, role, &terms.identity.tls).await?;
@@ -122,6 +122,7 @@ async fn shake_hands(
                 cover,
                 role,
                 address,
+                route,
                 reader,
                 writer,
                 count,

@@ -8,6 +8,7 @@ use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
 use crate::address::Address;
+use crate::route::Route;
 use crate::transport::{ByteStream, Doing, Listener, Transport, wrong_transport};
 
 // What may be under way each way.
@@ -93,7 +94,7 @@ impl Drop for Listening {
 impl ByteStream {
     fn within(stream: DuplexStream, number: u64) -> Self {
         let (read, write) = tokio::io::split(stream);
-        Self { read: Box::new(read), write: Box::new(write), address: Address::InProcess(number) }
+        Self { read: Box::new(read), write: Box::new(write), address: Address::InProcess(number), route: Route::Memory.fixed() }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::inbox::LinkId;
 use crate::link_state::{Closing, LinkState};
 use crate::outflow::Outflow;
 use crate::role::Role;
+use crate::route::{Route, RouteNow};
 use crate::service::{Unreadable, from_body, to_frame};
 use crate::sharing::Sharing;
 use crate::traffic::Traffic;
@@ -29,6 +30,7 @@ pub(crate) struct Handle {
     pub(crate) hello: Hello,
     pub(crate) cover: Option<Cover>,
     pub(crate) role: Role,
+    pub(crate) route: RouteNow,
     pub(crate) state: Arc<LinkState>,
     pub(crate) sharing: Option<Arc<Sharing>>,
 }
@@ -109,6 +111,11 @@ impl Link {
     /// Which side of it this is.
     pub fn role(&self) -> Role {
         self.handle.role
+    }
+
+    /// By which way its bytes go now.
+    pub fn route(&self) -> Route {
+        (self.handle.route)()
     }
 
     /// Whether large frames to the other end go through a directory that both share.

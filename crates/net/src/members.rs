@@ -1,5 +1,7 @@
 //! A swarm's members, as whoever holds its ticket sees them and as its owner changes them.
 
+use std::sync::Arc;
+
 use nettorrent_swarm::PeerId;
 use serde::Serialize;
 
@@ -11,14 +13,15 @@ use crate::identity::{Identity, IdentityError};
 use crate::keys::PublicKey;
 use crate::policy::{OwnerKey, TicketLimits};
 use crate::service::{Answer, ListedMember, MemberList, Question};
-use crate::tcp::Tcp;
 use crate::ticket::Ticket;
+use crate::transport::Transport;
 
 /// The shortest beginning of a fingerprint that names a member.
 const LEAST_LETTERS: usize = 6;
 
 /// A swarm's members.
 pub struct Members {
+    transport: Arc<dyn Transport>,
     terms: Terms,
     ticket: Ticket,
     list: MemberList,
@@ -67,12 +70,17 @@ pub enum MembersError {
 
 impl Members {
     /// Asks whoever of the swarm answers first; with `discover`, on the local network too.
-    pub async fn ask(ticket: &Ticket, encryption: Encryption, discover: bool) -> Result<Self, MembersError> {
+    pub async fn ask(
+        transport: Arc<dyn Transport>,
+        ticket: &Ticket,
+        encryption: Encryption,
+        discover: bool,
+    ) -> Result<Self, MembersError> {
         let terms = Terms { encryption, ..Terms::new(Identity::visitor(ticket)?, Purpose::Observer) };
         let addresses = find_addresses(ticket, discover).await?;
-        match ask_any(&Tcp, &terms, &addresses, &Question::Members).await? {
+        match ask_any(&*transport, &terms, &addresses, &Question::Members).await? {
             (Answer::Members(list), _) if list.policy.is_sound(&ticket.owner) => {
-                Ok(Self { terms, ticket: ticket.clone(), list: *list })
+                Ok(Self { transport, terms, ticket: ticket.clone(), list: *list })
             }
             _ => Err(MembersError::Senseless),
         }
@@ -136,7 +144,7 @@ impl Members {
         let mut problem = MembersError::NobodyLeft;
         for member in kept {
             let terms = Terms { expected: Some(member.peer), ..self.terms.clone() };
-            match ask(&Tcp, &terms, &member.address, &question).await {
+            match ask(&*self.transport, &terms, &member.address, &question).await {
                 Ok((Answer::Amended { is_in_force: true }, _)) => return Ok(ticket),
                 Ok((Answer::Amended { is_in_force: false }, _)) => return Err(MembersError::Superseded),
                 Ok(_) => problem = MembersError::Senseless,

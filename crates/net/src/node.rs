@@ -9,6 +9,7 @@ mod linking;
 mod telemetry;
 mod waking;
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::wire::{Frame, Kind};
-use nettorrent_swarm::{Input, Outbox, Peer, Setup, TimerToken};
+use nettorrent_swarm::{Input, Outbox, Peer, PeerId, Setup, TimerToken};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
@@ -31,6 +32,7 @@ use crate::machine::Machine;
 use crate::membership::{self, Member, Membership, Note};
 use crate::meters::Meters;
 use crate::report::{Command, Ending, Report};
+use crate::route::Route;
 use crate::service::JobPackage;
 use crate::telemetry::Telemetry;
 use crate::ticket::Ticket;
@@ -101,6 +103,8 @@ pub struct Node {
     telemetry: Telemetry,
     /// The ticket that was told last.
     ticket: Option<Ticket>,
+    /// By which ways links were said to go.
+    routes: BTreeMap<PeerId, Route>,
 }
 
 impl Node {
@@ -144,6 +148,7 @@ impl Node {
             churn: Churn::default(),
             telemetry: Telemetry::default(),
             ticket: None,
+            routes: BTreeMap::new(),
             settings,
         })
     }
@@ -258,6 +263,16 @@ impl Node {
 
     fn tell_of_folder(&self, report: Tell<'_>) {
         self.endpoint.folder_news().iter().for_each(|news| report(Report::Folder(news), &*self.peer));
+    }
+
+    /// Tells of links that do not go over TCP, by which way they go, and when that changes.
+    fn tell_of_routes(&mut self, report: Tell<'_>) {
+        for (peer, route) in self.contacts.routes() {
+            let was_told = self.routes.insert(peer, route) == Some(route);
+            if !was_told && matches!(route, Route::Direct | Route::Relayed) {
+                report(Report::Route(format!("{peer} is linked by another way than TCP: {route}")), &*self.peer);
+            }
+        }
     }
 
     /// Hands the peer an input and does what it asks for.

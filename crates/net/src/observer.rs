@@ -1,6 +1,7 @@
 //! A swarm seen from outside, by its ticket: how far each peer is, and how fast it can be reached.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_swarm::PeerId;
@@ -14,11 +15,12 @@ use crate::hello::Purpose;
 use crate::identity::{Identity, IdentityError};
 use crate::measure_link::{LinkSpeed, measure_link};
 use crate::service::{Answer, PeerStatus, Question};
-use crate::tcp::Tcp;
 use crate::ticket::Ticket;
+use crate::transport::Transport;
 
 /// Asks the peers of a swarm without being one.
 pub struct Observer {
+    transport: Arc<dyn Transport>,
     terms: Terms,
     /// The peer that answered first, and whom it knows.
     first: PeerStatus,
@@ -56,19 +58,25 @@ pub struct SurveyedLink {
 
 impl Observer {
     /// Asks whoever of the swarm answers first; with `discover`, on the local network too.
-    pub async fn connect(ticket: &Ticket, encryption: Encryption, discover: bool) -> Result<Self, ObserveError> {
+    pub async fn connect(
+        transport: Arc<dyn Transport>,
+        ticket: &Ticket,
+        encryption: Encryption,
+        discover: bool,
+    ) -> Result<Self, ObserveError> {
         let terms = Terms { encryption, ..Terms::new(Identity::visitor(ticket)?, Purpose::Observer) };
         let addresses = find_addresses(ticket, discover).await?;
-        let (answer, _) = ask_any(&Tcp, &terms, &addresses, &Question::Status).await?;
+        let (answer, _) = ask_any(&*transport, &terms, &addresses, &Question::Status).await?;
         let Answer::Status(first) = answer else { return Err(ObserveError::OtherVersion) };
-        Ok(Self { terms, first })
+        Ok(Self { transport, terms, first })
     }
 
     /// How far each peer is, or why it does not say so.
     pub async fn status(self) -> BTreeMap<PeerId, Result<PeerStatus, String>> {
         let mut peers = BTreeMap::new();
         for (peer, address) in self.first.members.iter().filter(|(peer, _)| *peer != self.first.peer) {
-            let status = match ask(&Tcp, &self.terms, address, &Question::Status).await {
+            let terms = Terms { expected: Some(*peer), ..self.terms.clone() };
+            let status = match ask(&*self.transport, &terms, address, &Question::Status).await {
                 Ok((Answer::Status(status), _)) => Ok(status),
                 Ok(_) => Err("it did not understand".to_owned()),
                 Err(error) => Err(error.to_string()),
@@ -83,7 +91,7 @@ impl Observer {
     pub async fn links(self) -> Vec<SurveyedLink> {
         let mut links = Vec::new();
         for (peer, address) in self.first.members {
-            let measured = measure_link(&Tcp, &self.terms, &address).await;
+            let measured = measure_link(&*self.transport, &self.terms, &address).await;
             let problem = measured.as_ref().err().map(ToString::to_string);
             links.push(SurveyedLink { peer, address, speed: measured.ok(), problem });
         }

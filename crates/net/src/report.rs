@@ -26,6 +26,8 @@ pub enum Report<'a> {
     Refused(String),
     /// What the swarm's owner has decided about its keys and members.
     Keys(String),
+    /// By which way a link goes, if it is not TCP.
+    Route(String),
     /// With what others ask to be let in now: who is there, or the swarm's keys, have changed.
     Ticket(&'a Ticket),
     /// Who shares the directory, or why it is not used any more.

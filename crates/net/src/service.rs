@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::address::Address;
 use crate::keys::PublicKey;
 use crate::policy::{Policy, PolicyUpdate};
+use crate::route::Route;
 use crate::trust_store::{Admission, NotAdmitted};
 
 /// A question.
@@ -127,6 +128,8 @@ pub struct PeerStatus {
     pub since_s: f64,
     /// Who is there, and where, as it knows.
     pub members: Vec<(PeerId, Address)>,
+    /// By which way it is linked with those with whom it is.
+    pub routes: Vec<(PeerId, Route)>,
 }
 
 /// A machine's name is shown as its peer says it, but it cannot say everything.
@@ -167,6 +170,19 @@ impl PeerStatus {
             names.push(format!("{} more", waits_for.len() - MOST_NAMES));
         }
         format!("{doing}, waits {since_s:.1} s for {} in step {step}", names.join(", "))
+    }
+}
+
+impl PeerStatus {
+    /// With whom it is linked otherwise than by TCP, and how; nothing where there is nobody.
+    pub fn detours(&self) -> String {
+        let by = |wanted: Route| {
+            let peers = self.routes.iter().filter(move |(_, route)| *route == wanted);
+            let names: Vec<String> = peers.map(|(peer, _)| peer.to_string()).collect();
+            (!names.is_empty()).then(|| format!("{wanted}: {}", names.join(", ")))
+        };
+        let detours: Vec<String> = [Route::Direct, Route::Relayed].into_iter().filter_map(by).collect();
+        detours.join("; ")
     }
 }
 
@@ -219,6 +235,7 @@ mod tests {
             waits_for,
             since_s: 3.21,
             members: Vec::new(),
+            routes: Vec::new(),
         }
     }
 

@@ -1,16 +1,24 @@
 //! Streams over TCP.
 
+use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::addresses::reachable_addresses;
+use crate::route::Route;
 use crate::transport::{ByteStream, Doing, Listener, Transport, wrong_transport};
 
 /// How many bytes may wait in the system to be sent, about.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MOST_UNSENT: u32 = 64 << 10;
+
+/// How long a key's sockets have to answer: a first packet that is lost is sent again after a second.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The network that every machine has.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +36,32 @@ impl Transport for Tcp {
 
     fn connect<'a>(&'a self, to: &'a Address) -> Doing<'a, ByteStream> {
         Box::pin(async move {
-            let to = to.tcp().ok_or_else(|| wrong_transport(to))?;
-            Ok(stream(TcpStream::connect(to).await?, to))
+            match to {
+                Address::Tcp(to) => Ok(stream(TcpStream::connect(*to).await?, *to)),
+                Address::Key(key) => first_of(key.sockets()).await,
+                Address::InProcess(_) => Err(wrong_transport(to)),
+            }
         })
     }
+}
+
+/// Connects to all at once, and keeps the first that answers: of a key's sockets most may lie behind routers, which say nothing.
+async fn first_of(sockets: &[SocketAddr]) -> io::Result<ByteStream> {
+    let mut calls = JoinSet::new();
+    for &to in sockets {
+        calls.spawn(async move { TcpStream::connect(to).await.map(|connected| stream(connected, to)) });
+    }
+    let first = async {
+        while let Some(called) = calls.join_next().await {
+            if let Ok(Ok(stream)) = called {
+                return Some(stream);
+            }
+        }
+        None
+    };
+    let found = timeout(PATIENCE, first).await.ok().flatten();
+    // Not "refused": that would say that its process has ended, and who refused may be somebody else.
+    found.ok_or_else(|| io::Error::new(io::ErrorKind::HostUnreachable, "none of its addresses answers to TCP"))
 }
 
 struct Listening {
@@ -64,7 +94,7 @@ fn stream(stream: TcpStream, other: SocketAddr) -> ByteStream {
     let (read, write) = stream.into_split();
     // IPv4 that comes through an IPv6 socket is still IPv4.
     let address = SocketAddr::new(other.ip().to_canonical(), other.port()).into();
-    ByteStream { read: Box::new(read), write: Box::new(write), address }
+    ByteStream { read: Box::new(read), write: Box::new(write), address, route: Route::Tcp.fixed() }
 }
 
 /// Has the system take little more than it can send at once. What it has taken cannot be overtaken: on a link of 10 Mbit/s a

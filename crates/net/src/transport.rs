@@ -10,6 +10,8 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::address::Address;
+use crate::route::RouteNow;
+use crate::tcp::Tcp;
 
 /// A half that bytes come from.
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
@@ -26,6 +28,8 @@ pub struct ByteStream {
     pub write: BoxWrite,
     /// Where that is, as far as the transport sees.
     pub address: Address,
+    /// By which way it goes.
+    pub route: RouteNow,
 }
 
 /// A way between addresses.
@@ -50,7 +54,14 @@ pub trait Listener: Send {
     fn accept(&mut self) -> Doing<'_, ByteStream>;
 }
 
+/// The ways to an address, in the order in which to try them. At a key's sockets is whoever is there: two networks can use the same
+/// addresses, so whatever comes of TCP, the key itself is tried after it.
+pub(crate) fn ways<'a>(transport: &'a dyn Transport, to: &Address) -> impl Iterator<Item = &'a dyn Transport> {
+    let by_tcp: Option<&dyn Transport> = matches!(to, Address::Key(key) if !key.sockets().is_empty()).then_some(&Tcp);
+    by_tcp.into_iter().chain([transport])
+}
+
 /// The error for an address that belongs to another transport.
-pub(crate) fn wrong_transport(address: &Address) -> io::Error {
+pub fn wrong_transport(address: &Address) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("{address} is not an address of this transport"))
 }

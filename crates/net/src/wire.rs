@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::address::Address;
+use crate::route::RouteNow;
 use crate::socket_count::{SocketBytes, SocketCount};
 use crate::transport::{BoxRead, BoxWrite, ByteStream};
 
@@ -23,6 +24,8 @@ pub struct Wire {
     pub(crate) count: Arc<WireCount>,
     /// Where the other end is.
     pub(crate) address: Address,
+    /// By which way it goes.
+    pub(crate) route: RouteNow,
 }
 
 /// Bytes at the socket: with heads and encryption. Of this one, and of all that its endpoint has.
@@ -50,13 +53,14 @@ impl WireCount {
 impl Wire {
     /// A stream whose bytes are counted with those of others.
     pub(crate) fn counted(stream: ByteStream, all: Arc<SocketCount>) -> Self {
-        let ByteStream { read, write, address } = stream;
+        let ByteStream { read, write, address, route } = stream;
         let count = Arc::new(WireCount { sent: AtomicU64::new(0), received: AtomicU64::new(0), all });
         Self {
             read: WireRead { inner: read, count: count.clone(), first: [0; FIRST_LEN], n_first: 0 },
             write: WireWrite { inner: write, count: count.clone() },
             count,
             address,
+            route,
         }
     }
 }

@@ -188,7 +188,7 @@ impl<'a> Reporter<'a> {
             Report::Folder(news) => {
                 tell(PeerEvent::Note { peer: self.id, text: news.text.clone(), is_routine: !news.is_warning });
             }
-            Report::Refused(text) | Report::Keys(text) => {
+            Report::Refused(text) | Report::Keys(text) | Report::Route(text) => {
                 tell(PeerEvent::Note { peer: self.id, text: text.clone(), is_routine: false });
             }
         }

@@ -8,7 +8,7 @@ use super::links::Report;
 use super::member::Member;
 
 /// The longest packet: a full list of [`MAX_MEMBERS`] fits in.
-pub const MAX_PACKET_LEN: usize = 256 << 10;
+pub const MAX_PACKET_LEN: usize = 1 << 20;
 
 /// The most members that are known at a time, the dead who are not yet forgotten among them.
 pub const MAX_MEMBERS: usize = 4096;
@@ -158,10 +158,15 @@ fn check_proposal((number, base): (u32, u32), members: &[Member], from: PeerId, 
 mod tests {
     use nettorrent_swarm::view::PeerId;
 
+    use crate::address::Address;
+    use crate::key_address::{KeyAddress, MAX_RELAY_LEN};
+
     use super::{MAX_MEMBERS, MAX_PACKET_LEN, Malformed, Member, Message, Packet};
 
     fn member(join_index: u32) -> Member {
-        let address = "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap();
+        let sockets: Vec<_> = (0..40).map(|host| ([255, 255, 255, host], 65535).into()).collect();
+        let relay = Some(format!("http://{}", "r".repeat(MAX_RELAY_LEN - 7)));
+        let address = Address::Key(KeyAddress::new([255; 32], relay, &sockets).unwrap());
         Member { id: PeerId::new(join_index, u64::MAX), generation: u32::MAX, address }
     }
 

@@ -40,6 +40,7 @@ impl Node {
             waits_for: status.waits_for.iter().map(awaited).collect(),
             since_s: now.saturating_sub(status.began).as_secs_f64(),
             members: self.members(),
+            routes: self.contacts.routes().collect(),
         }
     }
 }

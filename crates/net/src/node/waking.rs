@@ -27,6 +27,7 @@ impl Node {
             self.check_certificates(report);
             self.tell_of_folder(report);
             self.tell_of_ticket(report);
+            self.tell_of_routes(report);
             if let Some(bytes_per_s) = self.meters.uplink(now, self.contacts.outflows()) {
                 self.on_input(Input::Uplink(bytes_per_s), report);
             }

@@ -36,9 +36,9 @@ impl Transport for CutNetwork {
                 // What is sent to find a way is lost.
                 return std::future::pending().await;
             }
-            let ByteStream { read, write, address } = self.network.connect(to).await?;
+            let ByteStream { read, write, address, route } = self.network.connect(to).await?;
             let (read, write) = (CutRead { cut: back, read }, CutWrite { cut: there, write });
-            Ok(ByteStream { read: Box::new(read), write: Box::new(write), address })
+            Ok(ByteStream { read: Box::new(read), write: Box::new(write), address, route })
         })
     }
 }

@@ -145,7 +145,7 @@ impl Peers {
     }
 
     async fn members(&self, ticket: &Ticket) -> Result<Members, MembersError> {
-        Members::ask(ticket, self.encryption, false).await
+        Members::ask(Arc::new(Tcp), ticket, self.encryption, false).await
     }
 
     fn ticket(&self, founder: &Founder) -> Ticket {
