@@ -13,6 +13,7 @@ pub(crate) mod model;
 pub(crate) mod peer;
 pub(crate) mod plan;
 pub(crate) mod predict;
+pub(crate) mod relay;
 pub(crate) mod simulate;
 pub(crate) mod start;
 pub(crate) mod status;

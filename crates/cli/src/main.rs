@@ -15,6 +15,7 @@ mod socket_address;
 mod swarm;
 mod ticket;
 mod ticket_limits;
+mod transport;
 mod watching;
 
 use std::io::{self, ErrorKind, Write};
@@ -56,6 +57,8 @@ enum Command {
     Launch(commands::launch::LaunchArguments),
     /// Show who trains in a swarm, how far each is, and whom it waits for.
     Status(commands::status::StatusArguments),
+    /// Run a relay of your own, for peers that no straight way leads to (`start --relay`).
+    Relay(commands::relay::RelayArguments),
     /// Show again with what others join the swarm of a run.
     Ticket(commands::ticket::TicketCommandArguments),
     /// List who belongs to a swarm; as its owner, remove members and replace its ticket.
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Join(arguments) => commands::join::join(&arguments),
         Command::Launch(arguments) => commands::launch::launch(&arguments),
         Command::Status(arguments) => commands::status::status(&arguments),
+        Command::Relay(arguments) => commands::relay::relay(&arguments),
         Command::Ticket(arguments) => commands::ticket::ticket(&arguments),
         Command::Members(arguments) => commands::members::members(&arguments),
         Command::Simulate(arguments) => commands::simulate::simulate(&arguments),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iroh::dns::{DnsResolver, FallbackMode};
@@ -16,7 +16,6 @@ use nettorrent_net::addresses::reachable_addresses;
 use nettorrent_net::key_address::{KeyAddress, is_relay};
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::transport::{ByteStream, Doing, Listener, Transport, wrong_transport};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::arrivals::Arrivals;
@@ -38,7 +37,7 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Routers {
     relay: Option<RelayUrl>,
     insist: Insist,
-    /// The one that listens, or until then one that only dials.
+    /// The one that listens. Who does not yet dials with one for each call, for it must not outlive its runtime.
     endpoint: Arc<Mutex<Option<Endpoint>>>,
 }
 
@@ -128,11 +127,15 @@ impl Routers {
         }
     }
 
+    fn listening(&self) -> MutexGuard<'_, Option<Endpoint>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn begin(&self, at: &Address) -> io::Result<Listening> {
         let at = at.tcp().ok_or_else(|| wrong_transport(at))?;
         let (tcp, endpoint, local) = self.bind_both(at).await?;
         self.meet_relay(&endpoint).await?;
-        *self.endpoint.lock().await = Some(endpoint.clone());
+        *self.listening() = Some(endpoint.clone());
         let found = endpoint.addr();
         let sockets: Vec<_> = reachable_addresses(local).into_iter().chain(found.ip_addrs().copied()).collect();
         let relay = self.relay.as_ref().map(ToString::to_string);
@@ -142,12 +145,10 @@ impl Routers {
     }
 
     async fn dial(&self, key: &KeyAddress) -> io::Result<ByteStream> {
-        let endpoint = {
-            let mut endpoint = self.endpoint.lock().await;
-            match &*endpoint {
-                Some(endpoint) => endpoint.clone(),
-                None => endpoint.insert(self.bind(&[]).await?).clone(),
-            }
+        let listening = self.listening().clone();
+        let endpoint = match listening {
+            Some(endpoint) => endpoint,
+            None => self.bind(&[]).await?,
         };
         let id = PublicKey::from_bytes(key.key()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let relay = self.relay.iter().filter(|relay| key.relay() == Some(relay.as_str())).cloned();

@@ -108,6 +108,9 @@ impl Options {
 
     /// Where others reach a peer, best first.
     pub(crate) fn addresses(&self, endpoint: &Endpoint) -> Vec<Address> {
-        self.address.clone().map_or_else(|| endpoint.addresses().to_vec(), |address| vec![address])
+        let Some(address) = &self.address else { return endpoint.addresses().to_vec() };
+        let mut addresses = vec![endpoint.local_address().known_as(address), address.clone()];
+        addresses.dedup();
+        addresses
     }
 }

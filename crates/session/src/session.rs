@@ -113,7 +113,7 @@ impl Session {
         let endpoint = &bound.0;
         let local = endpoint.local_address();
         let seen = seen.map_or_else(|| local.clone(), |seen| seen.at_port_of(local));
-        let address = options.address.clone().unwrap_or(seen);
+        let address = options.address.as_ref().map_or(seen, |address| local.known_as(address));
         let there = std::iter::once(&address).chain(members.iter().map(|(_, address)| address));
         if let Some(ticket) = endpoint.identity().ticket(there.cloned().collect()) {
             run.write_ticket(&ticket)?;

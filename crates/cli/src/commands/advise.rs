@@ -17,6 +17,7 @@ use nettorrent_swarm::link_spec::LinkSpec;
 use crate::bar::bar;
 use crate::job_arguments::JobArguments;
 use crate::ticket::{self, TicketSource};
+use crate::transport::of_ticket;
 
 /// Arguments of `advise`.
 #[derive(Args)]
@@ -77,7 +78,7 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     let target = arguments.target.map(|target| quality(target, measure)).transpose()?;
     let surveyed = match &ticket {
         Some(ticket) => block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-            anyhow::Ok(Observer::connect(ticket, encryption, false).await?.links().await)
+            anyhow::Ok(Observer::connect(of_ticket(ticket), ticket, encryption, false).await?.links().await)
         })??,
         None => Vec::new(),
     };

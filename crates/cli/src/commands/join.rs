@@ -59,7 +59,7 @@ impl JoinArguments {
 pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let JoinArguments { network, measuring, .. } = arguments;
     let ticket = arguments.ticket.read()?;
-    let options = network.options(1, measuring);
+    let options = network.options(1, Some(&ticket), measuring)?;
     // Said before anybody is asked, for whoever is let in uses the ticket once.
     options.open_folder()?;
     RunFolder::check_free(arguments.run.as_deref())?;

@@ -15,6 +15,7 @@ use nettorrent_session::run_folder::RunFolder;
 
 use crate::asked_swarm::AskedSwarm;
 use crate::ticket_limits::TicketLimitArguments;
+use crate::transport::of_ticket;
 
 /// Arguments of `members`.
 #[derive(Args)]
@@ -45,7 +46,7 @@ pub(crate) fn members(arguments: &MembersArguments) -> anyhow::Result<ExitCode> 
     // Said before anybody is asked.
     let owner = changes.then(|| owner_key(arguments, &ticket)).transpose()?;
     block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        let members = Members::ask(&ticket, encryption, arguments.swarm.reach.discover).await?;
+        let members = Members::ask(of_ticket(&ticket), &ticket, encryption, arguments.swarm.reach.discover).await?;
         match &owner {
             Some(owner) => amend(arguments, &members, owner).await?,
             None => list(&members, arguments.json)?,

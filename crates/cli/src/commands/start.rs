@@ -54,7 +54,7 @@ pub(crate) struct StartArguments {
 /// Runs `start`.
 pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
     let StartArguments { network, measuring, .. } = arguments;
-    let options = network.options(arguments.wait_for as usize, measuring);
+    let options = network.options(arguments.wait_for as usize, None, measuring)?;
     let secret = arguments.secret_file.as_deref().map(read_secret).transpose()?;
     let options = Options { ticket: arguments.ticket.limits(), secret, ..options };
     // Said before anything is made.

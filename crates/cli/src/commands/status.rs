@@ -10,6 +10,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
 
 use crate::asked_swarm::AskedSwarm;
+use crate::transport::of_ticket;
 
 /// Arguments of `status`.
 #[derive(Args)]
@@ -26,7 +27,8 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
     let encryption = arguments.swarm.reach.encryption();
     let ticket = arguments.swarm.ticket.read()?;
     let peers = block_on(Load { n_processes: 1, n_bytes: 0 }, async {
-        anyhow::Ok(Observer::connect(&ticket, encryption, arguments.swarm.reach.discover).await?.status().await)
+        let discover = arguments.swarm.reach.discover;
+        anyhow::Ok(Observer::connect(of_ticket(&ticket), &ticket, encryption, discover).await?.status().await)
     })??;
     if arguments.json {
         let problem = |peer, problem| serde_json::json!({ "peer": peer, "problem": problem });
@@ -61,5 +63,11 @@ fn line(peer: PeerId, status: &Result<PeerStatus, String>, width: usize) -> Stri
         HumanCount(u64::from(status.round)).to_string(),
         HumanCount(status.samples_per_s as u64).to_string(),
         status.activity(),
-    )
+    ) + &by_detours(status)
+}
+
+/// Which of its links do not go over TCP.
+fn by_detours(status: &PeerStatus) -> String {
+    let detours = status.detours();
+    if detours.is_empty() { detours } else { format!("  [{detours}]") }
 }

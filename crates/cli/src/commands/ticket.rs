@@ -16,6 +16,7 @@ use nettorrent_net::{Load, block_on};
 use crate::asked_swarm::Reach;
 use crate::secret_file::read_secret;
 use crate::ticket::of_run;
+use crate::transport::of_ticket;
 
 /// Arguments of `ticket`.
 #[derive(Args)]
@@ -55,7 +56,7 @@ pub(crate) fn ticket(arguments: &TicketCommandArguments) -> anyhow::Result<ExitC
 fn of_swarm(run: &Path, reach: &Reach) -> anyhow::Result<(Ticket, Vec<serde_json::Value>)> {
     let shown = run.display();
     let kept = of_run(run)?;
-    let asked = Members::ask(&kept, reach.encryption(), reach.discover);
+    let asked = Members::ask(of_ticket(&kept), &kept, reach.encryption(), reach.discover);
     let members = block_on(Load { n_processes: 1, n_bytes: 0 }, asked)?.with_context(|| {
         format!("the swarm of {shown} is over, or cannot be reached; go on with the run by: nettorrent start --resume {shown}")
     })?;

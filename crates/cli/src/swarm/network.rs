@@ -24,6 +24,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::measuring::MeasuringArguments;
 use crate::progress::{GUESSING, finished_text, stopped_text};
 use crate::socket_address::socket_address;
+use crate::transport;
 
 /// How a peer is on the network.
 #[derive(Args)]
@@ -35,6 +36,10 @@ pub(crate) struct NetworkArguments {
     /// The address at which others reach this machine, if it is not one of its own (behind a router that forwards).
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     pub address: Option<SocketAddr>,
+    /// Reach peers through routers too: straight where that is possible, by this relay where not. Who joins takes the ticket's
+    /// relay if this is not given. Run one with `nettorrent relay`.
+    #[arg(long, value_name = "URL")]
+    pub relay: Option<String>,
     /// Let peers of this swarm on the same local network find this one, and look for them, by mDNS.
     #[arg(long)]
     pub discover: bool,
@@ -60,10 +65,20 @@ pub(crate) struct NetworkArguments {
 }
 
 impl NetworkArguments {
-    /// How to take part.
-    pub(crate) fn options(&self, wait_for: usize, measuring: &MeasuringArguments) -> Options {
-        Options {
+    /// How to take part; in a swarm that is there already, by its ticket.
+    pub(crate) fn options(
+        &self,
+        wait_for: usize,
+        ticket: Option<&Ticket>,
+        measuring: &MeasuringArguments,
+    ) -> anyhow::Result<Options> {
+        Ok(Options {
             wait_for,
+            transport: match (&self.relay, ticket) {
+                (Some(relay), _) => transport::with_relay(relay)?,
+                (None, Some(ticket)) => transport::of_ticket(ticket),
+                (None, None) => Options::default().transport,
+            },
             listen: self.listen.unwrap_or_else(|| (Ipv4Addr::UNSPECIFIED, 0).into()).into(),
             address: self.address.map(Into::into),
             discover: self.discover,
@@ -75,7 +90,7 @@ impl NetworkArguments {
             measures: measuring.is_on(),
             tensorboard: measuring.wants_tensorboard(),
             ..Options::default()
-        }
+        })
     }
 }
 
