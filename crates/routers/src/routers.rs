@@ -37,6 +37,8 @@ const RELAY_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Routers {
     relay: Option<RelayUrl>,
     insist: Insist,
+    /// Whether it is nowhere but at the relay.
+    is_hidden: bool,
     /// The one that listens. Who does not yet dials with one for each call, for it must not outlive its runtime.
     endpoint: Arc<Mutex<Option<Endpoint>>>,
 }
@@ -58,7 +60,7 @@ pub struct NoRelay(String);
 impl Routers {
     /// Without a relay: straight to keys, through routers that let it pass.
     pub fn direct() -> Self {
-        Self { relay: None, insist: Insist::No, endpoint: Arc::default() }
+        Self { relay: None, insist: Insist::No, is_hidden: false, endpoint: Arc::default() }
     }
 
     /// With a relay, for those to whom no straight way leads. No other relay is ever asked, whatever an address says.
@@ -66,6 +68,12 @@ impl Routers {
         let parsed = url.parse::<RelayUrl>().ok().filter(|parsed| is_relay(parsed.as_str()));
         let relay = parsed.ok_or_else(|| NoRelay(url.to_owned()))?;
         Ok(Self { relay: Some(relay), insist, ..Self::direct() })
+    }
+
+    /// The same, which others reach by the relay alone: where a network lets no UDP out, or nobody is to know the machine's address.
+    #[must_use]
+    pub fn hidden(self) -> Self {
+        Self { is_hidden: true, ..self }
     }
 
     /// An endpoint of the crate `iroh` that asks nobody but the relay: it looks nothing up, announces nothing, and asks no router for
@@ -91,10 +99,10 @@ impl Routers {
                 builder = builder.ca_tls_config(any);
             }
         }
-        if !at.is_empty() {
+        if self.is_hidden || !at.is_empty() {
             builder = builder.clear_ip_transports();
         }
-        for address in at {
+        for address in at.iter().filter(|_| !self.is_hidden) {
             builder = builder.bind_addr(*address).map_err(io::Error::other)?;
         }
         builder.bind().await.map_err(io::Error::other)
@@ -137,11 +145,16 @@ impl Routers {
         self.meet_relay(&endpoint).await?;
         *self.listening() = Some(endpoint.clone());
         let found = endpoint.addr();
-        let sockets: Vec<_> = reachable_addresses(local).into_iter().chain(found.ip_addrs().copied()).collect();
+        let sockets = reachable_addresses(local).into_iter().chain(found.ip_addrs().copied());
+        let sockets: Vec<_> = sockets.filter(|_| !self.is_hidden).collect();
         let relay = self.relay.as_ref().map(ToString::to_string);
         let key = KeyAddress::new(*endpoint.id().as_bytes(), relay, &sockets);
         let address = Address::Key(key.ok_or_else(|| io::Error::other("the relay's URL is too long"))?);
-        Ok(Listening { tcp, quic: Arrivals::of(endpoint), address })
+        let mut reachable_at = vec![address];
+        if !self.is_hidden {
+            reachable_at.extend(tcp.reachable_at());
+        }
+        Ok(Listening { tcp, quic: Arrivals::of(endpoint), reachable_at })
     }
 
     async fn dial(&self, key: &KeyAddress) -> io::Result<ByteStream> {
@@ -193,16 +206,17 @@ impl fmt::Debug for Routers {
 struct Listening {
     tcp: Box<dyn Listener>,
     quic: Arrivals,
-    address: Address,
+    /// First of all by its key.
+    reachable_at: Vec<Address>,
 }
 
 impl Listener for Listening {
     fn address(&self) -> Address {
-        self.address.clone()
+        self.reachable_at[0].clone()
     }
 
     fn reachable_at(&self) -> Vec<Address> {
-        [self.address.clone()].into_iter().chain(self.tcp.reachable_at()).collect()
+        self.reachable_at.clone()
     }
 
     fn accept(&mut self) -> Doing<'_, ByteStream> {
