@@ -220,7 +220,12 @@ impl Network {
 
 fn stream(stream: DuplexStream, to: Host) -> ByteStream {
     let (read, write) = tokio::io::split(stream);
-    ByteStream { read: Box::new(read), write: Box::new(write), address: Address::InProcess(to), route: Route::Memory.fixed() }
+    ByteStream {
+        read: Box::new(read),
+        write: Box::new(write),
+        address: Address::InProcess(to),
+        route: Route::Memory.fixed(),
+    }
 }
 
 /// One host's access to a network.

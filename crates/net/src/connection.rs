@@ -1,9 +1,10 @@
 //! A connection that has passed its handshake and carries nothing yet.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nettorrent_swarm::view::PeerId;
+use tokio::sync::watch;
 
 use crate::address::Address;
 use crate::cover::Cover;
@@ -95,21 +96,23 @@ impl std::fmt::Debug for Connection {
 }
 
 /// One of the places for links that a process has; given back when dropped.
-pub(crate) struct Slot(Arc<AtomicUsize>);
+pub(crate) struct Slot(Arc<watch::Sender<usize>>);
 
 impl Slot {
     /// Takes a place out of so many, counted by `taken`.
-    pub(crate) fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < most).then_some(n + 1))
-            .ok()
-            .map(|_| Self(taken.clone()))
+    pub(crate) fn take(taken: &Arc<watch::Sender<usize>>, most: usize) -> Option<Self> {
+        let is_taken = taken.send_if_modified(|n| {
+            let is_free = *n < most;
+            *n += usize::from(is_free);
+            is_free
+        });
+        is_taken.then(|| Self(taken.clone()))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_modify(|n| *n -= 1);
     }
 }
 
@@ -117,11 +120,11 @@ impl Drop for Slot {
 mod tests {
     use super::Slot;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
+    use tokio::sync::watch;
 
     #[test]
     fn slots_are_counted_and_given_back() {
-        let taken = Arc::new(AtomicUsize::new(0));
+        let taken = Arc::new(watch::Sender::new(0));
         let first = Slot::take(&taken, 1);
         assert!(first.is_some() && Slot::take(&taken, 1).is_none());
         drop(first);

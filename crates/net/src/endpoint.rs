@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nettorrent_swarm::view::PeerId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::address::Address;
@@ -32,6 +31,9 @@ use nettorrent_swarm::link_spec::LinkSpec;
 
 // How many connections wait for the host to take them. Each keeps its handshake's place meanwhile.
 const MAX_ARRIVALS: usize = 64;
+
+/// How long last words may take.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What an endpoint is made of.
 #[derive(Clone, Debug)]
@@ -159,7 +161,7 @@ struct Inner {
     terms: Mutex<Terms>,
     shapers: Shapers,
     dial_races: DialRaces,
-    n_links: Arc<AtomicUsize>,
+    n_links: Arc<watch::Sender<usize>>,
     sockets: Arc<SocketCount>,
     refusals: Refusals,
 }
@@ -263,7 +265,15 @@ impl Endpoint {
 
     /// How many connections and links there are.
     pub fn n_links(&self) -> usize {
-        self.inner.n_links.load(Ordering::Relaxed)
+        *self.inner.n_links.borrow()
+    }
+
+    /// Waits a moment until its links have ended, with all that was said on them: over TCP the system would send the last words of a
+    /// process that has ended, over QUIC nobody does.
+    pub(crate) async fn settle(&self) {
+        let mut n_links = self.inner.n_links.subscribe();
+        // Who takes nothing any more is not waited for.
+        let _ = tokio::time::timeout(SETTLE_TIMEOUT, n_links.wait_for(|n_links| *n_links == 0)).await;
     }
 }
 

@@ -94,7 +94,12 @@ impl Drop for Listening {
 impl ByteStream {
     fn within(stream: DuplexStream, number: u64) -> Self {
         let (read, write) = tokio::io::split(stream);
-        Self { read: Box::new(read), write: Box::new(write), address: Address::InProcess(number), route: Route::Memory.fixed() }
+        Self {
+            read: Box::new(read),
+            write: Box::new(write),
+            address: Address::InProcess(number),
+            route: Route::Memory.fixed(),
+        }
     }
 }
 

@@ -248,7 +248,12 @@ impl Node {
         if *ending == Ending::Finished {
             self.hear_others_out(report).await;
         }
+        let has_routes = self.contacts.routes().any(|(_, route)| matches!(route, Route::Direct | Route::Relayed));
         self.contacts.close().await;
+        if has_routes {
+            self.visitors = Visitors::default();
+            self.endpoint.settle().await;
+        }
         self.tell_of_folder(report);
     }
 

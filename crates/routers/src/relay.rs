@@ -94,9 +94,8 @@ fn problem(address: SocketAddr, problem: &impl ToString) -> RelayError {
 
 impl Certificate {
     fn read(&self) -> Result<rustls::ServerConfig, RelayError> {
-        let unusable = |path: &Path, why: &dyn std::fmt::Display| {
-            RelayError::Certificate(format!("{}: {why}", path.display()))
-        };
+        let unusable =
+            |path: &Path, why: &dyn std::fmt::Display| RelayError::Certificate(format!("{}: {why}", path.display()));
         let chain = CertificateDer::pem_file_iter(&self.chain).and_then(Iterator::collect);
         let chain: Vec<_> = chain.map_err(|error| unusable(&self.chain, &error))?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| unusable(&self.key, &error))?;

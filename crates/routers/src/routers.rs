@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use iroh::dns::{DnsResolver, FallbackMode};
 use iroh::endpoint::{PortmapperConfig, QuicTransportConfig, presets};
-use iroh::{Endpoint, EndpointAddr, NetReportConfig, PublicKey, RelayConfig, RelayMap, RelayMode, RelayUrl, TransportAddr};
+use iroh::{
+    Endpoint, EndpointAddr, NetReportConfig, PublicKey, RelayConfig, RelayMap, RelayMode, RelayUrl, TransportAddr,
+};
 use iroh_relay::RelayQuicConfig;
 use iroh_relay::tls::CaTlsConfig;
 use nettorrent_net::address::Address;
@@ -54,7 +56,9 @@ pub enum Insist {
 
 /// A text that names no relay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no relay's URL: it takes http:// or https://, a host and perhaps a port, in at most 64 letters, as http://relay.example.org:3340")]
+#[error(
+    "{0:?} is no relay's URL: it takes http:// or https://, a host and perhaps a port, in at most 64 letters, as http://relay.example.org:3340"
+)]
 pub struct NoRelay(String);
 
 impl Routers {
@@ -128,7 +132,8 @@ impl Routers {
         let Some(relay) = &self.relay else { return Ok(()) };
         match timeout(RELAY_PATIENCE, endpoint.online()).await {
             Err(_) if self.insist == Insist::Yes => {
-                let text = format!("the relay {relay} does not answer: check its address and that no firewall is between");
+                let text =
+                    format!("the relay {relay} does not answer: check its address and that no firewall is between");
                 Err(io::Error::new(io::ErrorKind::HostUnreachable, text))
             }
             Ok(()) | Err(_) => Ok(()),

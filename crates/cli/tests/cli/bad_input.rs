@@ -292,3 +292,20 @@ fn what_one_process_cannot_do_is_refused() {
     let message = place.fail(&["plan", "--model", "mlp:4000,4000", "--peers", "2", "--memory", "10MB"]);
     assert!(message.contains("fits in 10.0 MB of memory per peer"), "{message}");
 }
+
+#[test]
+#[cfg(not(feature = "routers"))]
+fn without_the_second_transport_its_options_say_how_to_get_it() {
+    let place = Place::new();
+    for arguments in [&["relay"][..], &["start", "--relay", "http://192.0.2.1:3340"]] {
+        let said = place.fail(arguments);
+        assert!(said.contains("--features routers"), "{said}");
+    }
+}
+
+#[test]
+#[cfg(feature = "routers")]
+fn what_names_no_relay_is_refused() {
+    let said = Place::new().fail(&["start", "--relay", "relay.example.org"]);
+    assert!(said.contains("is no relay's URL"), "{said}");
+}

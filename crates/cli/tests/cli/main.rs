@@ -23,6 +23,8 @@ mod plan;
 mod predict;
 mod program;
 mod resume;
+#[cfg(all(unix, feature = "routers"))]
+mod routers;
 mod samples;
 #[cfg(unix)]
 mod study;

@@ -17,7 +17,7 @@ struct Lab {
     hosts: [Host; 2],
 }
 
-fn ip(arguments: &str) -> bool {
+pub(crate) fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split_whitespace()).output().is_ok_and(|output| output.status.success())
 }
 
@@ -49,7 +49,7 @@ impl Drop for Lab {
     }
 }
 
-fn remove(namespace: &str) {
+pub(crate) fn remove(namespace: &str) {
     // It need not be there.
     ip(&format!("netns del {namespace}"));
 }
