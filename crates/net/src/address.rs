@@ -38,6 +38,18 @@ impl Address {
         }
     }
 
+    /// As people read it among other words: of a key where it is, and not which.
+    pub fn brief(&self) -> String {
+        match self {
+            Self::Key(key) => match (self.tcp(), key.relay()) {
+                (Some(socket), _) => socket.to_string(),
+                (None, Some(relay)) => format!("by {relay}"),
+                (None, None) => "by its key".to_owned(),
+            },
+            Self::Tcp(_) | Self::InProcess(_) => self.to_string(),
+        }
+    }
+
     /// The same peer, which others reach at this address: a key may be in several places.
     #[must_use]
     pub fn known_as(&self, address: &Self) -> Self {
@@ -172,6 +184,8 @@ mod tests {
         // A key is there too, and stays where it was.
         let key = format!("key:{}", "0f".repeat(32));
         let at = |sockets: &str| format!("{key},{sockets}").parse::<Address>().unwrap();
+        assert_eq!(at("192.0.2.1:4000").brief(), "192.0.2.1:4000");
+        assert_eq!(at("http://192.0.2.1/").brief(), "by http://192.0.2.1/");
         assert_eq!(Address::at_port_of(&seen, &at("192.0.2.1:4000")), at("10.0.0.7:4000,192.0.2.1:4000"));
     }
 }

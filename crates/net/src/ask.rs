@@ -32,7 +32,7 @@ const INBOX_BYTES: usize = 8 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// Nobody is there.
-    #[error("{address} cannot be reached: {source}")]
+    #[error("{} cannot be reached: {source}", .address.brief())]
     Unreachable {
         /// Where.
         address: Address,
@@ -40,7 +40,7 @@ pub enum AskError {
         source: std::io::Error,
     },
     /// Somebody is there, but does not talk to us.
-    #[error("{address}: {source}")]
+    #[error("{}: {source}", .address.brief())]
     Handshake {
         /// Where.
         address: Address,
@@ -48,13 +48,13 @@ pub enum AskError {
         source: HandshakeError,
     },
     /// It does not answer.
-    #[error("{address} does not answer the question; is the peer there still running?")]
+    #[error("{} does not answer the question; is the peer there still running?", .address.brief())]
     Silent {
         /// Where.
         address: Address,
     },
     /// What it answers makes no sense.
-    #[error("{address}: {source}")]
+    #[error("{}: {source}", .address.brief())]
     Unreadable {
         /// Where.
         address: Address,

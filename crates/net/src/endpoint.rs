@@ -97,7 +97,7 @@ pub struct BindError {
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// There is no way to it, or nobody listens there.
-    #[error("{address} cannot be reached: {source}; check that it runs and that no firewall is between")]
+    #[error("{} cannot be reached: {source}; check that it runs and that no firewall is between", .address.brief())]
     Unreachable {
         /// Whom we dialled.
         address: Address,
@@ -105,7 +105,7 @@ pub enum DialError {
         source: io::Error,
     },
     /// Somebody is there, but no link came about.
-    #[error("no link to {address}: {source}")]
+    #[error("no link to {}: {source}", .address.brief())]
     Handshake {
         /// Whom we dialled.
         address: Address,

@@ -162,7 +162,7 @@ impl PeerStatus {
             return format!("{doing} ({since_s:.1} s)");
         }
         let name = |Awaited { peer, address }: &Awaited| match address {
-            Some(address) => format!("{peer} ({address})"),
+            Some(address) => format!("{peer} ({})", address.brief()),
             None => peer.to_string(),
         };
         let mut names: Vec<String> = waits_for.iter().take(MOST_NAMES).map(name).collect();

@@ -55,10 +55,11 @@ fn ip_of(address: &iroh::TransportAddr) -> Option<std::net::SocketAddr> {
 fn route_of(connection: WeakConnectionHandle) -> RouteNow {
     let was_relayed = AtomicBool::new(false);
     Arc::new(move || {
-        if let Some(connection) = connection.upgrade()
-            && let Some(path) = connection.paths().iter().find(|path| path.is_selected())
-        {
-            was_relayed.store(path.is_relay(), Ordering::Relaxed);
+        if let Some(connection) = connection.upgrade() {
+            let paths = connection.paths();
+            // Before one is chosen, the first is taken.
+            let path = paths.iter().find(|path| path.is_selected()).or_else(|| paths.iter().next());
+            path.iter().for_each(|path| was_relayed.store(path.is_relay(), Ordering::Relaxed));
         }
         if was_relayed.load(Ordering::Relaxed) { Route::Relayed } else { Route::Direct }
     })

@@ -34,7 +34,7 @@ impl Member {
 
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.id, self.address)
+        write!(f, "{} at {}", self.id, self.address.brief())
     }
 }
 
