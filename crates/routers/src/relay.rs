@@ -10,6 +10,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::certificates::{self_signed, with_certificate};
 
+/// How many free ports are tried: one for TCP may not be free for UDP.
+const N_PORTS: usize = 16;
+
 /// A relay that runs, until it is dropped. Must be used within a Tokio runtime.
 pub struct Relay {
     server: Server,
@@ -46,8 +49,24 @@ pub enum RelayError {
 }
 
 impl Relay {
-    /// Begins to listen at a port, for TCP and UDP; with a certificate over HTTPS, without one over HTTP.
+    /// Begins to listen at a port for TCP and UDP, with 0 at any that is free; with a certificate over HTTPS, without one over HTTP.
     pub async fn start(listen: SocketAddr, certificate: Option<&Certificate>) -> Result<Self, RelayError> {
+        if listen.port() != 0 {
+            return Self::start_at(listen, certificate).await;
+        }
+        let mut problem = None;
+        for _ in 0..N_PORTS {
+            // It is given back before it is taken again; somebody else who takes it meanwhile costs another attempt.
+            let free = std::net::TcpListener::bind(listen).and_then(|listener| listener.local_addr());
+            match Self::start_at(free.map_err(|error| self::problem(listen, &error))?, certificate).await {
+                Err(error @ RelayError::Start { .. }) => problem = Some(error),
+                done => return done,
+            }
+        }
+        Err(problem.expect("one port was tried"))
+    }
+
+    async fn start_at(listen: SocketAddr, certificate: Option<&Certificate>) -> Result<Self, RelayError> {
         let is_secure = certificate.is_some();
         let mut relay = RelayConfig::new(listen);
         let mut quic = QuicConfig::new(listen);
