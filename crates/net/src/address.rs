@@ -110,7 +110,7 @@ impl FromStr for Address {
             return number.parse().map(Self::InProcess).map_err(|_| NoAddress);
         }
         match text.strip_prefix(KEY) {
-            Some(address) => address.parse().map(Self::Key),
+            Some(address) => address.parse().map(Self::Key).map_err(|_| NoAddress),
             None => text.parse().map(Self::Tcp).map_err(|_: AddrParseError| NoAddress),
         }
     }

@@ -17,7 +17,8 @@ use crate::refusal::HandshakeError;
 use crate::role::Role;
 use crate::service::{Answer, Question, Unreadable};
 use crate::ticket::{SwarmId, Ticket};
-use crate::transport::{Transport, ways};
+use crate::transport::Transport;
+use crate::ways::ways;
 use crate::wire::Wire;
 
 /// How long a peer may take to answer.

@@ -24,8 +24,9 @@ use crate::shaper::{Shaper, Shapers};
 use crate::shared_folder::{News, SharedFolder};
 use crate::socket_count::SocketCount;
 use crate::tcp::Tcp;
-use crate::transport::{ByteStream, Listener, Transport, ways};
+use crate::transport::{ByteStream, Listener, Transport};
 use crate::turned_away::{Refusals, TurnedAway};
+use crate::ways::ways;
 use crate::wire::Wire;
 use nettorrent_swarm::link_spec::LinkSpec;
 

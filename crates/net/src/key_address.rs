@@ -8,8 +8,6 @@ use data_encoding::HEXLOWER;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::address::NoAddress;
-
 /// The longest URL of a relay.
 pub const MAX_RELAY_LEN: usize = 64;
 
@@ -26,6 +24,13 @@ pub struct KeyAddress {
     relay: Option<String>,
     sockets: Vec<SocketAddr>,
 }
+
+/// A text or bytes that are no key's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a key's address is 64 hexadecimal digits and, after commas, the URL of a relay and sockets, in at most {MAX_LEN} bytes"
+)]
+pub struct NoKeyAddress;
 
 /// What travels; anybody can have written it.
 #[derive(Deserialize)]
@@ -105,15 +110,15 @@ impl fmt::Display for KeyAddress {
 }
 
 impl FromStr for KeyAddress {
-    type Err = NoAddress;
+    type Err = NoKeyAddress;
 
-    fn from_str(text: &str) -> Result<Self, NoAddress> {
+    fn from_str(text: &str) -> Result<Self, NoKeyAddress> {
         let mut parts = text.split(',').peekable();
         let key = parts.next().and_then(|key| HEXLOWER.decode(key.as_bytes()).ok());
-        let key = key.and_then(|key| key.try_into().ok()).ok_or(NoAddress)?;
+        let key = key.and_then(|key| key.try_into().ok()).ok_or(NoKeyAddress)?;
         let relay = parts.next_if(|part| is_relay(part)).map(str::to_owned);
-        let sockets = parts.map(str::parse).collect::<Result<Vec<SocketAddr>, _>>().map_err(|_| NoAddress)?;
-        Unchecked { key, relay, sockets }.checked().ok_or(NoAddress)
+        let sockets = parts.map(str::parse).collect::<Result<Vec<SocketAddr>, _>>().map_err(|_| NoKeyAddress)?;
+        Unchecked { key, relay, sockets }.checked().ok_or(NoKeyAddress)
     }
 }
 
@@ -127,7 +132,7 @@ impl Unchecked {
 
 impl<'de> Deserialize<'de> for KeyAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Unchecked::deserialize(deserializer)?.checked().ok_or_else(|| D::Error::custom(NoAddress))
+        Unchecked::deserialize(deserializer)?.checked().ok_or_else(|| D::Error::custom(NoKeyAddress))
     }
 }
 

@@ -119,6 +119,7 @@ mod timers;
 mod tls;
 mod trust_message;
 mod visitors;
+mod ways;
 mod work_watch;
 
 pub use runtime::{Load, block_on};

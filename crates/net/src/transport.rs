@@ -11,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::address::Address;
 use crate::route::RouteNow;
-use crate::tcp::Tcp;
 
 /// A half that bytes come from.
 pub type BoxRead = Box<dyn AsyncRead + Send + Unpin>;
@@ -52,13 +51,6 @@ pub trait Listener: Send {
     /// Waits for the next who connects. Nobody may be able to hold up those who come later: where more is needed than that
     /// somebody has come, as a handshake of the transport's own, it goes on elsewhere.
     fn accept(&mut self) -> Doing<'_, ByteStream>;
-}
-
-/// The ways to an address, in the order in which to try them. At a key's sockets is whoever is there: two networks can use the same
-/// addresses, so whatever comes of TCP, the key itself is tried after it.
-pub(crate) fn ways<'a>(transport: &'a dyn Transport, to: &Address) -> impl Iterator<Item = &'a dyn Transport> {
-    let by_tcp: Option<&dyn Transport> = matches!(to, Address::Key(key) if !key.sockets().is_empty()).then_some(&Tcp);
-    by_tcp.into_iter().chain([transport])
 }
 
 /// The error for an address that belongs to another transport.
