@@ -53,7 +53,7 @@ fn peers_that_meet_at_a_relay_only_train_to_the_same_model() {
         let hidden = options(2, Arc::new(at_it().hidden()));
         let (starter, ticket) = Session::start(training, start, folder, hidden).await.unwrap();
         let joins = async {
-            let options = options(1, Arc::new(at_it()));
+            let options = options(1, Arc::new(at_it().hidden()));
             let invited = Invited::ask(&ticket, &options).await.unwrap();
             let training = Arc::new(Training::custom_in(invited.package(), task()).unwrap());
             let folder = RunFolder::create(Some(&second), &training.job, None).unwrap();
