@@ -10,6 +10,8 @@ pub(crate) mod join;
 pub(crate) mod launch;
 pub(crate) mod members;
 pub(crate) mod model;
+#[cfg(feature = "completions")]
+pub(crate) mod packaging;
 pub(crate) mod peer;
 pub(crate) mod plan;
 pub(crate) mod predict;

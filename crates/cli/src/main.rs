@@ -21,6 +21,8 @@ mod watching;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+#[cfg(feature = "completions")]
+use clap::CommandFactory;
 use clap::{Parser, Subcommand};
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_swarm::printable::printable;
@@ -89,6 +91,14 @@ enum Command {
     Dashboard(commands::dashboard::DashboardArguments),
     /// Measure how fast this machine trains a model.
     Bench(commands::bench::BenchArguments),
+    /// Print a script that completes the program's words in a shell.
+    #[cfg(feature = "completions")]
+    #[command(hide = true)]
+    Completions(commands::packaging::CompletionsArguments),
+    /// Write the manual: a page about the program and one about each command.
+    #[cfg(feature = "completions")]
+    #[command(hide = true)]
+    Man(commands::packaging::ManArguments),
     /// One process of a swarm on this machine; `train --peers` starts these.
     #[command(hide = true)]
     Peer,
@@ -120,6 +130,10 @@ fn main() -> ExitCode {
         Command::Data(command) => commands::data::data(&command),
         Command::Dashboard(arguments) => commands::dashboard::dashboard(&arguments),
         Command::Bench(arguments) => commands::bench::bench(&arguments),
+        #[cfg(feature = "completions")]
+        Command::Completions(arguments) => Ok(commands::packaging::completions(&arguments, Arguments::command())),
+        #[cfg(feature = "completions")]
+        Command::Man(arguments) => commands::packaging::man(&arguments, Arguments::command()),
         Command::Peer => commands::peer::peer(),
     };
     match result {

@@ -18,6 +18,8 @@ mod measuring;
 mod members;
 #[cfg(unix)]
 mod namespaces;
+#[cfg(feature = "completions")]
+mod packaging;
 mod pipes;
 mod plan;
 mod predict;
