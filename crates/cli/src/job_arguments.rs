@@ -11,7 +11,7 @@ use nettorrent_session::open::data_spec;
 pub(crate) use nettorrent_session::open::definite;
 
 /// What is trained when nobody says what.
-const DEMONSTRATION: &str = include_str!("../../../jobs/digits.toml");
+const DEMONSTRATION: &str = include_str!("../digits.toml");
 
 /// Which job.
 #[derive(Args)]

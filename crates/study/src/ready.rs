@@ -17,7 +17,7 @@ pub struct Ready {
 
 macro_rules! studies {
     ($($name:literal),* $(,)?) => {
-        &[$(Ready { name: $name, text: include_str!(concat!("../../../studies/", $name, ".toml")) }),*]
+        &[$(Ready { name: $name, text: include_str!(concat!("../studies/", $name, ".toml")) }),*]
     };
 }
 
