@@ -131,7 +131,7 @@ fn main() -> ExitCode {
         Command::Dashboard(arguments) => commands::dashboard::dashboard(&arguments),
         Command::Bench(arguments) => commands::bench::bench(&arguments),
         #[cfg(feature = "completions")]
-        Command::Completions(arguments) => Ok(commands::packaging::completions(&arguments, Arguments::command())),
+        Command::Completions(arguments) => Ok(commands::packaging::completions(&arguments, &Arguments::command())),
         #[cfg(feature = "completions")]
         Command::Man(arguments) => commands::packaging::man(&arguments, Arguments::command()),
         Command::Peer => commands::peer::peer(),

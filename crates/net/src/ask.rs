@@ -46,7 +46,7 @@ pub enum AskError {
         /// Where.
         address: Address,
         /// Why not.
-        source: HandshakeError,
+        source: Box<HandshakeError>,
     },
     /// It does not answer.
     #[error("{} does not answer the question; is the peer there still running?", .address.brief())]
@@ -126,7 +126,8 @@ impl Visit {
         let connecting = timeout(PATIENCE, transport.connect(address)).await;
         let stream = connecting.map_err(|_| unreachable(std::io::ErrorKind::TimedOut.into()))?.map_err(unreachable)?;
         let connection = shake(Wire::from(stream), Role::Dialler, terms, |_| Ok(())).await;
-        let connection = connection.map_err(|source| AskError::Handshake { address: address.clone(), source })?;
+        let connection =
+            connection.map_err(|source| AskError::Handshake { address: address.clone(), source: Box::new(source) })?;
         let seen = connection.hello().seen.clone();
         let (sender, inbox) = inbox(INBOX_BYTES);
         Ok(Self { address: address.clone(), seen, link: connection.start(sender), inbox })

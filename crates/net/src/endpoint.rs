@@ -111,7 +111,7 @@ pub enum DialError {
         /// Whom we dialled.
         address: Address,
         /// Why not.
-        source: HandshakeError,
+        source: Box<HandshakeError>,
     },
 }
 
@@ -123,13 +123,14 @@ impl DialError {
 
     /// Whether people should hear of it. That somebody cannot be reached, its membership tells.
     pub(crate) fn is_worth_telling(&self) -> bool {
-        matches!(self, Self::Handshake { source, .. } if !matches!(source, HandshakeError::Deadline(_)))
+        matches!(self, Self::Handshake { source, .. } if !matches!(**source, HandshakeError::Deadline(_)))
     }
 
     /// Why the other side did not want the link, if it said so.
     pub(crate) fn refusal_by_them(&self) -> Option<Refusal> {
-        match self {
-            Self::Handshake { source: HandshakeError::RefusedByThem(refusal), .. } => Some(*refusal),
+        let Self::Handshake { source, .. } = self else { return None };
+        match **source {
+            HandshakeError::RefusedByThem(refusal) => Some(refusal),
             _ => None,
         }
     }
@@ -139,10 +140,10 @@ impl DialError {
         match self {
             Self::Unreachable { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
             // Behind a key's sockets may be somebody else.
-            Self::Handshake { source: HandshakeError::Refused(refusal), address } => {
-                matches!((refusal, address), (Refusal::WrongPeer { .. }, Address::Tcp(_) | Address::InProcess(_)))
+            Self::Handshake { source, address } => {
+                let is_another = matches!(**source, HandshakeError::Refused(Refusal::WrongPeer { .. }));
+                is_another && matches!(address, Address::Tcp(_) | Address::InProcess(_))
             }
-            Self::Handshake { .. } => false,
         }
     }
 }
@@ -228,7 +229,7 @@ impl Endpoint {
         expected: Option<PeerId>,
     ) -> Result<Connection, DialError> {
         let terms = Terms { expected, ..self.inner.terms().clone() };
-        let handshake_failed = |source| DialError::Handshake { address: address.clone(), source };
+        let handshake_failed = |source| DialError::Handshake { address: address.clone(), source: Box::new(source) };
         let connecting = tokio::time::timeout(terms.limits.handshake, transport.connect(address));
         let stream = match connecting.await {
             Ok(Ok(stream)) => stream,

@@ -58,7 +58,7 @@ fn route_of(connection: WeakConnectionHandle) -> RouteNow {
         if let Some(connection) = connection.upgrade() {
             let paths = connection.paths();
             // Before one is chosen, the first is taken.
-            let path = paths.iter().find(|path| path.is_selected()).or_else(|| paths.iter().next());
+            let path = paths.iter().find(iroh::endpoint::Path::is_selected).or_else(|| paths.iter().next());
             path.iter().for_each(|path| was_relayed.store(path.is_relay(), Ordering::Relaxed));
         }
         if was_relayed.load(Ordering::Relaxed) { Route::Relayed } else { Route::Direct }

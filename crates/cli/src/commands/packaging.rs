@@ -24,7 +24,7 @@ pub(crate) struct ManArguments {
 }
 
 /// Runs `completions`.
-pub(crate) fn completions(arguments: &CompletionsArguments, program: Command) -> ExitCode {
+pub(crate) fn completions(arguments: &CompletionsArguments, program: &Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut without_hidden(program), "nettorrent", &mut script);
     print!("{}", String::from_utf8_lossy(&script));
@@ -41,7 +41,7 @@ pub(crate) fn man(arguments: &ManArguments, program: Command) -> anyhow::Result<
 }
 
 /// The program with only those commands that its help lists: scripts for most shells would offer the others too.
-fn without_hidden(program: Command) -> Command {
+fn without_hidden(program: &Command) -> Command {
     let listed: Vec<Command> = program.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
     let mut shown = Command::new("nettorrent").version(env!("CARGO_PKG_VERSION")).subcommands(listed);
     if let Some(about) = program.get_about() {
