@@ -21,8 +21,8 @@ use tokio::sync::mpsc;
 
 use crate::{ANY_PORT, relay, run};
 
-/// As much as fills every queue on the way.
-const MANY_BYTES: usize = 8 << 20;
+/// More than any queue on the way holds.
+const MANY_BYTES: usize = 3 << 20;
 
 type Bound = (Endpoint, mpsc::Receiver<Arrival>);
 
