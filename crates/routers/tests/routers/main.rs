@@ -1,5 +1,7 @@
 //! The second transport over loopback: straight, by a relay, after TCP.
 
+#![expect(clippy::unwrap_used, reason = "what helpers of tests unwrap is the test's own")]
+
 mod links;
 mod training;
 
