@@ -112,3 +112,15 @@ def test_pytorch_computes_the_model_of_a_swarm_that_has_none_of_python(place: Pa
     assert accuracy(out) > 90
     models = [max((place / run / "checkpoints").iterdir()) / "model.safetensors" for run in ("first", "second")]
     assert models[0].read_bytes() == models[1].read_bytes(), "both hold the same model"
+
+
+def test_what_trains_many_times_loads_a_model_of_python_once_a_peer(place: Path) -> None:
+    (place / "told.py").write_text(f'print("it is loaded")\n{MODEL}')
+    common = ["--model", "told.py:build", "--peers", "2", "--epochs", "1", "--set", "data.take=600"]
+    simulated = run(place, "simulate", *common, "--strategy", "gossip")
+    assert simulated.returncode == 0, simulated.stderr
+    advised = run(place, "advise", *common, "--here", "--seeds", "1", "--budget", "5", "--json")
+    assert advised.returncode == 0, advised.stderr
+    assert len(json.loads(advised.stdout)["strategies"]) > 10
+    for done in (simulated, advised):
+        assert 1 <= done.stderr.count("it is loaded") <= 3, done.stderr
