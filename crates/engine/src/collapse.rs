@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(size(&[3.0, -4.0]), 5.0);
         assert_eq!(size(&[2.0; 49]), 14.0);
         let large = vec![1.5; 100_003];
-        assert_eq!(size(&large), 1.5 * f64::from(100_003).sqrt());
+        assert_eq!(size(&large), (2.25 * 100_003.0_f64).sqrt());
     }
 
     #[test]

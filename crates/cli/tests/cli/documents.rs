@@ -99,7 +99,7 @@ fn is_left_out(words: &[String]) -> bool {
     has(words, "TICKET")
         || has(words, "ticket.txt")
         || words[1] == "launch" && !has(words, "--dry-run")
-        || ["start", "join", "status", "ticket", "dashboard"].contains(&&*words[1])
+        || ["start", "join", "status", "ticket", "dashboard", "relay"].contains(&&*words[1])
         || words[1..].starts_with(&["data", "fetch"].map(str::to_owned))
 }
 
