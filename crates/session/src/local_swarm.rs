@@ -231,7 +231,9 @@ impl LocalSwarm {
             complaint
                 .into_iter()
                 .for_each(|problem| self.conclusion.on_problem(SessionError::Peers(problem.to_owned())));
-            tell(&format!("peer {index} is gone ({status}); the others go on without it"));
+            let are_left = self.processes.iter().any(|process| process.status.is_none());
+            let others = if are_left { "; the others go on without it" } else { "" };
+            tell(&format!("peer {index} is gone ({status}){others}"));
         }
         Ok(())
     }
