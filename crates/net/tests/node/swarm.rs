@@ -26,7 +26,7 @@ use crate::mute::{Muted, Voice};
 use crate::toy::{Gate, Toy};
 
 /// Longer than anything here takes on a busy machine: if what a test waits for has not come by then, it never will.
-const NEVER: Duration = Duration::from_secs(120);
+const NEVER: Duration = Duration::from_secs(600);
 
 /// What a node has told.
 #[derive(Debug)]
