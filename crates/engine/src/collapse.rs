@@ -5,48 +5,19 @@
 //! its rate is low or its batches few; but that one's parameters are still about as large as they began, and those of a broken one
 //! have grown manifold (on the digits, with rates of 0.5 to 5, 6 to 400 times; those of runs that learn, 2 to 7 times, but they do not guess).
 
-use std::ops::{AddAssign, Mul};
-
 use crate::guard::{Divergence, LossGuard};
 use crate::guessing::Guessing;
-use crate::kernel::vectorised;
+use crate::kernel::squared_norm;
 use crate::model::Score;
 
 /// A model that guesses and whose parameters have grown so many times is broken.
 const BROKEN: f64 = 5.0;
 /// One whose parameters have grown no more than this may still begin to learn.
 const UNTOUCHED: f64 = 2.0;
-/// A sum of squares in f32 that is smaller may have lost some of them.
-const LEAST_ORDINARY: f64 = 1e-24;
 
 /// How large some parameters are together: the root of the sum of their squares.
 pub fn size(params: &[f32]) -> f64 {
-    // Squares of ordinary numbers are ordinary too, and half as wide, they are summed in half the time.
-    let sum = sum_of_squares::<f32>(params);
-    let is_ordinary = sum.is_finite() && sum > LEAST_ORDINARY;
-    if is_ordinary { sum.sqrt() } else { sum_of_squares::<f64>(params).sqrt() }
-}
-
-/// The sum of the squares, each of which is taken as a number of this type.
-fn sum_of_squares<N: From<f32> + Into<f64> + Copy + Default + Mul<Output = N> + AddAssign>(params: &[f32]) -> f64 {
-    // In more sums than vectors have lanes, for one that must be taken in order cannot be vectorised.
-    const LANES: usize = 32;
-    // So few are added to one that it stays exact enough.
-    const BLOCK: usize = 128 * LANES;
-    #[inline(always)]
-    fn add<N: From<f32> + Copy + Mul<Output = N> + AddAssign>(sums: &mut [N], numbers: &[f32]) {
-        for (sum, number) in sums.iter_mut().zip(numbers) {
-            *sum += N::from(*number) * N::from(*number);
-        }
-    }
-    let sum_of_block = |block: &[f32]| {
-        let mut sums = [N::default(); LANES];
-        let (chunks, rest) = block.as_chunks::<LANES>();
-        chunks.iter().for_each(|chunk| add(&mut sums, chunk));
-        add(&mut sums, rest);
-        sums.into_iter().map(N::into).sum::<f64>()
-    };
-    vectorised(|| params.chunks(BLOCK).map(sum_of_block).sum())
+    squared_norm(params).sqrt()
 }
 
 /// Tells models that are broken from those that have not begun to learn.

@@ -43,18 +43,7 @@ mod tests {
     use super::peer_text;
 
     fn ending(phase: Phase, waits_for: Vec<PeerId>) -> String {
-        let times = Times {
-            peer: PeerId::new(0, 7),
-            elapsed_s: 1.0,
-            compute_s: 0.0,
-            wait_s: 1.0,
-            encode_s: 0.0,
-            decode_s: 0.0,
-            send_s: 0.0,
-            sent_bytes: 0,
-            received_bytes: 0,
-            waits: Vec::new(),
-        };
+        let times = Times { elapsed_s: 1.0, wait_s: 1.0, ..Times::of(PeerId::new(0, 7)) };
         let text = peer_text(&PeerProgress {
             epoch: 0,
             n_tested: 0,
