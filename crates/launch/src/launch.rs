@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use nettorrent_history::Line;
+use nettorrent_history::{Event, Line};
 use nettorrent_session::RunFolder;
+use nettorrent_swarm::PeerId;
 use serde_json::Value;
 
 use crate::collect::collect;
@@ -35,6 +35,21 @@ pub struct Launch {
     pub program: ProgramSource,
     /// The name of the run, also of its folders at the hosts.
     pub name: String,
+    /// What is special about this launch.
+    pub manner: Manner,
+}
+
+/// What is special about a launch; nothing usually is.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// Whether one process trains by itself, at the first host, as `train` does.
+    pub is_alone: bool,
+    /// The link that every peer sends as slowly as over, for experiments.
+    pub link: Option<String>,
+    /// Whether all leave when one fails, even before it has joined.
+    pub needs_all: bool,
+    /// Whether the peers' runs are removed from their hosts when what they learnt is here.
+    pub removes_runs: bool,
 }
 
 /// What comes from a host.
@@ -50,6 +65,10 @@ struct RunningPeer {
     input: Option<ChildStdin>,
     last_said: String,
     status: Option<ExitStatus>,
+    /// Whether it failed, and no other had before it.
+    is_first_to_fail: bool,
+    /// Which peer it is, once it has told.
+    id: Option<PeerId>,
 }
 
 impl Launch {
@@ -72,9 +91,12 @@ impl Launch {
 
     fn script(&self, k: usize, program: &str) -> String {
         let (folder, host) = (self.folder(k), &self.hosts[k]);
+        let peer =
+            script::Peer { folder: &folder, program, host, package: &self.package, link: self.manner.link.as_deref() };
         match k {
-            0 => script::start(&folder, program, host, &self.package, self.hosts.len()),
-            _ => script::join(&folder, program, host, &self.package),
+            0 if self.manner.is_alone => peer.train(),
+            0 => peer.start(self.hosts.len()),
+            _ => peer.join(),
         }
     }
 
@@ -83,7 +105,7 @@ impl Launch {
     pub fn run(
         &self,
         run: &RunFolder,
-        is_stopped: &AtomicBool,
+        is_stopped: &dyn Fn() -> bool,
         mut tell: impl FnMut(News<'_>),
     ) -> Result<Outcome, LaunchError> {
         let programs = self.find_programs(&mut tell)?;
@@ -102,7 +124,19 @@ impl Launch {
             (swarm.tell)(News::Ticket(&ticket));
             swarm.follow(&messages, is_stopped, false);
         }
-        self.conclude(&peers, run)
+        let outcome = self.conclude(&peers, run);
+        if self.manner.removes_runs {
+            self.remove_runs(peers.len());
+        }
+        outcome
+    }
+
+    /// Where it cannot be done, what is left there does no harm: no other launch has its name.
+    fn remove_runs(&self, n_started: usize) {
+        let script = script::remove(&self.name);
+        for host in &self.hosts[..n_started] {
+            let _ = self.shell.run(&host.name, &script, &mut std::io::empty());
+        }
     }
 
     /// Finds the program at all hosts at the same time.
@@ -122,12 +156,13 @@ impl Launch {
         let input = child.stdin.take();
         let sender = sender.clone();
         thread::spawn(move || pass_on(k, child, &sender));
-        Ok(RunningPeer { input, last_said: String::new(), status: None })
+        Ok(RunningPeer { input, last_said: String::new(), status: None, is_first_to_fail: false, id: None })
     }
 
     fn conclude(&self, peers: &[RunningPeer], run: &RunFolder) -> Result<Outcome, LaunchError> {
         let mut outcome = Outcome::default();
         for (host, peer) in self.hosts.iter().zip(peers) {
+            outcome.peers.extend(peer.id.map(|id| (id, host.name.clone())));
             match peer.status {
                 Some(status) if status.success() => outcome.finished.push(host.name.clone()),
                 Some(status) if peer.last_said.is_empty() => {
@@ -135,6 +170,9 @@ impl Launch {
                 }
                 _ => outcome.failed.push((host.name.clone(), peer.last_said.clone())),
             }
+        }
+        if let Some(k) = peers.iter().position(|peer| peer.is_first_to_fail) {
+            outcome.failed.sort_by_key(|(host, _)| *host != self.hosts[k].name);
         }
         // First those who finished; of a run that was stopped, any checkpoint is better than none.
         let is_finished = |k: &usize| peers[*k].status.is_some_and(|status| status.success());
@@ -168,11 +206,11 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
     fn follow(
         &mut self,
         messages: &Receiver<(usize, Message)>,
-        is_stopped: &AtomicBool,
+        is_stopped: &dyn Fn() -> bool,
         wants_ticket: bool,
     ) -> Option<String> {
         while self.peers.iter().any(|peer| peer.status.is_none()) {
-            if is_stopped.load(Ordering::SeqCst) {
+            if is_stopped() || self.launch.manner.needs_all && self.has_failed() {
                 self.peers.iter_mut().for_each(|peer| peer.input = None);
             }
             let (k, message) = match messages.recv_timeout(LOOK_EVERY) {
@@ -192,6 +230,7 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
                     self.peers[k].last_said = text;
                 }
                 Message::Ended(status) => {
+                    self.peers[k].is_first_to_fail = !status.success() && !self.has_failed();
                     self.peers[k].status = Some(status);
                     (self.tell)(News::Ended { host: &self.launch.hosts[k].name, status });
                     if k == self.source && !status.success() {
@@ -203,9 +242,15 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
         None
     }
 
+    fn has_failed(&self) -> bool {
+        self.peers.iter().any(|peer| peer.status.is_some_and(|status| !status.success()))
+    }
+
     /// A line of a peer's output: an event of the run, or the ticket.
     fn on_line(&mut self, k: usize, text: &str) -> Option<String> {
         if let Ok(line) = serde_json::from_str::<Line>(text) {
+            let id = &mut self.peers[k].id;
+            *id = id.or_else(|| teller(&line.event));
             if k == self.source {
                 (self.tell)(News::Event(&line));
             }
@@ -213,6 +258,16 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
         }
         let event: Value = serde_json::from_str(text).ok()?;
         event["ticket"].as_str().map(str::to_owned)
+    }
+}
+
+/// Who tells an event, where that is said. What a peer tells first is about itself.
+fn teller(event: &Event) -> Option<PeerId> {
+    match event {
+        Event::View(view) => Some(view.peer),
+        Event::Times(times) => Some(times.peer),
+        Event::Resources(resources) => Some(resources.peer),
+        _ => None,
     }
 }
 

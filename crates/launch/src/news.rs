@@ -3,6 +3,7 @@
 use std::process::ExitStatus;
 
 use nettorrent_history::Line;
+use nettorrent_swarm::PeerId;
 
 /// What happens.
 pub enum News<'a> {
@@ -33,8 +34,10 @@ pub enum News<'a> {
 pub struct Outcome {
     /// The hosts whose peers finished.
     pub finished: Vec<String>,
-    /// The others, and the last that they said.
+    /// The others, and the last that they said; who failed first is first.
     pub failed: Vec<(String, String)>,
     /// The host whose newest checkpoint is now here.
     pub collected: Option<String>,
+    /// Which peer was at which host, as far as they told.
+    pub peers: Vec<(PeerId, String)>,
 }

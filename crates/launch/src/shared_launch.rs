@@ -1,6 +1,5 @@
 //! All peers of a swarm that share a folder: started by a scheduler, followed in their files.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -39,7 +38,7 @@ impl SharedLaunch<'_> {
     pub fn run(
         &mut self,
         run: &RunFolder,
-        is_stopped: &AtomicBool,
+        is_stopped: &dyn Fn() -> bool,
         mut tell: impl FnMut(News<'_>),
     ) -> Result<Outcome, LaunchError> {
         self.folder.write(&self.scheduler.files(&self.folder)?)?;
@@ -48,7 +47,7 @@ impl SharedLaunch<'_> {
         let (mut asked, mut is_leaving, mut last) = (None::<Instant>, false, None);
         let why = loop {
             watch.catch_up(&mut tell);
-            if is_stopped.load(Ordering::SeqCst) && !is_leaving {
+            if is_stopped() && !is_leaving {
                 is_leaving = true;
                 // It may have ended just now; if not, whoever wants an end can say so once more.
                 if let Err(error) = self.scheduler.leave(&self.folder) {

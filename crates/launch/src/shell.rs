@@ -46,7 +46,7 @@ impl Shell {
     }
 
     /// Has a host run a script with this input, to its end; what it answers.
-    pub(crate) fn run(&self, host: &str, script: &str, input: &mut (dyn Read + Send)) -> Result<Vec<u8>, LaunchError> {
+    pub fn run(&self, host: &str, script: &str, input: &mut (dyn Read + Send)) -> Result<Vec<u8>, LaunchError> {
         let mut answer = Vec::new();
         self.read(host, script, input, &mut |output| output.read_to_end(&mut answer).map(drop))?;
         Ok(answer)

@@ -165,6 +165,7 @@ mod tests {
         let Times { elapsed_s, compute_s, send_s, .. } = Times::of(PeerId::new(join_index, 0));
         PeerMeasurement {
             peer: PeerId::new(join_index, 0),
+            host: None,
             elapsed_s,
             compute_s,
             encode_s,

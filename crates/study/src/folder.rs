@@ -45,6 +45,9 @@ struct Identity {
     command: String,
     arguments: Vec<String>,
     job: Job,
+    /// The machine of each peer, where they are not on the one that ran the study.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
 }
 
 /// A run that is done, as its folder tells.
@@ -55,6 +58,9 @@ pub(crate) struct Finished {
     commit: String,
     /// Where.
     machine: Machine,
+    /// Where all peers but the first were, if they had a machine each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    other_machines: Vec<Machine>,
     is_side_by_side: bool,
     /// How long it took, with everything.
     pub took_s: f64,
@@ -72,6 +78,8 @@ pub struct Origin {
     pub date: String,
     /// Whether runs share the machine.
     pub is_side_by_side: bool,
+    /// Where: on this machine, or on one for each peer of the largest swarm.
+    pub machines: Vec<Machine>,
 }
 
 /// Why a study's folder cannot be used.
@@ -145,7 +153,7 @@ impl StudyFolder {
             study: head.clone(),
             command: origin.command.clone(),
             commit: origin.commit.clone(),
-            machines: vec![Machine::here()],
+            machines: origin.machines.clone(),
             is_side_by_side: origin.is_side_by_side,
             date,
             axes: plan.axes.clone(),
@@ -204,10 +212,12 @@ impl StudyFolder {
     /// Writes down what came of a run.
     pub(crate) fn finish(&self, run: &RunSpec, result: RunResult, took_s: f64) -> Result<Finished, FolderError> {
         let Results { commit, machines, is_side_by_side, .. } = &self.notebook.results;
+        let mut machines = machines.iter().take(run.hosts.len().max(1)).cloned();
         let finished = Finished {
             identity: Identity::of(run),
             commit: commit.clone(),
-            machine: machines.first().cloned().unwrap_or_default(),
+            machine: machines.next().unwrap_or_default(),
+            other_machines: machines.collect(),
             is_side_by_side: *is_side_by_side,
             took_s,
             result,
@@ -238,7 +248,7 @@ pub(crate) fn result(run: &RunSpec, outcome: Outcome) -> RunResult {
 impl Identity {
     fn of(run: &RunSpec) -> Self {
         let (id, command) = (run.id.clone(), run.command.to_owned());
-        Self { id, command, arguments: run.arguments.clone(), job: run.job.clone() }
+        Self { id, command, arguments: run.arguments.clone(), job: run.job.clone(), hosts: run.hosts.clone() }
     }
 }
 
@@ -249,8 +259,10 @@ fn collect(path: &Path, notebook: &Notebook) -> Result<Results, FolderError> {
         if let Some(finished) = finished(path, identity)? {
             commits.insert(finished.commit);
             is_side_by_side |= finished.is_side_by_side;
-            if !machines.contains(&finished.machine) {
-                machines.push(finished.machine);
+            for machine in [finished.machine].into_iter().chain(finished.other_machines) {
+                if !machines.contains(&machine) {
+                    machines.push(machine);
+                }
             }
             let (mut run, host) = (finished.result, results.study.host);
             let facts = run.facts.clone();
@@ -351,15 +363,18 @@ mod tests {
 
     use super::{FolderError, Origin, StudyFolder, result};
     use crate::plan::Plan;
-    use crate::results::{EpochPoint, Measurement, Outcome};
+    use crate::results::{EpochPoint, Machine, Measurement, Outcome};
     use crate::study::{Form, Study};
 
     fn open(path: &Path, text: &str) -> Result<(StudyFolder, Plan), FolderError> {
         let study = Study::parse("study.toml", text, Path::new(""), Form::Full).unwrap();
         let plan = Plan::new(&study).unwrap();
-        let origin =
-            Origin { command: "study".into(), commit: "abc".into(), date: "today".into(), is_side_by_side: false };
-        Ok((StudyFolder::open(path, &study, &plan, &origin)?, plan))
+        Ok((StudyFolder::open(path, &study, &plan, &origin(vec![Machine::here()]))?, plan))
+    }
+
+    fn origin(machines: Vec<Machine>) -> Origin {
+        let (command, commit, date) = ("study".into(), "abc".into(), "today".into());
+        Origin { command, commit, date, is_side_by_side: false, machines }
     }
 
     fn measurement() -> Outcome {
@@ -425,6 +440,29 @@ mod tests {
         assert_eq!(open(place.path(), STUDY).unwrap().0.collect().unwrap().runs.len(), 1);
         std::fs::write(path.join("result.json"), "{").unwrap();
         assert!(matches!(open(place.path(), STUDY), Err(FolderError::Changed { .. })));
+    }
+
+    #[test]
+    fn a_run_on_other_machines_is_another_one() {
+        let place = tempfile::tempdir().unwrap();
+        let study =
+            Study::parse("study.toml", "name = \"a\"\n[matrix]\npeers = [2]", Path::new(""), Form::Full).unwrap();
+        let there = |hosts: [&str; 3]| {
+            let mut plan = Plan::new(&study).unwrap();
+            plan.place(&hosts.map(String::from)).unwrap();
+            let machine = |host: &&str| Machine { host: Some((*host).to_owned()), ..Machine::here() };
+            let folder = StudyFolder::open(place.path(), &study, &plan, &origin(hosts.iter().map(machine).collect()));
+            folder.map(|folder| (folder, plan))
+        };
+        let (folder, plan) = there(["one", "two", "three"]).unwrap();
+        folder.clear(&plan.runs[0]).unwrap();
+        folder.finish(&plan.runs[0], result(&plan.runs[0], measurement()), 1.0).unwrap();
+        let machines = folder.collect().unwrap().machines;
+        let names: Vec<_> = machines.iter().filter_map(|machine| machine.host.as_deref()).collect();
+        assert_eq!(names, ["one", "two"], "the third had nothing to do");
+        drop(folder);
+        assert!(matches!(there(["two", "one", "three"]), Err(FolderError::Changed { .. })));
+        assert!(there(["one", "two", "four"]).unwrap().0.finished(&plan.runs[0]).unwrap().is_some());
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! [`Runner`] makes them with the program that it is handed, and a [`StudyFolder`] keeps what came of each,
 //! so that a study that was stopped goes on where it was. [`Results`] is all that was found; [`groups`] puts it side by side.
 //!
+//! The peers of a run are processes on this machine, or one each on [`RemoteHosts`]; the rest is the same.
+//!
 //! What was found is shown beside what `nettorrent-advise` predicts.
 
 pub mod report;
@@ -19,6 +21,7 @@ mod plan;
 mod points;
 mod process;
 mod ready;
+mod remote;
 mod results;
 mod run_prediction;
 mod runner;
@@ -35,6 +38,7 @@ pub use folder::{FolderError, Origin, StudyFolder};
 pub use measure::{Evaluation, MeasureError, measure};
 pub use plan::{Plan, RunSpec, text};
 pub use ready::{READY, Ready, find};
+pub use remote::RemoteHosts;
 pub use results::{
     Axis, EpochPoint, Facts, Host, JoinMeasurement, LossMeasurement, Machine, Measurement, Outcome, PeerMeasurement,
     Prediction, Published, ReplicaDistance, ResourcePoint, ResourceUse, Results, RunResult, StudyHead, Targets,

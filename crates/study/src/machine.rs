@@ -1,8 +1,14 @@
-//! The machine that a study runs on, as far as it tells.
+//! The machines that a study runs on, as far as they tell.
 
 use std::num::NonZero;
 
+use nettorrent_launch::{LaunchError, Shell};
+
 use crate::results::Machine;
+
+/// What another machine is asked. Where there is no `/proc`, there is less to tell.
+const QUESTION: &str = "echo \"arch: $(uname -m)\"; echo \"cores: $(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)\"; echo \"system: \
+                        $(uname -s | tr A-Z a-z) $(uname -r)\"; cat /proc/cpuinfo /proc/meminfo 2>/dev/null || true";
 
 impl Machine {
     /// This one.
@@ -16,6 +22,24 @@ impl Machine {
                 "" => std::env::consts::OS.to_owned(),
                 release => format!("{} {release}", std::env::consts::OS),
             },
+            host: None,
+        }
+    }
+
+    /// Another one.
+    pub(crate) fn at(shell: &Shell, host: &str) -> Result<Self, LaunchError> {
+        let answer = shell.run(host, QUESTION, &mut std::io::empty())?;
+        Ok(Self { host: Some(host.to_owned()), ..Self::of_answer(&String::from_utf8_lossy(&answer)) })
+    }
+
+    fn of_answer(answer: &str) -> Self {
+        let arch = || field(answer, "arch");
+        Self {
+            cpu: field(answer, "model name").or_else(arch).unwrap_or_default(),
+            n_cores: field(answer, "cores").and_then(|text| text.parse().ok()).unwrap_or(1),
+            memory_bytes: field(answer, "MemTotal").and_then(|text| kilobytes(&text)),
+            system: field(answer, "system").unwrap_or_default(),
+            host: None,
         }
     }
 }
@@ -33,7 +57,7 @@ fn kilobytes(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Machine, field, kilobytes};
+    use super::{Machine, QUESTION, field, kilobytes};
 
     #[test]
     fn the_kernels_files_are_understood() {
@@ -47,5 +71,14 @@ mod tests {
     fn every_machine_has_a_core_and_a_name() {
         let machine = Machine::here();
         assert!(machine.n_cores > 0 && !machine.cpu.is_empty() && !machine.system.is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_machine_that_is_asked_tells_what_it_finds_itself() {
+        let answer = std::process::Command::new("sh").args(["-c", QUESTION]).output().unwrap();
+        assert_eq!(Machine::of_answer(&String::from_utf8(answer.stdout).unwrap()), Machine::here());
+        let bare = Machine::of_answer("arch: arm64\ncores: 8\nsystem: darwin 24.1\n");
+        assert_eq!((bare.cpu.as_str(), bare.n_cores, bare.memory_bytes), ("arm64", 8, None));
     }
 }

@@ -2,20 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nettorrent_swarm::PeerId;
 
 use crate::folder::StudyFolder;
 use crate::measure::{Evaluation, measure};
 use crate::plan::RunSpec;
 use crate::process::{self, Ended, Ending, Wish};
+use crate::remote::RemoteHosts;
 use crate::results::{Measurement, Outcome};
 use crate::runner_error::RunnerError;
 
 /// What runs are made with.
 pub(crate) struct Making<'a> {
-    /// The program that trains.
+    /// The program that trains here, and tests what was learnt.
     pub program: &'a Path,
     pub folder: &'a StudyFolder,
+    /// Where peers are, if not on this machine.
+    pub hosts: Option<&'a RemoteHosts>,
     /// How long a run may take.
     pub timeout: Option<Duration>,
     pub is_stopped: &'a (dyn Fn() -> bool + Sync),
@@ -23,20 +28,32 @@ pub(crate) struct Making<'a> {
 
 struct Stopped;
 
+/// How the training of a run ended.
+enum Trained {
+    /// As it should; which peer was at which host, if they were elsewhere.
+    Done(Vec<(PeerId, String)>),
+    Failed(String),
+    Stopped,
+}
+
 impl Making<'_> {
     /// Makes one run; none if it was stopped.
     pub(crate) fn make(&self, run: &RunSpec) -> Result<Option<Outcome>, RunnerError> {
         let folder = self.folder.clear(run)?;
-        let mut command = Command::new(self.program);
-        command.arg(run.command).arg(self.folder.job()).arg("--run").arg(&folder).args(&run.arguments);
-        let Ok(ended) = self.process(&mut command)? else { return Ok(None) };
-        if let Some(problem) = self.problem(&ended) {
-            return Ok(Some(Outcome::Failed(problem)));
-        }
+        let trained = match self.hosts {
+            Some(hosts) => self.train_at(hosts, run, &folder)?,
+            None => self.train_here(run, &folder)?,
+        };
+        let places = match trained {
+            Trained::Done(places) => places,
+            Trained::Failed(problem) => return Ok(Some(Outcome::Failed(problem))),
+            Trained::Stopped => return Ok(None),
+        };
         let mut measurement = match measure(&folder) {
             Ok(measurement) => measurement,
             Err(error) => return Ok(Some(Outcome::Failed(error.to_string()))),
         };
+        measurement.add_hosts(&places);
         let mut command = Command::new(self.program);
         command.arg("eval").arg(&folder).arg("--json");
         let Ok(ended) = self.process(&mut command)? else { return Ok(None) };
@@ -44,6 +61,31 @@ impl Making<'_> {
         Ok(Some(
             conclude(tested, &mut measurement).map_or_else(Outcome::Failed, |()| Outcome::Done(Box::new(measurement))),
         ))
+    }
+
+    fn train_here(&self, run: &RunSpec, folder: &Path) -> Result<Trained, RunnerError> {
+        let mut command = Command::new(self.program);
+        command.arg(run.command).arg(self.folder.job()).arg("--run").arg(folder).args(&run.arguments);
+        let Ok(ended) = self.process(&mut command)? else { return Ok(Trained::Stopped) };
+        Ok(self.problem(&ended).map_or(Trained::Done(Vec::new()), Trained::Failed))
+    }
+
+    /// A host that cannot be reached is no result of this run: the study stops, and the run is still to be made. A peer
+    /// that fails is one: the others alone would be another run.
+    fn train_at(&self, hosts: &RemoteHosts, run: &RunSpec, folder: &Path) -> Result<Trained, RunnerError> {
+        let began = Instant::now();
+        let is_late = || self.timeout.is_some_and(|timeout| began.elapsed() > timeout);
+        let outcome = hosts.train(run, folder, &|| (self.is_stopped)() || is_late())?;
+        if (self.is_stopped)() {
+            return Ok(Trained::Stopped);
+        }
+        if let (true, Some(timeout)) = (is_late(), self.timeout) {
+            return Ok(Trained::Failed(too_long(timeout)));
+        }
+        Ok(match outcome.failed.first() {
+            Some((host, said)) => Trained::Failed(format!("{host}: {}", said.trim_start_matches("error: "))),
+            None => Trained::Done(outcome.peers),
+        })
     }
 
     /// A process to its end, or the news that it was stopped.
@@ -57,10 +99,14 @@ impl Making<'_> {
 
     fn problem(&self, ended: &Ended) -> Option<String> {
         match (&ended.ending, self.timeout) {
-            (Ending::TimedOut, Some(timeout)) => Some(format!("took longer than {} s", timeout.as_secs_f64())),
+            (Ending::TimedOut, Some(timeout)) => Some(too_long(timeout)),
             _ => ended.problem(),
         }
     }
+}
+
+fn too_long(timeout: Duration) -> String {
+    format!("took longer than {} s", timeout.as_secs_f64())
 }
 
 fn read_evaluation(text: &str) -> Result<Evaluation, String> {

@@ -99,6 +99,13 @@ impl Measurement {
         self.value_at = at_s.iter().map(|&seconds| TimedValue { seconds, value: best_by(seconds) }).collect();
     }
 
+    /// Takes in on which machine each peer was.
+    pub(crate) fn add_hosts(&mut self, hosts: &[(PeerId, String)]) {
+        for peer in &mut self.peers {
+            peer.host = hosts.iter().find(|(id, _)| *id == peer.peer).map(|(_, host)| host.clone());
+        }
+    }
+
     /// Takes in how the trained model does.
     pub(crate) fn add_evaluation(&mut self, evaluation: Evaluation) {
         (self.classes, self.confusion) = (evaluation.classes, evaluation.confusion);
@@ -151,6 +158,7 @@ fn measure_peer(peer: PeerId, history: &PeerHistory) -> PeerMeasurement {
     sum.waits.sort_by_key(|wait| wait.peer);
     PeerMeasurement {
         peer,
+        host: None,
         elapsed_s: sum.elapsed_s,
         compute_s: sum.compute_s,
         encode_s: sum.encode_s,

@@ -44,10 +44,15 @@ pub struct RunSpec {
     pub arguments: Vec<String>,
     /// How many threads all its peers compute with; 0 for as many as the machine has.
     pub n_threads: usize,
+    /// The machine of each peer, where they are not on this one.
+    pub hosts: Vec<String>,
 }
 
 /// Names of folders may not be longer than 255 bytes; the trial comes after this.
 const LONGEST_NAME: usize = 200;
+
+/// The command that runs a swarm in the simulator.
+const SIMULATE: &str = "simulate";
 
 /// As many as `train` starts.
 const MOST_PROCESSES: usize = 1024;
@@ -78,6 +83,30 @@ impl Plan {
         }
         let axes = axes(&study.axes, &runs);
         Ok(Self { job, axes, runs })
+    }
+
+    /// Has the peers of all runs be on these machines, one on each; the first of them have the smaller swarms.
+    pub fn place(&mut self, hosts: &[String]) -> Result<(), StudyError> {
+        for run in &mut self.runs {
+            let n_peers = run.facts.n_peers;
+            let refuse = |problem| StudyError::Setting { setting: text(&run.setting), problem };
+            if run.command == SIMULATE {
+                return Err(refuse("the simulator runs on this machine; leave out --hosts".into()));
+            }
+            let own = hosts.get(..n_peers).ok_or_else(|| {
+                let (n, them) = (hosts.len(), if hosts.len() == 1 { "there is" } else { "there are" });
+                refuse(format!(
+                    "it has {n_peers} peers, and {them} {n} to run on; name a host more than once for more peers on it"
+                ))
+            })?;
+            run.hosts = own.to_vec();
+        }
+        Ok(())
+    }
+
+    /// The most peers that a run has.
+    pub fn most_peers(&self) -> usize {
+        self.runs.iter().map(|run| run.facts.n_peers).max().unwrap_or(0)
     }
 
     /// Keeps only runs with this value, given as `axis=value`.
@@ -208,7 +237,7 @@ impl Draft {
         let mut add = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
         let (command, n_threads) = match study.head.host {
             Host::Processes => ("train", n_peers * job.threads),
-            Host::Sim => ("simulate", job.threads),
+            Host::Sim => (SIMULATE, job.threads),
         };
         if !is_alone || study.head.host == Host::Sim {
             add("--peers", n_peers.to_string());
@@ -238,6 +267,7 @@ impl Draft {
             command,
             arguments,
             n_threads,
+            hosts: Vec::new(),
         })
     }
 }
@@ -340,6 +370,21 @@ mod tests {
                         --set seed=8 --peers 3 --link 100mbit/20ms";
         assert_eq!(last.arguments.join(" "), expected);
         assert_eq!(plan.axes[2].values, ["alone", "gossip", "one %"]);
+    }
+
+    #[test]
+    fn peers_have_a_machine_each_if_there_are_enough() {
+        let mut grid = plan(GRID).unwrap();
+        let hosts = ["a", "b", "c", "d"].map(String::from);
+        grid.place(&hosts).unwrap();
+        assert_eq!(
+            (&grid.runs[0].hosts[..], &grid.runs[11].hosts[..], grid.most_peers()),
+            (&hosts[..1], &hosts[..3], 3)
+        );
+        let message = grid.place(&hosts[..2]).unwrap_err().to_string();
+        assert!(message.contains("3 peers, and there are 2"), "{message}");
+        let mut simulated = plan("name = \"a\"\nhost = \"sim\"").unwrap();
+        assert!(simulated.place(&hosts).unwrap_err().to_string().contains("leave out --hosts"));
     }
 
     #[test]

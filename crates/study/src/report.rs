@@ -6,6 +6,7 @@ mod document;
 mod group;
 mod html;
 mod judged;
+mod machines;
 mod markdown;
 mod method;
 mod overview;
@@ -116,6 +117,7 @@ fn document(results: &Results, folder: &Path) -> Document {
         replicas::confusion(results),
         churn::section(results),
         published::section(results, &groups),
+        machines::section(results),
         method::failures(results),
         Some(method::section(results, &groups)),
     ];

@@ -74,6 +74,9 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// The operating system.
     pub system: String,
+    /// By what name it is reached, if it is not the one that ran the study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 /// Something that was varied.
@@ -237,6 +240,9 @@ impl Measurement {
 pub struct PeerMeasurement {
     /// Who.
     pub peer: PeerId,
+    /// On which machine it was, if not on the one that ran the study.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The time that its times are about.
     pub elapsed_s: f64,
     /// How long it computed gradients.
@@ -361,6 +367,14 @@ impl Measurement {
     /// Bytes that a peer wrote to its sockets, in the mean over all.
     pub(crate) fn socket_bytes_per_peer(&self) -> Option<f64> {
         self.socket_bytes.map(|bytes| bytes as f64 / self.peers.len().max(1) as f64)
+    }
+}
+
+impl PeerMeasurement {
+    /// What it is called, with its machine.
+    pub(crate) fn name(&self) -> String {
+        let host = self.host.as_ref().map_or(String::new(), |host| format!(" at {host}"));
+        format!("{}{host}", self.peer)
     }
 }
 

@@ -91,6 +91,7 @@ mod tests {
     fn run() -> (Facts, Measurement) {
         let peer = |join_index| PeerMeasurement {
             peer: PeerId::new(join_index, 0),
+            host: None,
             elapsed_s: 20.0,
             compute_s: 10.0,
             encode_s: 0.0,

@@ -9,6 +9,7 @@ use crate::cores::{Cores, Share};
 use crate::folder::{Finished, StudyFolder, result};
 use crate::making::Making;
 use crate::plan::{Plan, RunSpec};
+use crate::remote::RemoteHosts;
 use crate::results::{Outcome, RunResult};
 use crate::runner_error::RunnerError;
 use crate::time_left::{Ahead, Usual, time_left};
@@ -22,6 +23,8 @@ pub struct Runner<'a> {
     pub program: &'a Path,
     /// Where runs go.
     pub folder: &'a StudyFolder,
+    /// Where peers are, if not on this machine.
+    pub hosts: Option<&'a RemoteHosts>,
     /// How long a run may take.
     pub timeout: Option<Duration>,
     /// What runs run on.
@@ -70,8 +73,8 @@ impl Runner<'_> {
         // Once one run cannot be made at all, nor can the others.
         let is_over = AtomicBool::new(false);
         let is_stopped = || is_over.load(Ordering::Relaxed) || (self.is_stopped)();
-        let making =
-            Making { program: self.program, folder: self.folder, timeout: self.timeout, is_stopped: &is_stopped };
+        let Self { program, folder, hosts, timeout, .. } = *self;
+        let making = Making { program, folder, hosts, timeout, is_stopped: &is_stopped };
         thread::scope(|scope| {
             let mut work = Work { n_runs: plan.runs.len(), cores: self.cores.clone(), open, running: Vec::new(), done };
             let mut problem = None;
@@ -194,7 +197,7 @@ mod tests {
     use crate::cores::Cores;
     use crate::folder::{Origin, StudyFolder};
     use crate::plan::Plan;
-    use crate::results::Outcome;
+    use crate::results::{Machine, Outcome};
     use crate::study::{Form, Study};
 
     const EVENTS: &str = r#"{"at_s":0,"event":"start","run":"a","model":"mlp","n_params":10,"n_train":100,"n_test":10,"threads":1,"seed":1,"epochs":1,"epoch":0,"step":0,"version":"0"}
@@ -237,15 +240,15 @@ mod tests {
         let text = "name = \"a\"\n[job]\nthreads = 2\n[matrix]\nbatch = [8, 16, 32]";
         let study = Study::parse("a.toml", text, Path::new(""), Form::Full).unwrap();
         let plan = Plan::new(&study).unwrap();
-        let origin =
-            Origin { command: String::new(), commit: "abc".into(), date: String::new(), is_side_by_side: false };
+        let (command, commit, date) = (String::new(), "abc".into(), String::new());
+        let origin = Origin { command, commit, date, is_side_by_side: false, machines: vec![Machine::here()] };
         (StudyFolder::open(&place.join("out"), &study, &plan, &origin).unwrap(), plan)
     }
 
     /// One after the other; a program that hangs is stopped.
     fn runner<'a>(program: &'a Path, folder: &'a StudyFolder) -> Runner<'a> {
         let timeout = Some(Duration::from_secs(60));
-        Runner { program, folder, timeout, cores: Cores::undivided(), is_stopped: &|| false }
+        Runner { program, folder, hosts: None, timeout, cores: Cores::undivided(), is_stopped: &|| false }
     }
 
     #[test]

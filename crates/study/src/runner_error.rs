@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use nettorrent_launch::LaunchError;
+
 use crate::folder::FolderError;
 
 /// Why runs cannot be made.
@@ -10,6 +12,9 @@ pub enum RunnerError {
     /// The study's folder cannot be used.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// A machine that peers are to be on cannot be used.
+    #[error("{0}; what is done is kept, and the same command goes on")]
+    Host(#[from] LaunchError),
     /// The program cannot be started.
     #[error("cannot start {}: {source}", program.display())]
     Start {

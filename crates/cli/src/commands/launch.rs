@@ -11,8 +11,8 @@ use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use nettorrent_engine::job::Job;
 use nettorrent_launch::{
-    Launch, LaunchError, News, Outcome, Package, PeerSettings, ProgramSource, Scheduler, SharedFolder, SharedLaunch,
-    Shell, read_hosts,
+    Launch, LaunchError, Manner, News, Outcome, Package, PeerSettings, ProgramSource, Scheduler, SharedFolder,
+    SharedLaunch, Shell, Transcript, read_hosts,
 };
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_swarm::printable::printable;
@@ -90,14 +90,15 @@ fn by_ssh(arguments: &LaunchArguments, job: &Job, hosts: &Path) -> anyhow::Resul
     let package = Package::new(job)?;
     let shell = arguments.ssh_command.clone().unwrap_or_default();
     let program = ProgramSource::of_this_process(env!("CARGO_PKG_VERSION"), arguments.copy)?;
+    let launch = |name| Launch { hosts: hosts.clone(), package, shell, program, name, manner: Manner::default() };
     if arguments.dry_run {
         let name = arguments.run.as_deref().map_or(SOME_RUN.into(), file_name);
-        print!("{}", Launch { hosts, package, shell, program, name }.dry_run());
+        print!("{}", launch(name).dry_run());
         return Ok(ExitCode::SUCCESS);
     }
     let n_peers = hosts.len();
     follow(arguments, job, n_peers, |run, interrupt, tell| {
-        Launch { hosts, package, shell, program, name: file_name(run.path()) }.run(run, &interrupt.flag(), tell)
+        launch(file_name(run.path())).run(run, &|| interrupt.is_set(), tell)
     })
 }
 
@@ -120,7 +121,7 @@ fn by_scheduler(
         return Ok(ExitCode::SUCCESS);
     }
     follow(arguments, job, n_peers, |run, interrupt, tell| {
-        SharedLaunch { folder: plan(run.path())?, scheduler: &mut *scheduler }.run(run, &interrupt.flag(), tell)
+        SharedLaunch { folder: plan(run.path())?, scheduler: &mut *scheduler }.run(run, &|| interrupt.is_set(), tell)
     })
 }
 
@@ -145,10 +146,9 @@ fn follow(
     let interrupt = Interrupt::listen()?;
     let notice = Notice { json: arguments.json };
     let run = RunFolder::create(arguments.run.as_deref(), job, None)?;
-    let events = run.open_events(false)?;
+    let mut mirror = Mirror::new(Transcript::new(&run)?, arguments.json);
     arguments.watching.start(&run)?;
     notice.say(&format!("Launching {n_peers} peers; the run is in {}", run.path().display()));
-    let mut mirror = Mirror::new(&run, events, arguments.json);
     let outcome = launch(&run, &interrupt, &mut |news| mirror.on_news(&news));
     mirror.finish();
     conclude(outcome?, &run, &interrupt, &notice)
@@ -159,7 +159,7 @@ fn file_name(path: &Path) -> String {
 }
 
 fn conclude(outcome: Outcome, run: &RunFolder, interrupt: &Interrupt, notice: &Notice) -> anyhow::Result<ExitCode> {
-    let Outcome { finished, failed, collected } = outcome;
+    let Outcome { finished, failed, collected, .. } = outcome;
     let path = run.path().display();
     let got = match &collected {
         Some(host) => format!("the newest checkpoint of {host} is in {path}"),

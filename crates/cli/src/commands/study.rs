@@ -8,9 +8,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use nettorrent_engine::job::set_field;
+use nettorrent_launch::{ProgramSource, Shell, read_hosts};
 use nettorrent_study::{
-    Cores, Form, Origin, Outcome, Plan, Progress, READY, Results, RunSpec, Runner, RunnerEnd, RunnerError, Study,
-    StudyFolder, find, text,
+    Cores, Form, Machine, Origin, Outcome, Plan, Progress, READY, RemoteHosts, Results, RunSpec, Runner, RunnerEnd,
+    RunnerError, Study, StudyFolder, find, text,
 };
 use serde_json::json;
 
@@ -28,7 +29,7 @@ pub(crate) struct StudyArguments {
     /// Its short form: two minutes, and data that come with the program.
     #[arg(long)]
     quick: bool,
-    /// The folder for its runs and results [default: runs/study-NAME, or runs/study-NAME-quick].
+    /// The folder for its runs and results [default: runs/study-NAME, with -quick or -hosts behind it].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Make only the runs with this value, for example `--only strategy=gossip`; may be given several times.
@@ -43,11 +44,18 @@ pub(crate) struct StudyArguments {
     /// Make several runs at the same time, each on processors of its own: one for each thread of each peer (Linux).
     #[arg(long)]
     side_by_side: bool,
+    /// Have every peer on a machine of its own: this file names the hosts, one a line, as with `launch --ssh`. A swarm of N is on the
+    /// first N.
+    #[arg(long, value_name = "FILE", conflicts_with = "side_by_side")]
+    hosts: Option<PathBuf>,
+    /// The command that reaches a host; it is given the host and a command line [default: ssh -T -oBatchMode=yes …].
+    #[arg(long, value_name = "COMMAND", value_parser = Shell::new, requires = "hosts")]
+    ssh_command: Option<Shell>,
     /// List the runs and make none.
     #[arg(long)]
     list: bool,
     /// Make the report again from the runs that are done in this folder.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "side_by_side", "list"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "side_by_side", "hosts", "list"])]
     report: Option<PathBuf>,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
@@ -62,7 +70,11 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
     }
     let Some(name) = &arguments.study else { return list_studies(arguments.json) };
     let study = open(name, arguments)?;
-    let all = Plan::new(&study)?;
+    let mut all = Plan::new(&study)?;
+    let hosts = hosts(arguments)?;
+    if let Some(hosts) = &hosts {
+        all.place(&hosts.names())?;
+    }
     let mut plan = all.clone();
     arguments.only.iter().try_for_each(|wanted| plan.keep_only(wanted))?;
     if arguments.list {
@@ -74,13 +86,15 @@ pub(crate) fn study(arguments: &StudyArguments) -> anyhow::Result<ExitCode> {
         commit: env!("NETTORRENT_COMMIT").to_owned(),
         date: Date::now().text(),
         is_side_by_side: arguments.side_by_side,
+        machines: hosts.as_ref().map_or(Ok(vec![Machine::here()]), |hosts| hosts.machines(all.most_peers()))?,
     };
-    let path = arguments.out.clone().unwrap_or_else(|| default_folder(&study));
+    let path = arguments.out.clone().unwrap_or_else(|| default_folder(&study, arguments));
     let folder = StudyFolder::open(&path, &study, &all, &origin)?;
     let (program, interrupt) = (std::env::current_exe().context("cannot find this program")?, Interrupt::listen()?);
     let is_stopped = || interrupt.is_set();
     let cores = if arguments.side_by_side { Cores::divided().map_err(RunnerError::Cores)? } else { Cores::undivided() };
-    let runner = Runner { program: &program, folder: &folder, timeout: study.timeout, cores, is_stopped: &is_stopped };
+    let (hosts, timeout) = (hosts.as_ref(), study.timeout);
+    let runner = Runner { program: &program, folder: &folder, hosts, timeout, cores, is_stopped: &is_stopped };
     let display = Display::new(&plan, arguments.json);
     display.say(&format!("{}: {} runs; all is in {}", study.head.name, plan.runs.len(), path.display()));
     let end = runner.run(&plan, &mut |progress| display.show(progress));
@@ -104,9 +118,18 @@ fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
     Ok(study)
 }
 
-fn default_folder(study: &Study) -> PathBuf {
+/// The machines on which peers are to be, if not on this one.
+fn hosts(arguments: &StudyArguments) -> anyhow::Result<Option<RemoteHosts>> {
+    let Some(file) = &arguments.hosts else { return Ok(None) };
+    // Another build of the same version might be slower or faster.
+    let program = ProgramSource::of_this_process(env!("CARGO_PKG_VERSION"), true)?;
+    Ok(Some(RemoteHosts::new(read_hosts(file)?, arguments.ssh_command.clone().unwrap_or_default(), program)))
+}
+
+fn default_folder(study: &Study, arguments: &StudyArguments) -> PathBuf {
     let quick = if study.head.is_quick { "-quick" } else { "" };
-    Path::new("runs").join(format!("study-{}{quick}", study.head.name))
+    let hosts = if arguments.hosts.is_some() { "-hosts" } else { "" };
+    Path::new("runs").join(format!("study-{}{quick}{hosts}", study.head.name))
 }
 
 /// Data that are not there are better missed now than after hours.

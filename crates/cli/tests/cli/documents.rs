@@ -69,7 +69,7 @@ fn prepared() -> Place {
     samples::pictures(&place, "pictures", 20);
     samples::recordings(&place, "recordings");
     samples::masks(&place, "cells", 60);
-    place.write("hosts.txt", "lab-1\nme@lab-2 threads=2\n");
+    place.write("hosts.txt", "lab-1\nme@lab-2 threads=2\nlab-3\n");
     place.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
     image::GrayImage::from_pixel(8, 8, image::Luma([200])).save(place.path("IMAGE.png")).expect("a picture");
     place.succeed(&["train", "--epochs", "1", "--run", "base"]);

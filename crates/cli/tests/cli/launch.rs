@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::program::{BINARY, Place, all_events};
 
 /// A command that takes a host and a command line as ssh does, and runs it in that host's home.
-fn fake_ssh(place: &Place) -> String {
+pub(crate) fn fake_ssh(place: &Place) -> String {
     let path = place.path("fake-ssh");
     let homes = place.path("homes");
     let script = format!(

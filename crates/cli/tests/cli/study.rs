@@ -1,12 +1,14 @@
 //! Studies: from a file to runs and results, stopped and taken up again.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::program::{Place, text};
+use crate::launch::fake_ssh;
+use crate::program::{BINARY, Place, text};
 
 const STUDY: &str = r#"
     name = "tiny"
@@ -46,6 +48,11 @@ fn written(place: &Place, out: &str) -> Vec<(PathBuf, SystemTime)> {
     }
     all.sort();
     all
+}
+
+/// A file of hosts that have the program.
+fn hosts(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name} program='{BINARY}' listen=127.0.0.1:0\n")).collect()
 }
 
 const ALONE: &str = "peers-1_strategy-alone_trial-1";
@@ -115,6 +122,87 @@ fn texts_are_judged_by_perplexity() {
     assert!(!report.contains("ccuracy"), "{report}");
     let again = place.succeed(&["study", "texts.toml", "--out", "out"]);
     assert!(again.stdout.contains("perplexity") && again.stdout.contains("s to 2.9"), "{}", again.stdout);
+}
+
+#[test]
+fn peers_of_a_study_have_machines_of_their_own() {
+    let place = Place::new();
+    let ssh = fake_ssh(&place);
+    place.write("tiny.toml", STUDY);
+    place.write("hosts", hosts(&["one", "two"]));
+    let study = ["study", "tiny.toml", "--hosts", "hosts", "--ssh-command", &ssh, "--out", "out", "--json"];
+    let found = results(&place.succeed(&study).stdout);
+    let (alone, two) = (&run(&found, ALONE)["outcome"]["done"], &run(&found, TWO)["outcome"]["done"]);
+    let hosts_of = |measured: &Value| -> Vec<Value> {
+        measured["peers"].as_array().expect("a list").iter().map(|peer| peer["host"].clone()).collect()
+    };
+    assert_eq!((hosts_of(alone), hosts_of(two)), (vec!["one".into()], vec!["one".into(), "two".into()]));
+    // What is measured is what is measured on one machine.
+    let n_params = two["n_params"].as_u64().expect("a number");
+    assert_eq!(two["payload_bytes"].as_u64(), Some(120 * 2 * 4 * n_params));
+    for measured in [alone, two] {
+        assert!(measured["convergence_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{measured}");
+        assert!(
+            measured["peers"].as_array().unwrap().iter().all(|peer| peer["compute_s"].as_f64() > Some(0.0)),
+            "{measured}"
+        );
+    }
+    let machines: Vec<&Value> = found["machines"].as_array().expect("a list").iter().collect();
+    assert_eq!(machines.iter().filter_map(|machine| machine["host"].as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    assert!(machines.iter().all(|machine| machine["n_cores"].as_u64() > Some(0)), "{machines:?}");
+    let report = fs::read_to_string(place.path("out/report.md")).expect("a report");
+    assert!(report.contains("## Machines") && report.contains("each on a machine of its own"), "{report}");
+    assert!(fs::read_to_string(place.path("out/resources.csv")).expect("a table").contains(",two\n"));
+    for host in ["one", "two"] {
+        let left = fs::read_dir(place.path(&format!("homes/{host}/nettorrent"))).expect("a folder");
+        assert_eq!(left.count(), 0, "nothing stays there");
+    }
+    // Nothing is run twice; and the same swarm on other machines is another one.
+    let first = written(&place, "out");
+    place.succeed(&study);
+    assert_eq!(written(&place, "out"), first);
+    place.write("hosts", hosts(&["two", "one"]));
+    let refused = place.run(&study);
+    assert!(refused.code == Some(1) && refused.stderr.contains("--out"), "{}", refused.stderr);
+    assert_eq!(written(&place, "out"), first);
+}
+
+#[test]
+fn a_machine_that_cannot_be_reached_is_named_and_the_study_goes_on_later() {
+    let place = Place::new();
+    let ssh = fake_ssh(&place);
+    place.write("tiny.toml", STUDY);
+    let study = ["study", "tiny.toml", "--hosts", "hosts", "--ssh-command", &ssh, "--out", "out"];
+    place.write("hosts", hosts(&["one"]));
+    assert!(place.fail(&study).contains("it has 2 peers, and there is 1 to run on"));
+    place.write("hosts", hosts(&["one", "gone"]));
+    assert!(place.fail(&study).contains("gone: no route to gone"));
+    assert!(!place.path("out").exists(), "nothing was made");
+    place.write("sim.toml", STUDY.replace("name =", "host = \"sim\"\nname ="));
+    assert!(place.fail(&["study", "sim.toml", "--hosts", "hosts", "--out", "sim"]).contains("leave out --hosts"));
+    // One that has no data: nobody waits for it, and the study goes on.
+    place.write("hosts", hosts(&["one", "two"]).replace("two", "two data=nowhere.csv"));
+    let failed =
+        place.run(&["study", "tiny.toml", "--hosts", "hosts", "--ssh-command", &ssh, "--out", "failed", "--json"]);
+    let found = results(&failed.stdout);
+    let problem = run(&found, TWO)["outcome"]["failed"].as_str().expect("a problem");
+    assert!(failed.code == Some(1) && problem.starts_with("two: ") && problem.contains("nowhere.csv"), "{problem}");
+    // This one is lost after the first run.
+    place.write("hosts", hosts(&["one", "two"]));
+    let moody = place.write(
+        "moody-ssh",
+        format!("#!/bin/sh\nif [ \"$1\" = two ] && [ -e runs-are-made ]; then echo 'no route to two' >&2; exit 255; fi\ncase \"$*\" in \
+                 *' train job.toml'*) : > runs-are-made ;; esac\nexec {ssh} \"$@\"\n"),
+    );
+    fs::set_permissions(&moody, fs::Permissions::from_mode(0o755)).expect("a file of our own");
+    let moody = ["study", "tiny.toml", "--hosts", "hosts", "--ssh-command", text(&moody), "--out", "out"];
+    let said = place.fail(&moody);
+    assert!(said.contains("two: no route to two; what is done is kept, and the same command goes on"), "{said}");
+    let first = written(&place, "out");
+    assert_eq!(first.len(), 1);
+    place.succeed(&study);
+    let then = written(&place, "out");
+    assert_eq!((then.len(), &then[0]), (2, &first[0]));
 }
 
 #[cfg(target_os = "linux")]

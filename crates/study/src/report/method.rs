@@ -26,6 +26,9 @@ pub(crate) fn failures(results: &Results) -> Option<Section> {
 /// How to repeat it.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let host = match results.study.host {
+        Host::Processes if results.machines.iter().any(|machine| machine.host.is_some()) => {
+            "each on a machine of its own"
+        }
         Host::Processes if results.has_no_peers() => "one process for each run",
         Host::Processes => "processes on this machine that communicate over sockets",
         Host::Sim => "simulated; all times but that of the whole study are simulated time",
@@ -37,7 +40,7 @@ pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let mut say = |what: &str, value: String| facts.push(format!("{what}: {value}"));
     say("program", results.commit.clone());
     say("date", format!("{} UTC", results.date));
-    for machine in &results.machines {
+    for machine in results.machines.iter().filter(|machine| machine.host.is_none()) {
         let memory = machine.memory_bytes.map(|bytes| format!(", {} of memory", Unit::Bytes.format(bytes as f64)));
         say("processor", format!("{}, {} threads{}", machine.cpu, machine.n_cores, memory.unwrap_or_default()));
         say("system", machine.system.clone());

@@ -157,7 +157,7 @@ fn over_time(measured: &Measurement, course: &Course) -> Option<Figure> {
         .filter_map(|peer| {
             let points = peer.resources.as_ref()?.series.iter();
             let points: Vec<Point> = points.map(|point| Point::new(point.at_s, (course.number)(point))).collect();
-            (!points.is_empty()).then(|| Series { name: peer.peer.to_string(), points })
+            (!points.is_empty()).then(|| Series { name: peer.name(), points })
         })
         .collect();
     if series.is_empty() {

@@ -83,6 +83,9 @@ pub(crate) fn resources(results: &Results) -> Result<Vec<u8>, csv::Error> {
         "disk_read_bytes",
         "disk_written_bytes",
     ];
+    // Where peers had machines of their own, it is said which.
+    let has_hosts = results.machines.iter().any(|machine| machine.host.is_some());
+    let own: Vec<&str> = own.into_iter().chain(has_hosts.then_some("host")).collect();
     let mut table = Writer::from_writer(Vec::new());
     table.write_record(head(results, &own))?;
     for run in &results.runs {
@@ -90,7 +93,9 @@ pub(crate) fn resources(results: &Results) -> Result<Vec<u8>, csv::Error> {
         for peer in &measured.peers {
             for point in peer.resources.iter().flat_map(|used| &used.series) {
                 let join_index = peer.peer.join_index().to_string();
-                table.write_record(start(results, run).into_iter().chain([join_index]).chain(resource_cells(point)))?;
+                let host = has_hosts.then(|| peer.host.clone().unwrap_or_default());
+                let cells = [join_index].into_iter().chain(resource_cells(point)).chain(host);
+                table.write_record(start(results, run).into_iter().chain(cells))?;
             }
         }
     }

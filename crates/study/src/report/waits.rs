@@ -61,7 +61,7 @@ fn settings(groups: &Groups<'_>) -> Option<Figure> {
 }
 
 fn peers(measured: &Measurement) -> Figure {
-    let bar = |peer: &PeerMeasurement| StackedBar { name: peer.peer.to_string(), lengths: parts(peer).to_vec() };
+    let bar = |peer: &PeerMeasurement| StackedBar { name: peer.name(), lengths: parts(peer).to_vec() };
     let chart = where_time_went("Time breakdown by peer", measured.peers.iter().map(bar).collect());
     Figure { name: "time-by-peer".to_owned(), caption: String::new(), svg: chart.svg() }
 }
@@ -81,7 +81,7 @@ fn whom(measured: &Measurement) -> Option<Figure> {
         title: "Wait time between peers".to_owned(),
         row_label: "waiting peer".to_owned(),
         column_label: "peer waited for".to_owned(),
-        row_names: ids.iter().map(ToString::to_string).collect(),
+        row_names: measured.peers.iter().map(PeerMeasurement::name).collect(),
         column_names: join_indices.collect(),
         unit: Unit::Seconds,
         rows: measured

@@ -1,13 +1,9 @@
 //! Writes down here, and shows, what happens elsewhere.
 
-use std::time::Duration;
-
-use anyhow::Context;
 use nettorrent_history::{Event, Line};
-use nettorrent_launch::News;
-use nettorrent_session::event_log::{EventLog, Fate};
+use nettorrent_launch::{News, Transcript};
+use nettorrent_session::event_log::Fate;
 use nettorrent_session::live_log::Topology;
-use nettorrent_session::run_folder::RunFolder;
 use nettorrent_swarm::printable::printable;
 
 use crate::notice::Notice;
@@ -15,26 +11,25 @@ use crate::swarm::progress_view::{ProgressView, Shown};
 
 /// A run that goes on elsewhere, as it is shown here.
 pub(super) struct Mirror<'a> {
-    run: &'a RunFolder,
-    events: EventLog,
+    transcript: Transcript<'a>,
     view: Option<ProgressView>,
     json: bool,
 }
 
 impl<'a> Mirror<'a> {
-    /// Shows it, and keeps its events in this folder.
-    pub(super) fn new(run: &'a RunFolder, events: EventLog, json: bool) -> Self {
-        Self { run, events, view: None, json }
+    /// Shows it, and keeps its events.
+    pub(super) fn new(transcript: Transcript<'a>, json: bool) -> Self {
+        Self { transcript, view: None, json }
     }
 
     pub(super) fn on_news(&mut self, news: &News<'_>) {
         match news {
             News::Ready(_) => {}
             News::Ticket(ticket) => {
-                let kept = ticket.parse().context("no ticket").and_then(|ticket| Ok(self.run.write_ticket(&ticket)?));
+                let kept = self.transcript.keep_ticket(ticket);
                 kept.unwrap_or_else(|error| self.tell(&format!("the ticket is not kept: {error}")));
             }
-            News::Event(line) => self.on_event((*line).clone()),
+            News::Event(line) => self.on_event(line),
             // It comes from another machine.
             News::Said { host, text } => self.tell(&format!("{host}: {}", printable(text))),
             News::Ended { host, status } if !status.success() => self.tell(&format!("{host}: ended with {status}")),
@@ -42,13 +37,12 @@ impl<'a> Mirror<'a> {
         }
     }
 
-    fn on_event(&mut self, mut line: Line) {
-        if let Event::Start(start) = &mut line.event {
-            start.run = self.run.path().to_owned();
+    fn on_event(&mut self, line: &Line) {
+        let line = self.transcript.keep(line);
+        if let Event::Start(start) = &line.event {
             let shown = Shown { epochs: start.epochs, n_train: start.n_train, measure: start.measure };
             self.view = Some(ProgressView::new(&shown, Topology::OneOfMany, self.json));
         }
-        self.events.write_at(Duration::from_secs_f64(line.at_s.max(0.0)), line.event.clone());
         self.view.iter_mut().for_each(|view| view.show(&line, Fate::Written));
     }
 
