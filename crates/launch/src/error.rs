@@ -84,6 +84,14 @@ pub enum LaunchError {
         /// What is wrong.
         problem: String,
     },
+    /// There is no Python that could ask Ray.
+    #[error("cannot run `{command}`: {source}; name a Python that has Ray with NETTORRENT_PYTHON")]
+    NoPython {
+        /// Which.
+        command: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// Kubernetes' command is not here.
     #[error("cannot run `kubectl`: {source}; install it, or apply what --dry-run prints where it is")]
     NoKubectl {

@@ -2,7 +2,7 @@
 //!
 //! The first peer starts the swarm and the others join it; what differs is how they are reached and how the ticket, which is secret, comes
 //! to them. By ssh it goes through standard input, and a peer leaves its swarm cleanly when that ends: with the connection, or when whoever
-//! launched it is gone. Under a [`Scheduler`] (Slurm, or `mpirun`) all peers share a folder that only their user can look into, and find the
+//! launched it is gone. The nodes of a [`Ray`] cluster are reached alike, by actors. Under a [`Scheduler`] (Slurm, or `mpirun`) all peers share a folder that only their user can look into, and find the
 //! ticket there. What the first peer tells becomes the events of a run's folder here, so a page shows the run as if it were here; at the end
 //! the newest checkpoint comes after it. In [`Kubernetes`] each peer makes the ticket from a secret that all are given, and nobody follows.
 
@@ -16,6 +16,7 @@ mod mpi;
 mod news;
 mod package;
 mod program;
+mod ray;
 mod scheduler;
 mod script;
 mod shared_folder;
@@ -33,6 +34,7 @@ pub use mpi::Mpi;
 pub use news::{News, Outcome};
 pub use package::Package;
 pub use program::ProgramSource;
+pub use ray::{Ray, RayPlaces};
 pub use scheduler::{Scheduler, State};
 pub use shared_folder::{PeerSettings, SharedFolder};
 pub use shared_launch::SharedLaunch;

@@ -27,6 +27,11 @@ impl Shell {
         if words.is_empty() { Err("it names no command".to_owned()) } else { Ok(Self(words)) }
     }
 
+    /// One whose words are known.
+    pub(crate) fn of_words(words: Vec<String>) -> Self {
+        Self(words)
+    }
+
     /// The words that have a host run a script, as one would type them.
     pub(crate) fn words(&self, host: &str, script: &str) -> Vec<String> {
         // Whatever shell a user has there, this is one of POSIX.

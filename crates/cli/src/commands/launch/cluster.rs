@@ -12,9 +12,6 @@ pub(super) struct SlurmArguments {
     /// folder has to be on a file system that all nodes share.
     #[arg(long)]
     slurm: bool,
-    /// The job's number of nodes.
-    #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    nodes: Option<u64>,
     /// Peers a node: as many as it has GPUs, where each peer is to use one [default: 1].
     #[arg(long, value_name = "N", requires = "slurm", value_parser = clap::value_parser!(u64).range(1..=256))]
     tasks_per_node: Option<u64>,
@@ -45,10 +42,10 @@ pub(super) struct MpiArguments {
 pub(super) fn scheduler(
     slurm: &SlurmArguments,
     mpi: &MpiArguments,
-    n_peers: Option<u64>,
+    (n_nodes, n_peers): (Option<u64>, Option<u64>),
 ) -> anyhow::Result<Option<(Box<dyn Scheduler>, usize)>> {
     if slurm.slurm {
-        let Some(n_nodes) = slurm.nodes else { bail!("say with --nodes N how many nodes the job is to have") };
+        let Some(n_nodes) = n_nodes else { bail!("say with --nodes N how many nodes the job is to have") };
         let (n_nodes, tasks_per_node) = (n_nodes as usize, slurm.tasks_per_node.unwrap_or(1) as usize);
         let (time, partition, options) = (slurm.time.clone(), slurm.partition.clone(), slurm.sbatch_option.clone());
         let job = SlurmOptions { n_nodes, tasks_per_node, time, partition, options };

@@ -21,9 +21,6 @@ pub(super) struct KubernetesArguments {
     /// The namespace [default: kubectl's].
     #[arg(long, value_name = "NAME", requires = "k8s")]
     namespace: Option<String>,
-    /// The processors that a pod asks for, each for a compute thread [default: 1].
-    #[arg(long, value_name = "N", requires = "k8s", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    cpus: Option<u64>,
     /// The memory that a pod asks for, and its limit [default: 1Gi].
     #[arg(long, value_name = "QUANTITY", requires = "k8s")]
     memory: Option<String>,
@@ -39,7 +36,7 @@ impl KubernetesArguments {
     }
 
     /// The swarm that is wanted, under a name that comes of this.
-    pub(super) fn swarm(&self, name: &str, n_peers: Option<u64>) -> anyhow::Result<Kubernetes> {
+    pub(super) fn swarm(&self, name: &str, n_peers: Option<u64>, n_cpus: Option<u64>) -> anyhow::Result<Kubernetes> {
         let Some(n_peers) = n_peers else { bail!("say with --peers N how many pods there are to be") };
         let image = self.image.clone().context("say with --image IMAGE which container image has the program")?;
         let or = |given: &Option<String>, default: &str| given.clone().unwrap_or_else(|| default.to_owned());
@@ -48,7 +45,7 @@ impl KubernetesArguments {
             n_peers: n_peers as usize,
             image,
             namespace: self.namespace.clone(),
-            n_cpus: self.cpus.unwrap_or(1) as usize,
+            n_cpus: n_cpus.unwrap_or(1) as usize,
             memory: or(&self.memory, "1Gi"),
             storage: or(&self.storage, "5Gi"),
             secret: Secret::random_text().to_string(),
