@@ -3,6 +3,7 @@
 //! A [`Peer`] is handed what happens ([`Input`]) and hands back what it wants done ([`Outbox`]). Hosts do it: `net` over
 //! sockets, `sim` in a simulation. A new strategy is one file under `strategies/` and one line in `strategies.rs`.
 
+mod alike;
 mod batch_place;
 mod block;
 pub mod codec;
@@ -18,11 +19,13 @@ mod peer;
 mod phase_work;
 mod place;
 pub mod printable;
+mod recent;
 pub mod record;
 mod replica;
 mod replica_setup;
 pub mod sampling;
 mod setup;
+pub mod shared;
 mod site;
 pub mod sketch;
 pub mod sparse;

@@ -285,8 +285,8 @@ impl Replica {
         }
         self.donor = None;
         let Training { learner, rounds, .. } = &mut self.training;
-        learner.core.speeds.clone_from(&verdict.speeds);
-        learner.core.sites.clone_from(&verdict.sites);
+        learner.core.learn_speeds(&verdict.speeds);
+        learner.core.learn_sites(&verdict.sites);
         let donor = verdict.donor as usize;
         if verdict.is_behind(learner.core.rank) {
             let partial = std::mem::take(&mut self.partial);

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::alike::Alike;
 use crate::sampling::ledger::Ledger;
 use crate::sampling::sampler::{Rules, Sampler};
 use nettorrent_engine::collapse::{Collapse, size};
@@ -40,6 +41,7 @@ pub struct TrainPlan {
     guessing: Guessing,
     /// Known once somebody has asked.
     collapse: OnceLock<Collapse>,
+    pub(crate) alike: Alike,
 }
 
 impl TrainPlan {
@@ -57,6 +59,7 @@ impl TrainPlan {
             evaluate: job.evaluate.clone(),
             swarm: job.swarm.clone(),
             collapse: OnceLock::new(),
+            alike: Alike::default(),
         }
     }
 
@@ -74,6 +77,7 @@ impl TrainPlan {
             swarm: self.swarm.clone(),
             guessing: self.guessing,
             collapse: OnceLock::new(),
+            alike: Alike::default(),
         }
     }
 

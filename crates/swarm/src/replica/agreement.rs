@@ -17,6 +17,7 @@ use super::transfer::Transfer;
 use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, StateVersion};
+use crate::sampling::ledger::Ledger;
 use crate::strategy::AnyStrategy;
 use crate::view::{View, Weight};
 use crate::wire::{Frame, Kind, decoded, encoded};
@@ -48,7 +49,9 @@ impl Claim {
         let Place { version, ledger, .. } = &core.place;
         let fingerprint = |bytes: &[u8]| bytes.iter().fold(0, |hash, &byte| mix(hash ^ u64::from(byte)));
         let is_told = strategy.keeps_local_phase() || core.is_asynchronous();
-        let shares = if is_told { fingerprint(&encoded(&(ledger, strategy.account()))) } else { 0 };
+        let reckon = |asked: &(Ledger, Vec<u8>)| fingerprint(&encoded(asked));
+        let asked = || (ledger.clone(), strategy.account());
+        let shares = if is_told { core.training.alike.fingerprints.get(asked(), reckon) } else { 0 };
         let clock = if core.is_asynchronous() { Clock::of(core) } else { Clock::default() };
         Self {
             weight: core.weight,
@@ -124,7 +127,7 @@ impl Verdict {
     /// That these others are to take this first member's state over, though the view is the same: the swarm goes back for the
     /// `n_rollbacks`th time.
     pub(super) fn rollback(others: Vec<u32>, n_rollbacks: u32, core: &Core) -> Self {
-        let (clocks, speeds, sites) = (vec![None; core.view.len()], core.speeds.clone(), core.sites.clone());
+        let (clocks, speeds, sites) = (vec![None; core.view.len()], core.speeds.to_vec(), core.sites.to_vec());
         Self { donor: 0, co_donors: Vec::new(), behind: others, clocks, speeds, sites, is_rollback: true, n_rollbacks }
     }
 

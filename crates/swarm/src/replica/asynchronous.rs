@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::core::Core;
 use crate::malformed::Malformed;
 use crate::place::Place;
+use crate::shared::Shared;
 use crate::strategy::Past;
 use crate::wire::encoded;
 
@@ -42,8 +43,8 @@ impl Clock {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ending {
     segment: u64,
-    counted: Vec<u32>,
-    heard: Vec<u32>,
+    counted: Shared<u32>,
+    heard: Shared<u32>,
 }
 
 impl Ending {

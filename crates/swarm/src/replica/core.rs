@@ -17,6 +17,7 @@ use crate::effects::{Outbox, Phase, TimerToken};
 use crate::outliers::Outliers;
 use crate::place::{Place, State};
 use crate::record::{Event, Record};
+use crate::shared::Shared;
 use crate::strategy::{Counted, Mixing, OptimizerState, Past, Payload, RoundPlan, Scale};
 use crate::train_plan::TrainPlan;
 use crate::view::{PeerId, View, Weight};
@@ -89,10 +90,10 @@ pub(crate) struct Core {
     /// By how many rounds this peer's updates reach the others late.
     pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
-    pub speeds: Vec<u16>,
+    pub speeds: Shared<u16>,
     /// At which site this peer is, and by rank, where all are, once that is agreed; empty if none has said it.
     pub site: u64,
-    pub sites: Vec<u64>,
+    pub sites: Shared<u64>,
     /// Where peers train asynchronously: how many rounds of members are not in this peer's parameters yet.
     pub n_unapplied: usize,
     /// Whether a batch is being computed.
@@ -149,9 +150,9 @@ impl Core {
             least_done: OnceCell::new(),
             segment_start: SegmentStart::default(),
             delay: 0.0,
-            speeds: Vec::new(),
+            speeds: Shared::default(),
             site: 0,
-            sites: Vec::new(),
+            sites: Shared::default(),
             n_unapplied: 0,
             is_computing: false,
             scoring: None,

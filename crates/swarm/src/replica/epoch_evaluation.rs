@@ -245,7 +245,8 @@ impl EpochEvaluation {
     /// diverged; there may be more to add up then.
     pub(super) fn add_up(&mut self, core: &Core, recovery: &Recovery, out: &mut Outbox) -> Option<String> {
         while let Some((&epoch, heard)) = self.heard.first_key_value().filter(|_| core.rank == 0) {
-            let is_complete = core.view.members.iter().all(|member| heard.contains_key(member));
+            let (members, n_heard) = (&core.view.members, heard.len());
+            let is_complete = n_heard >= members.len() && members.iter().all(|member| heard.contains_key(member));
             // When a later epoch is being told of, what is still missing of this one will not come.
             if !is_complete && self.heard.len() == 1 {
                 return None;

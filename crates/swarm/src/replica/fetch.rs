@@ -198,8 +198,9 @@ impl Fetch {
         }
         self.donors.iter_mut().filter(|giver| giver.rank == rank).for_each(|giver| giver.has_given = true);
         match said {
-            Said::Message(Message::Title(title)) if is_main && self.title.is_none() => {
+            Said::Message(Message::Title(mut title)) if is_main && self.title.is_none() => {
                 core.training.check_ledger(&title.place.ledger)?;
+                title.place.ledger = core.training.alike.taken_over.shared(title.place.ledger);
                 self.n_state_vectors = n_state_vectors_at(title.place.ledger.epoch);
                 self.lay_out(core);
                 self.title = Some(title);

@@ -164,7 +164,8 @@ impl Pace {
         let speeds = compared(&told);
         let body: Bytes = speeds.iter().flat_map(|speed| speed.to_le_bytes()).collect();
         (1..n_peers).for_each(|rank| say(core, rank, (SPEEDS, next), body.clone(), out));
-        (core.speeds, self.heard_for) = (speeds, Some(next));
+        core.learn_speeds(&speeds);
+        self.heard_for = Some(next);
     }
 
     /// Whether a frame speaks of a segment that this peer has yet to come to.
@@ -198,7 +199,8 @@ impl Pace {
                 if !frame.body.len().is_multiple_of(2) || ![0, n_peers].contains(&speeds.len()) {
                     return Err(Malformed::new("it does not tell of every member how fast it is"));
                 }
-                (core.speeds, self.heard_for) = (speeds, Some(next));
+                core.learn_speeds(&speeds);
+                self.heard_for = Some(next);
             }
             _ => return Err(Malformed::new("it is not its place to tell of speeds")),
         }

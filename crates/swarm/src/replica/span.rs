@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use crate::alike::{NextLedger, RoundCount, Standing};
 use crate::sampling::ledger::{Ledger, Segment};
 
 use super::core::{Core, SegmentStart};
 use crate::effects::Phase;
+use crate::place::Place;
 use crate::strategy::{Counted, Payload};
 use crate::view::PeerId;
 
@@ -36,33 +38,47 @@ impl Core {
     /// the most. It depends on nothing but what all peers hold alike, or they would differ from here on: not on this peer's own
     /// round, which may have begun when others took part.
     pub(super) fn count_rounds(&mut self, counted: &Counted) -> (u64, u32) {
-        let slots: Vec<usize> = match counted {
-            Counted::All => self.view.members.iter().filter_map(|&member| self.slot_of(member)).collect(),
-            Counted::Ranks(ranks) => ranks.iter().filter_map(|&rank| self.slot_of(self.view.members[rank])).collect(),
-        };
         self.least_done.take();
-        let (Some(plan), Some(segment)) = (&self.plan, self.place.ledger.segments.last_mut()) else { return (0, 0) };
-        let (mut n_samples, mut n_batches) = (0, 0);
-        for slot in slots {
-            let done = &mut segment.done[slot];
-            n_samples += plan.samples_of(slot, *done as usize) as u64;
-            n_batches = n_batches.max(plan.batches_in(slot, *done as usize).len() as u32);
-            *done = (*done + 1).min(plan.n_rounds() as u32);
+        let (Some(plan), Some(standing)) = (&self.plan, self.standing()) else { return (0, 0) };
+        let round = match counted {
+            Counted::All => self.training.alike.count_round(standing, plan),
+            Counted::Ranks(ranks) => {
+                let slots = ranks.iter().filter_map(|&rank| self.slot_of(self.view.members[rank]));
+                RoundCount::of(slots, standing.done.clone(), plan)
+            }
+        };
+        if let Some(segment) = self.place.ledger.segments.last_mut() {
+            segment.done = round.done;
         }
-        (n_samples, n_batches)
+        (round.n_samples, round.n_batches)
+    }
+
+    /// How far those who shared out the present segment are, and who of them is there.
+    fn standing(&self) -> Option<Standing> {
+        let Segment { members, done, .. } = self.segment()?;
+        Some(Standing { members: members.clone(), done: done.clone(), present: self.view.members.clone() })
+    }
+
+    /// The members have told how fast they are, by rank.
+    pub(super) fn learn_speeds(&mut self, speeds: &[u16]) {
+        self.speeds = self.training.alike.speeds.shared(speeds.to_vec().into());
+    }
+
+    /// They have told where they are, by rank.
+    pub(super) fn learn_sites(&mut self, sites: &[u64]) {
+        self.sites = self.training.alike.sites.shared(sites.to_vec().into());
     }
 
     /// Whether all members that are still there have trained what they have of the present segment.
     pub(super) fn segment_is_over(&self) -> bool {
-        let (Some(plan), Some(segment)) = (&self.plan, self.segment()) else { return true };
+        let Some(plan) = &self.plan else { return true };
         if self.place.ends_after == Some(self.place.ledger.epoch + 1) {
             return true;
         }
         if self.is_asynchronous() {
             return self.n_unapplied == 0;
         }
-        let mut slots = self.view.members.iter().filter_map(|&member| self.slot_of(member));
-        slots.all(|slot| segment.done[slot] as usize >= plan.n_rounds())
+        self.least_done() >= plan.n_rounds()
     }
 
     /// Whether no member of the view is among those who shared out the present segment, as after a checkpoint, which names nobody.
@@ -72,19 +88,14 @@ impl Core {
 
     /// The ledger with the segment that follows: the members of the view share out what is left, or the next epoch.
     pub(super) fn next_ledger(&self) -> Ledger {
-        let members: Vec<u64> = self.view.members.iter().map(|member| member.0).collect();
-        let (ledger, sampler) = (&self.place.ledger, &self.training.sampler);
-        let speeds = if self.speeds.len() == members.len() { self.speeds.clone() } else { Vec::new() };
-        if self.place.ends_after == Some(ledger.epoch + 1) {
-            // The rest of the epoch is left out.
-            return Ledger::of_segment(ledger.epoch + 1, sampler.segment(ledger.epoch + 1, members, speeds));
-        }
-        if ledger.segments.is_empty() {
-            // None of these peers has trained anything of this epoch yet.
-            let segment = sampler.segment(ledger.epoch, members, speeds);
-            return Ledger { start: ledger.start, ..Ledger::of_segment(ledger.epoch, segment) };
-        }
-        sampler.next_segment(ledger, members, speeds)
+        let Place { ledger, ends_after, .. } = &self.place;
+        let asked = NextLedger {
+            ledger: ledger.clone(),
+            members: self.view.members.clone(),
+            speeds: self.speeds.clone(),
+            leaves_rest: *ends_after == Some(ledger.epoch + 1),
+        };
+        self.training.alike.next_ledger(asked, &self.training.sampler)
     }
 
     /// Begins a segment.
@@ -170,9 +181,11 @@ impl Core {
     /// How many rounds of the segment the members have done, at least; of one whose members are all gone, all. It is asked for with
     /// every message, and changes once a round.
     fn least_done(&self) -> usize {
-        *self.least_done.get_or_init(|| {
-            let present = self.view.members.iter().filter_map(|&member| self.slot_of(member));
-            present.map(|slot| self.rounds_done(slot)).min().unwrap_or(usize::MAX)
+        *self.least_done.get_or_init(|| match self.standing() {
+            // Where peers train asynchronously, hardly two of them have heard the same.
+            Some(standing) if self.is_asynchronous() => standing.least_done(),
+            Some(standing) => self.training.alike.least_done.get(standing, Standing::least_done),
+            None => usize::MAX,
         })
     }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::shared::Shared;
+
 /// The state of an epoch. It travels between peers: whoever holds the same ledger (and the same job) knows the same plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,15 +22,15 @@ pub struct Ledger {
 #[serde(deny_unknown_fields)]
 pub struct Segment {
     /// Who took part; a member's rank is its place here.
-    pub members: Vec<u64>,
+    pub members: Shared<u64>,
     /// By rank, how fast each member is compared to the others; empty if nobody knows, or if shares are equal.
     #[serde(default)]
-    pub speeds: Vec<u16>,
+    pub speeds: Shared<u16>,
     /// After how many rounds the segment ends; 0 when nothing is left.
     #[serde(default)]
     pub rounds: u32,
     /// Rounds that each member has trained, by rank. They count only if their work went into the parameters.
-    pub done: Vec<u32>,
+    pub done: Shared<u32>,
 }
 
 /// What a ledger leaves of its epoch.
@@ -135,7 +137,7 @@ pub enum LedgerError {
 impl Segment {
     /// A segment in which nothing has been trained yet, and which ends when nothing is left.
     pub fn new(members: Vec<u64>) -> Self {
-        Self { done: vec![0; members.len()], members, speeds: Vec::new(), rounds: 0 }
+        Self { done: vec![0; members.len()].into(), members: members.into(), speeds: Shared::default(), rounds: 0 }
     }
 
     fn is_untouched(&self) -> bool {
@@ -208,7 +210,7 @@ impl Segment {
         if n_done != n_members {
             return Err(LedgerError::Uneven { segment, n_members, n_done });
         }
-        let mut sorted = self.members.clone();
+        let mut sorted = self.members.to_vec();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(LedgerError::Twice { segment, member: pair[0] });
@@ -227,8 +229,10 @@ mod tests {
     const LIMITS: Limits = Limits { n_epochs: 3, n_segments: 4, n_members: 5, n_rounds: 6 };
 
     fn ledger(epoch: u64, segments: &[(&[u64], &[u32])]) -> Ledger {
-        let segment =
-            |(members, done): &(&[u64], &[u32])| Segment { done: done.to_vec(), ..Segment::new(members.to_vec()) };
+        let segment = |(members, done): &(&[u64], &[u32])| Segment {
+            done: done.to_vec().into(),
+            ..Segment::new(members.to_vec())
+        };
         Ledger { epoch, start: 0, segments: segments.iter().map(segment).collect() }
     }
 
@@ -262,7 +266,7 @@ mod tests {
         }
         let far = Ledger { start: 7, ..ledger(0, &[one]) };
         assert_eq!(far.check(&LIMITS), Err(LedgerError::Start { start: 7, most: 6 }));
-        let segment = Segment { speeds: vec![1, 2], ..Segment::new(vec![7]) };
+        let segment = Segment { speeds: vec![1, 2].into(), ..Segment::new(vec![7]) };
         let uneven = Ledger::of_segment(0, segment).check(&LIMITS);
         assert_eq!(uneven, Err(LedgerError::Speeds { segment: 0, n_members: 1, n_speeds: 2 }));
     }

@@ -11,6 +11,7 @@ use super::ledger::{Ledger, Left, Limits, Segment};
 use super::plan::{Counts, MemberPlan, Plan, Rest};
 use super::rounds::{RoundLength, RoundRule};
 use super::shares::ShareRule;
+use crate::shared::Shared;
 use nettorrent_engine::data::batches::{BatchError, BatchRule, Order};
 use nettorrent_engine::data::split::{PeerShares, SplitError, SplitRule};
 use nettorrent_engine::job::Resplit;
@@ -75,7 +76,7 @@ pub struct Report {
 /// let sampler = Sampler::new([0; 20].into(), rules);
 /// let mut ledger = Ledger::new(vec![7, 8]); // two peers share 20 samples in batches of 4, so each has 2 of every batch,
 /// assert_eq!(sampler.plan(&ledger).n_rounds(), 5);
-/// ledger.segments[0].done = vec![3, 3]; // train three rounds,
+/// ledger.segments[0].done = vec![3, 3].into(); // train three rounds,
 /// let ledger = sampler.next_segment(&ledger, vec![7, 8, 9, 10], Vec::new()); // and are joined by two others.
 /// assert_eq!((ledger.epoch, sampler.plan(&ledger).n_samples_left()), (0, 8));
 /// ```
@@ -102,7 +103,7 @@ struct Known {
     start: u32,
     before: Vec<Segment>,
     n_members: usize,
-    speeds: Vec<u16>,
+    speeds: Shared<u16>,
     rounds: u32,
     plan: Arc<Plan>,
 }
@@ -220,7 +221,7 @@ impl Sampler {
             (RoundLength::Batches(1), false) => rule.redeal,
             (RoundLength::Auto | RoundLength::Batches(_) | RoundLength::Samples(_), false) => 1,
         };
-        Segment { speeds, ..segment }
+        Segment { speeds: speeds.into(), ..segment }
     }
 
     /// The plan of a ledger's last segment; what has been done of it does not matter. A ledger from outside is to be
@@ -442,7 +443,7 @@ mod tests {
     }
 
     fn of_done(members: Vec<u64>, done: Vec<u32>) -> Segment {
-        Segment { done, ..Segment::new(members) }
+        Segment { done: done.into(), ..Segment::new(members) }
     }
 
     fn of_segments(epoch: u64, segments: Vec<Segment>) -> Ledger {
@@ -542,7 +543,7 @@ mod tests {
                     assert!(batches.iter().all(|batch| !batch.is_empty()), "{hint}");
                 }
                 tally.n_dropped += if done.iter().any(|&done| done > 0) { plan.n_dropped() } else { 0 };
-                ledger.segments[last].done = done;
+                ledger.segments[last].done = done.into();
                 let n_members = rng.below(12) + 1;
                 let next = sampler.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));
                 n_changes += usize::from(next.epoch == ledger.epoch);
@@ -664,7 +665,7 @@ mod tests {
                 let plan = sampler.plan(&ledger);
                 asked.push((ledger.clone(), plan.clone()));
                 let last = ledger.segments.last_mut().unwrap();
-                last.done = random_done(&mut rng, &plan);
+                last.done = random_done(&mut rng, &plan).into();
                 assert!(Arc::ptr_eq(&plan, &sampler.plan(&ledger)), "what is done of it is not part of the question");
                 let n_members = rng.below(9) + 1;
                 ledger = sampler.next_segment(&ledger, members(n_members), random_speeds(&mut rng, n_members));

@@ -172,7 +172,7 @@ impl TwoLevel {
         self.begun = Some(ctx.round());
         self.takes_outer_step = self.is_syncing || (ctx.round() + 1).is_multiple_of(self.outer_every);
         let (sites, rank) = (ctx.sites(), ctx.rank());
-        let own = sites.iter().find(|site| site.contains(&rank)).cloned().unwrap_or_else(|| vec![rank]);
+        let own = sites.iter().find(|site| site.binary_search(&rank).is_ok()).cloned().unwrap_or_else(|| vec![rank]);
         let firsts: Vec<usize> = sites.iter().map(|site| site[0]).collect();
         self.groups.iter_mut().for_each(|group| group.is_on = false);
         if self.takes_outer_step && firsts.len() > 1 {

@@ -1,8 +1,8 @@
 //! What every strategy may see and do.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,16 +47,8 @@ impl<'a> Ctx<'a> {
     }
 
     /// Who is where: the ranks of each site in their order, and sites in the order of their first ranks.
-    pub(crate) fn sites(&self) -> Vec<Vec<usize>> {
-        let mut sites: Vec<Vec<usize>> = Vec::new();
-        let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
-        for rank in 0..self.n_peers() {
-            let site = self.core.sites.get(rank).copied().unwrap_or(0);
-            let number = *numbers.entry(site).or_insert(sites.len());
-            sites.resize(sites.len().max(number + 1), Vec::new());
-            sites[number].push(rank);
-        }
-        sites
+    pub(crate) fn sites(&self) -> Arc<Vec<Vec<usize>>> {
+        self.core.training.alike.members_of_sites(self.core.sites.clone(), self.n_peers())
     }
 
     /// How many peers take part.

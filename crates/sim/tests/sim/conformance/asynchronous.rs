@@ -92,7 +92,7 @@ fn key(place: &Where) -> String {
 }
 
 fn place_of(ledger: &Ledger, segment: usize) -> Where {
-    (ledger.epoch, ledger.start, ledger.segments[..segment].to_vec(), ledger.segments[segment].members.clone())
+    (ledger.epoch, ledger.start, ledger.segments[..segment].to_vec(), ledger.segments[segment].members.to_vec())
 }
 
 impl Accounts {
@@ -145,7 +145,7 @@ impl Observer for Accounts {
             self.counted.insert(key(&place_of(&before, last)), None);
         }
         for (k, segment) in ledger.segments.iter().enumerate().rev().skip(1) {
-            self.counted.insert(key(&place_of(ledger, k)), Some(segment.done.clone()));
+            self.counted.insert(key(&place_of(ledger, k)), Some(segment.done.to_vec()));
         }
     }
 }
