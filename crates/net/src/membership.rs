@@ -243,6 +243,11 @@ impl Membership {
         self.detector.live().values()
     }
 
+    /// How many more members the first view waits for; 0 once there is one, and where this peer was not told to wait.
+    pub(crate) fn n_missing(&self) -> usize {
+        self.agreement.n_missing(self.detector.live().len())
+    }
+
     /// Where to dial a peer: one that lives, one of the view, or one that was lost.
     pub(crate) fn address_of(&self, peer: PeerId) -> Option<&Address> {
         let known = self.find(peer).or_else(|| self.lost.find(peer));

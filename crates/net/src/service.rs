@@ -130,6 +130,8 @@ pub struct PeerStatus {
     pub members: Vec<(PeerId, Address)>,
     /// By which way it is linked with those with whom it is.
     pub routes: Vec<(PeerId, Route)>,
+    /// How many more members it waits for before training begins, if it was told for how many.
+    pub n_missing: u64,
 }
 
 /// A machine's name is shown as its peer says it, but it cannot say everything.
@@ -148,8 +150,12 @@ impl PeerStatus {
     /// What a peer does and for how long; if it waits, for whom, where that is, and in which step.
     pub fn activity(&self) -> String {
         let doing = match self.phase {
-            // Before the first view nobody can say who is missing.
-            Phase::Agreeing if self.waits_for.is_empty() => "waits for members",
+            // Before the first view nobody can say who is missing, but perhaps how many.
+            Phase::Agreeing if self.waits_for.is_empty() => match self.n_missing {
+                0 => "waits for members",
+                1 => "waits for 1 more member",
+                n => &format!("waits for {n} more members"),
+            },
             Phase::Agreeing => "synchronizing state",
             Phase::Training => "computes",
             Phase::Exchanging => "exchanges",
@@ -236,6 +242,7 @@ mod tests {
             since_s: 3.21,
             members: Vec::new(),
             routes: Vec::new(),
+            n_missing: 0,
         }
     }
 
@@ -247,6 +254,8 @@ mod tests {
     fn activity_says_for_whom_a_peer_waits_and_where_and_in_which_step() {
         assert_eq!(status(Phase::Training, Vec::new()).activity(), "computes (3.2 s)");
         assert_eq!(status(Phase::Agreeing, Vec::new()).activity(), "waits for members (3.2 s)");
+        let waiting = |n_missing| PeerStatus { n_missing, ..status(Phase::Agreeing, Vec::new()) }.activity();
+        assert_eq!([1, 3].map(waiting), ["waits for 1 more member (3.2 s)", "waits for 3 more members (3.2 s)"]);
         let first = vec![awaited(2, None)];
         let expected = "synchronizing state, waits 3.2 s for peer 2 in step 118";
         assert_eq!(status(Phase::Agreeing, first).activity(), expected);

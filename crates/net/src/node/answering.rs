@@ -41,6 +41,7 @@ impl Node {
             since_s: now.saturating_sub(status.began).as_secs_f64(),
             members: self.members(),
             routes: self.contacts.routes().collect(),
+            n_missing: self.membership.n_missing() as u64,
         }
     }
 }
