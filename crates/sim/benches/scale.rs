@@ -1,7 +1,9 @@
-//! Many peers on people's links, for docs/src/scale.md: `cargo bench -p nettorrent-sim --bench scale -- 1000 moshpit`.
+//! Many peers on people's links, for docs/src/scale.md: `cargo bench -p nettorrent-sim --bench scale -- 1000 moshpit`, a line of JSON for each
+//! run. `bench/many_peers` makes the table of them.
 //!
 //! Names of strategies and numbers of peers are arguments, all of each with all of the other; `churn` as a word has half of the peers gone
-//! after an hour, as many come, and half of them go without a word; a view then lasts for 30 s.
+//! after an hour, as many come, and half of them go without a word; a view then lasts for 30 s, or as long as `view=SECONDS` says, and after an
+//! hour the run is given up.
 //!
 //! Each peer has 20 samples of the toy an epoch, in batches of 5, and there are three epochs. Links are 50mbit/20ms, with 10mbit up for three
 //! peers in ten; sites have 50 peers, or a fifth of all, at 1gbit/1ms.
@@ -12,10 +14,11 @@ use std::time::{Duration, Instant};
 use nettorrent_engine::job::{Job, SwarmSpec, Work};
 use nettorrent_engine::optimizer::OptimizerSpec;
 use nettorrent_engine::scale::Scale;
-use nettorrent_sim::{Churn, Scenario, Simulation, Site, SlowUplinks, Toy, ToySize};
+use nettorrent_sim::{Churn, Scenario, Simulation, SimulationError, Site, SlowUplinks, Toy, ToySize};
 use nettorrent_swarm::Setup;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::strategies::STRATEGIES;
+use serde_json::json;
 
 const SAMPLES_PER_PEER: usize = 20;
 const USUAL: [&str; 4] = ["gossip", "moshpit", "threshold", "two-level"];
@@ -31,14 +34,17 @@ fn main() {
     if strategies.is_empty() {
         strategies = USUAL.to_vec();
     }
+    let view_s = words.iter().find_map(|word| word.strip_prefix("view=")?.parse().ok()).unwrap_or(30);
+    let view_lasts = words.iter().any(|word| word == "churn").then_some(Duration::from_secs(view_s));
     for n_peers in sizes {
         for strategy in &strategies {
-            measure(n_peers, strategy, words.iter().any(|word| word == "churn"));
+            measure(n_peers, strategy, view_lasts);
         }
     }
 }
 
-fn measure(n_peers: usize, strategy: &str, has_churn: bool) {
+/// Where peers come and go, views last for so long.
+fn measure(n_peers: usize, strategy: &str, view_lasts: Option<Duration>) {
     let size = ToySize { n_features: 64, n_classes: 10, n_train: SAMPLES_PER_PEER * n_peers, n_test: 1000 };
     let mut swarm =
         SwarmSpec { strategy: strategy.to_owned(), scale: Scale::None, work: Work::Equal, ..SwarmSpec::default() };
@@ -51,43 +57,70 @@ fn measure(n_peers: usize, strategy: &str, has_churn: bool) {
     let optimizer = OptimizerSpec { lr: 0.05, ..OptimizerSpec::default() };
     let job = Job { epochs: 3, batch: 5, optimizer, swarm, ..Job::default() };
     let setup = Arc::new(Setup::new(&job, Arc::new(Toy::with_size(size, 1))).expect("the job is sound"));
-    let (began, used, mut epochs, mut n_views) = (now(), processor_seconds(), Vec::new(), 0);
-    let simulation = Simulation::new(setup, n_peers, scenario(n_peers, has_churn)).expect("the scenario is sound");
-    let mut note = |record: Record| match record.event {
-        Event::Epoch { epoch, test_accuracy, .. } if epochs.len() < epoch as usize => {
-            epochs.push(format!("{:.2}", 100.0 * test_accuracy));
+    let (began, used, mut seen) = (now(), processor_seconds(), Seen::default());
+    let simulation = Simulation::new(setup, n_peers, scenario(n_peers, view_lasts)).expect("the scenario is sound");
+    let outcome = simulation.run_with(&mut |record| seen.note(&record));
+    let Seen { accuracies, n_views, n_samples } = seen;
+    let mut line = json!({
+        "n_peers": n_peers, "strategy": strategy, "view_lasts_s": view_lasts.map(|view| view.as_secs_f64()),
+        "accuracies": accuracies, "n_views": n_views, "samples_trained": n_samples,
+        "took_s": began.elapsed().as_secs_f64(), "compute_s": processor_seconds() - used,
+        "peak_rss_bytes": peak_rss_bytes(),
+    });
+    match outcome {
+        Ok(outcome) => {
+            let n_bytes: u64 = outcome.peers.iter().map(|peer| peer.traffic.bytes_sent).sum();
+            line["simulated_s"] = outcome.time.as_secs_f64().into();
+            line["sent_bytes_per_peer"] = (n_bytes as f64 / outcome.peers.len() as f64).into();
+            line["n_peers_in_all"] = outcome.peers.len().into();
+            line["n_finished"] = outcome.peers.iter().filter(|peer| peer.is_finished).count().into();
+            line["n_events"] = outcome.n_events.into();
         }
-        Event::View { view, .. } => n_views = n_views.max(view),
-        _ => {}
-    };
-    let outcome = simulation.run_with(&mut note).expect("it comes to an end");
-    let wall = began.elapsed().as_secs_f64();
-    let n_finished = outcome.peers.iter().filter(|peer| peer.is_finished).count();
-    let n_bytes: u64 = outcome.peers.iter().map(|peer| peer.traffic.bytes_sent).sum();
-    println!(
-        "{n_peers} {strategy}: {} % after the epochs, {:.1} s simulated, {:.1} kB from a peer, {n_views} views, {n_finished} of {} finished; \
-         simulating took {wall:.1} s, {:.1} of them a processor's, {} events, {} MB at most so far",
-        epochs.join(" "),
-        outcome.time.as_secs_f64(),
-        n_bytes as f64 / outcome.peers.len() as f64 / 1e3,
-        outcome.peers.len(),
-        processor_seconds() - used,
-        outcome.n_events,
-        peak_rss_bytes().unwrap_or(0) / 1_000_000,
-    );
+        Err(SimulationError::TimeLimit { limit, .. }) => line["given_up_after_s"] = limit.as_secs_f64().into(),
+        Err(error) => panic!("{error}"),
+    }
+    println!("{line}");
 }
 
-fn scenario(n_peers: usize, has_churn: bool) -> Scenario {
+/// What is to be told of a run.
+#[derive(Default)]
+struct Seen {
+    /// After each epoch, the share of the test samples that peers classified right.
+    accuracies: Vec<f64>,
+    n_views: u32,
+    /// Of how many samples whoever knows of the most has heard.
+    n_samples: u64,
+}
+
+impl Seen {
+    fn note(&mut self, record: &Record) {
+        match record.event {
+            Event::Epoch { epoch, test_accuracy, .. } if self.accuracies.len() < epoch as usize => {
+                self.accuracies.push(test_accuracy);
+            }
+            Event::Round { n_samples_all, .. } => self.n_samples = self.n_samples.max(n_samples_all),
+            Event::View { view, .. } => self.n_views = self.n_views.max(view),
+            _ => {}
+        }
+    }
+}
+
+fn scenario(n_peers: usize, view_lasts: Option<Duration>) -> Scenario {
     let at_site = (n_peers / 5).clamp(1, 50);
     let link = |text: &str| text.parse().expect("a link");
-    Scenario {
+    let calm = Scenario {
         link: link("50mbit/20ms"),
         slow_uplinks: SlowUplinks { share: 0.3, up: link("10mbit/20ms") },
         sites: vec![Site { peers: at_site, count: n_peers / at_site, link: link("1gbit/1ms") }],
         deadline: Duration::from_secs(15),
-        churn: has_churn.then_some(Churn { median_stay: Duration::from_secs(3600), killed: 0.5 }),
-        view_lasts: if has_churn { Duration::from_secs(30) } else { Duration::ZERO },
         ..Scenario::lan()
+    };
+    let hour = Duration::from_secs(3600);
+    match view_lasts {
+        None => calm,
+        Some(view_lasts) => {
+            Scenario { churn: Some(Churn { median_stay: hour, killed: 0.5 }), view_lasts, limit: hour, ..calm }
+        }
     }
 }
 
