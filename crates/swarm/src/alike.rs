@@ -11,21 +11,26 @@ use crate::sampling::sampler::Sampler;
 use crate::shared::Shared;
 use crate::view::PeerId;
 
+/// How many stands of a segment are remembered: peers that do not wait for all are some rounds apart.
+const STANDS: usize = 16;
+/// How many ledgers, which others may have made long: little is to be held for them.
+const LEDGERS: usize = 4;
+
 /// What peers have reckoned lately. All of it are pure functions, so it does not matter who has.
 #[derive(Default)]
 pub(crate) struct Alike {
     /// How many rounds of a segment all have done who are there.
-    pub least_done: Recent<Standing, usize>,
-    rounds: Recent<Counting, RoundCount>,
-    next_ledgers: Recent<NextLedger, Ledger>,
+    pub least_done: Recent<Standing, usize, STANDS>,
+    rounds: Recent<Counting, RoundCount, STANDS>,
+    next_ledgers: Recent<NextLedger, Ledger, LEDGERS>,
     /// Ledgers that came with others' states.
-    pub taken_over: Recent<Ledger, Ledger>,
+    pub taken_over: Recent<Ledger, Ledger, LEDGERS>,
     /// Of ledgers, with what strategies say about them.
-    pub fingerprints: Recent<(Ledger, Vec<u8>), u64>,
+    pub fingerprints: Recent<(Ledger, Vec<u8>), u64, LEDGERS>,
     /// By rank, how fast the members of a view are, and where.
-    pub speeds: Recent<Shared<u16>, Shared<u16>>,
-    pub sites: Recent<Shared<u64>, Shared<u64>>,
-    members_of_sites: Recent<(Shared<u64>, usize), Arc<Vec<Vec<usize>>>>,
+    pub speeds: Recent<Shared<u16>, Shared<u16>, LEDGERS>,
+    pub sites: Recent<Shared<u64>, Shared<u64>, LEDGERS>,
+    members_of_sites: Recent<(Shared<u64>, usize), Arc<Vec<Vec<usize>>>, LEDGERS>,
 }
 
 /// How far those are who share out a segment, and who takes part now.

@@ -3,21 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// How many are remembered: peers that do not wait for all are some rounds apart.
-const MOST: usize = 32;
-
-/// The answers that were computed last. Only pure functions may be asked: it must not matter who has computed an answer.
-pub(crate) struct Recent<Q, A> {
+/// The answers that were computed last, so many at most. Only pure functions may be asked: it must not matter who has computed an answer.
+pub(crate) struct Recent<Q, A, const MOST: usize> {
     known: Mutex<VecDeque<(Q, A)>>,
 }
 
-impl<Q, A> Default for Recent<Q, A> {
+impl<Q, A, const MOST: usize> Default for Recent<Q, A, MOST> {
     fn default() -> Self {
         Self { known: Mutex::default() }
     }
 }
 
-impl<Q: PartialEq, A: Clone> Recent<Q, A> {
+impl<Q: PartialEq, A: Clone, const MOST: usize> Recent<Q, A, MOST> {
     /// The answer to a question, computed if nobody asked it lately.
     pub(crate) fn get(&self, question: Q, compute: impl FnOnce(&Q) -> A) -> A {
         // Held while it is computed: others who ask wait for it rather than compute it too.
@@ -34,7 +31,7 @@ impl<Q: PartialEq, A: Clone> Recent<Q, A> {
     }
 }
 
-impl<T: PartialEq + Clone> Recent<T, T> {
+impl<T: PartialEq + Clone, const MOST: usize> Recent<T, T, MOST> {
     /// The same as this, and where somebody had it lately, sharing what lies behind it.
     pub(crate) fn shared(&self, own: T) -> T {
         self.get(own, T::clone)
@@ -43,12 +40,13 @@ impl<T: PartialEq + Clone> Recent<T, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, Recent};
+    use super::Recent;
     use crate::shared::Shared;
 
     #[test]
     fn what_was_asked_lately_is_not_computed_again() {
-        let (recent, mut n_computed) = (Recent::default(), 0);
+        const MOST: usize = 5;
+        let (recent, mut n_computed) = (Recent::<usize, usize, MOST>::default(), 0);
         let mut ask = |question: usize| {
             let answer = recent.get(question, |question| {
                 n_computed += 1;
@@ -64,7 +62,7 @@ mod tests {
 
     #[test]
     fn who_has_the_same_shares_it() {
-        let recent: Recent<Shared<u32>, Shared<u32>> = Recent::default();
+        let recent: Recent<Shared<u32>, Shared<u32>, 2> = Recent::default();
         let (first, second) = (recent.shared(vec![1, 2].into()), recent.shared(vec![1, 2].into()));
         assert!(std::ptr::eq(first.as_slice(), second.as_slice()));
     }
