@@ -8,6 +8,7 @@ mod columns;
 mod convolution;
 mod finite;
 mod functions;
+mod kept_blocks;
 mod peak;
 mod product;
 #[cfg(test)]
