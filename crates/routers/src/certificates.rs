@@ -1,4 +1,4 @@
-//! Certificates of a relay's QUIC socket: one that is made for itself, and clients that do without a better one.
+//! Certificates of a relay: whom peers trust, and what a relay's QUIC socket makes for itself, which clients must do with.
 //!
 //! A relay without a certificate of its own tells peers by QUIC under which address it sees them. QUIC needs a certificate, and here it
 //! proves nothing: whoever could forge the answer could as well drop it. What peers say to each other is encrypted between their keys.
@@ -6,10 +6,12 @@
 use std::io;
 use std::sync::Arc;
 
+use iroh_relay::tls::CaTlsConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, ServerConfig, SignatureScheme};
+use rustls_native_certs::load_native_certs;
 
 /// A server's configuration with a certificate that nobody vouches for.
 pub(crate) fn self_signed() -> io::Result<ServerConfig> {
@@ -29,9 +31,21 @@ pub(crate) fn with_certificate(
     versions.with_no_client_auth().with_single_cert(chain, key).map_err(io::Error::other)
 }
 
-/// Takes any certificate: for relays that are asked without TLS anyway.
+/// Trusts whom browsers trust, even where nothing is installed, and whom this machine does: its administrators may vouch for relays
+/// of their own. The variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name others in place of the machine's.
+pub(crate) fn trusted() -> CaTlsConfig {
+    // Where some cannot be read the others count.
+    CaTlsConfig::embedded().with_extra_roots(load_native_certs().certs)
+}
+
+/// Trusts anybody: for relays that are asked without TLS anyway.
+pub(crate) fn anybody() -> CaTlsConfig {
+    CaTlsConfig::custom_server_cert_verifier(Arc::new(|_| Ok(Arc::new(AnyCertificate))))
+}
+
+/// Takes any certificate.
 #[derive(Debug)]
-pub(crate) struct AnyCertificate;
+struct AnyCertificate;
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(

@@ -12,7 +12,6 @@ use iroh::{
     Endpoint, EndpointAddr, NetReportConfig, PublicKey, RelayConfig, RelayMap, RelayMode, RelayUrl, TransportAddr,
 };
 use iroh_relay::RelayQuicConfig;
-use iroh_relay::tls::CaTlsConfig;
 use nettorrent_net::address::Address;
 use nettorrent_net::addresses::reachable_addresses;
 use nettorrent_net::key_address::{KeyAddress, is_relay};
@@ -21,7 +20,7 @@ use nettorrent_net::transport::{ByteStream, Doing, Listener, Transport, wrong_tr
 use tokio::time::timeout;
 
 use crate::arrivals::Arrivals;
-use crate::certificates::AnyCertificate;
+use crate::certificates::{anybody, trusted};
 use crate::stream::byte_stream;
 
 /// What both ends must speak.
@@ -98,10 +97,7 @@ impl Routers {
             // It tells peers by QUIC where it sees them, at the same port.
             let quic = relay.port_or_known_default().map(RelayQuicConfig::new);
             builder = builder.relay_mode(RelayMode::Custom(RelayMap::from(RelayConfig::new(relay.clone(), quic))));
-            if relay.scheme() == "http" {
-                let any = CaTlsConfig::custom_server_cert_verifier(Arc::new(|_| Ok(Arc::new(AnyCertificate))));
-                builder = builder.ca_tls_config(any);
-            }
+            builder = builder.ca_tls_config(if is_secure(relay) { trusted() } else { anybody() });
         }
         if self.is_hidden || !at.is_empty() {
             builder = builder.clear_ip_transports();
@@ -132,8 +128,11 @@ impl Routers {
         let Some(relay) = &self.relay else { return Ok(()) };
         match timeout(RELAY_PATIENCE, endpoint.online()).await {
             Err(_) if self.insist == Insist::Yes => {
-                let text =
-                    format!("the relay {relay} does not answer: check its address and that no firewall is between");
+                let too =
+                    if is_secure(relay) { ", and that this machine trusts who signed its certificate" } else { "" };
+                let text = format!(
+                    "the relay {relay} does not answer: check its address and that no firewall is between{too}"
+                );
                 Err(io::Error::new(io::ErrorKind::HostUnreachable, text))
             }
             Ok(()) | Err(_) => Ok(()),
@@ -183,6 +182,11 @@ fn udp_of(tcp: SocketAddr) -> Vec<SocketAddr> {
     let is_all = tcp.ip() == Ipv6Addr::UNSPECIFIED;
     let v4 = is_all.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, tcp.port())));
     [tcp].into_iter().chain(v4).collect()
+}
+
+/// Whether it has to show a certificate.
+fn is_secure(relay: &RelayUrl) -> bool {
+    relay.scheme() == "https"
 }
 
 fn unreachable(error: impl fmt::Display) -> io::Error {

@@ -15,7 +15,8 @@ pub(crate) struct RelayArguments {
     /// Where to listen, for TCP and UDP.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:3340")]
     listen: SocketAddr,
-    /// Serve HTTPS instead of HTTP, with the certificates in this file (PEM); peers accept those that browsers accept.
+    /// Serve HTTPS instead of HTTP, with the certificates in this file (PEM). Peers accept those that browsers or their
+    /// machines accept; SSL_CERT_FILE=FILE has one accept others.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// The private key of --certificate (PEM).

@@ -1,7 +1,9 @@
 //! The second transport: two machines that reach a relay and not each other.
 
+use std::path::PathBuf;
 use std::process::Command;
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::Value;
 
 use crate::namespaces::{ip, remove};
@@ -50,6 +52,61 @@ impl Drop for Lab {
     }
 }
 
+/// Files by which a relay at this address is recognised.
+struct Certified {
+    chain: PathBuf,
+    key: PathBuf,
+    /// Who vouches for it; nobody else knows them.
+    authority: PathBuf,
+}
+
+impl Certified {
+    fn new(place: &Place, address: &str) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let new_key = || KeyPair::generate().expect("a key");
+        let authority = CertifiedIssuer::self_signed(authority, new_key()).expect("a certificate");
+        let (relay, key) = (CertificateParams::new([address.to_owned()]).expect("an address"), new_key());
+        let relay = relay.signed_by(&key, &authority).expect("a certificate");
+        Self {
+            chain: place.write("relay.pem", relay.pem()),
+            key: place.write("relay-key.pem", key.serialize_pem()),
+            authority: place.write("authority.pem", authority.pem()),
+        }
+    }
+
+    /// The arguments of a relay that has them.
+    fn relay(&self, listen: &str) -> Vec<String> {
+        let [chain, key] = [&self.chain, &self.key].map(|file| file.display().to_string());
+        ["relay", "--json", "--listen", listen, "--certificate", &chain, "--key", &key].map(str::to_owned).into()
+    }
+
+    /// Has a command trust who vouches for it.
+    fn trusted_by(&self, mut command: Command) -> Command {
+        command.env("SSL_CERT_FILE", &self.authority);
+        command
+    }
+}
+
+#[test]
+fn a_relay_with_a_certificate_is_used_by_those_alone_who_trust_it() {
+    let (middle, here, there) = (Place::new(), Place::new(), Place::new());
+    let certified = Certified::new(&middle, "127.0.0.1");
+    let arguments = certified.relay("127.0.0.1:0");
+    let mut relay = middle.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let url = relay.wait_for("relay")["url"].as_str().expect("a URL").replace("HOST", "127.0.0.1");
+    assert!(url.starts_with("https://"), "{url}");
+    let start = ["start", "--json", "--run", "run", "--epochs", "1", "--threads", "1", "--relay", &url];
+    // Both wait for the relay at the same time.
+    let stranger = there.start(&start);
+    let mut starter = Running::of(certified.trusted_by(here.command(&start)));
+    let ticket = starter.wait_for("ticket");
+    assert!(ticket["address"].as_str().is_some_and(|address| address.starts_with("key:")), "{ticket}");
+    let refused = stranger.finish();
+    assert_eq!(refused.code, Some(1), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("trusts who signed its certificate"), "{}", refused.stderr);
+}
+
 #[test]
 fn machines_that_reach_a_relay_only_train_by_it_and_say_so() {
     let Some(lab) = Lab::new() else {
@@ -57,18 +114,25 @@ fn machines_that_reach_a_relay_only_train_by_it_and_say_so() {
         return;
     };
     let (middle, here, there) = (Place::new(), Place::new(), Place::new());
-    let mut relay = Running::of(lab.command(0, &middle, &["relay", "--listen", "0.0.0.0:0", "--json"]));
+    // As the strictest networks have it: over HTTPS, with a certificate of one's own.
+    let certified = Certified::new(&middle, RELAY);
+    let arguments = certified.relay("0.0.0.0:0");
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let mut relay = Running::of(lab.command(0, &middle, &arguments));
     let url = relay.wait_for("relay")["url"].as_str().expect("a URL").replace("HOST", RELAY);
-    let start = ["start", "--json", "--run", "run", "--epochs", "500", "--threads", "1", "--relay", &url];
-    let mut starter = Running::of(lab.command(1, &here, &start));
+    let peer = |machine, place: &Place, arguments: &[&str]| {
+        certified.trusted_by(lab.command(machine, place, &[arguments, &["--json"]].concat()))
+    };
+    let start = ["start", "--run", "run", "--epochs", "500", "--threads", "1", "--relay", &url];
+    let mut starter = Running::of(peer(1, &here, &start));
     let ticket = starter.wait_for("ticket");
     assert!(ticket["address"].as_str().is_some_and(|address| address.starts_with("key:")), "{ticket}");
     let ticket = ticket["ticket"].as_str().expect("a ticket");
     // The relay is in the ticket.
-    let mut joiner = Running::of(lab.command(2, &there, &["join", ticket, "--json", "--run", "run", "--threads", "1"]));
+    let mut joiner = Running::of(peer(2, &there, &["join", ticket, "--run", "run", "--threads", "1"]));
     starter.wait_for_line(|line| line.contains("peer 1 is linked by another way than TCP: relayed"));
     joiner.wait_for("epoch");
-    let status = lab.command(2, &there, &["status", "run", "--json"]).output().expect("the program starts");
+    let status = peer(2, &there, &["status", "run"]).output().expect("the program starts");
     let peers: Value = serde_json::from_slice(&status.stdout).expect("JSON");
     let routes: Vec<&Value> = peers.as_array().expect("a list").iter().map(|peer| &peer["routes"][0][1]).collect();
     assert_eq!(routes, ["relayed", "relayed"], "{peers}");
