@@ -33,7 +33,7 @@ impl MachineLimits {
     pub fn available(folder: &Path) -> Self {
         let mut system = System::new();
         system.refresh_memory();
-        let in_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+        let in_container = container_memory(&system);
         let free = match system.available_memory() {
             0 => u64::MAX,
             free => free.min(in_container),
@@ -139,10 +139,19 @@ fn n_optimizer_vectors(job: &Job) -> u64 {
 fn machine_memory() -> u64 {
     let mut system = System::new();
     system.refresh_memory();
-    let in_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    let in_container = container_memory(&system);
     match system.total_memory() {
         0 => u64::MAX,
         all => all.min(in_container).saturating_add(system.total_swap()),
+    }
+}
+
+/// The memory that the container has in which this process is.
+fn container_memory(system: &System) -> u64 {
+    // Where the system tells nothing, as in a folder that is its root and has no /proc, the library must not be asked: it would panic.
+    match system.total_memory() {
+        0 => u64::MAX,
+        _ => system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory),
     }
 }
 
@@ -186,11 +195,19 @@ fn free_disk(_: &Path) -> Option<u64> {
 mod tests {
     use nettorrent_engine::job::{CheckpointSpec, Job};
 
-    use super::{MachineLimits, Needs, check_least, check_own};
+    use sysinfo::System;
+
+    use super::{MachineLimits, Needs, check_least, check_own, container_memory};
     use crate::training::Training;
 
     fn needs(job: &Job) -> Needs {
         Needs::of(&Training::from_job(job.clone(), 1).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_system_that_tells_nothing_limits_nothing() {
+        // Nor does one that was not asked.
+        assert_eq!(container_memory(&System::new()), u64::MAX);
     }
 
     #[test]
