@@ -176,7 +176,7 @@ class _Launched:
     def __init__(self, peers: list[Any], train: Train, folder: Path, tellers: list[Callback]) -> None:
         self._peers, self._train, self._folder, self._tellers = peers, train, folder, tellers
         self._runs: list[Any] = []
-        self._source = 0
+        self._source, self._has_begun = 0, False
         self._ends: dict[int, Result] = {}
         self._problems: dict[int, BaseException] = {}
 
@@ -185,10 +185,13 @@ class _Launched:
             self._begin()
             self._watch()
         except KeyboardInterrupt:
-            for peer in self._peers:
-                peer.leave.remote()
+            self._leave()
             self._watch()
         return self._conclude()
+
+    def _leave(self) -> None:
+        for peer in self._peers:
+            peer.leave.remote()
 
     def _begin(self) -> None:
         n_peers = len(self._peers)
@@ -221,6 +224,9 @@ class _Launched:
             self._problems[k] = problem.as_instanceof_cause()
         except ray.exceptions.RayError as problem:
             self._problems[k] = problem
+        if not self._has_begun:
+            # The others would wait for it.
+            self._leave()
         others = [k for k in range(len(self._runs)) if k not in self._ends and k not in self._problems]
         if k == self._source and others:
             self._source = others[0]
@@ -234,6 +240,7 @@ class _Launched:
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
+            self._has_begun |= event["event"] in ("progress", "times")
             for tell in self._tellers:
                 tell(event)
 
@@ -247,9 +254,11 @@ class _Launched:
             if packed is not None:
                 with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
                     archive.extractall(self._folder, filter="data")
+                if self._problems and self._ends[k].ending != "finished":
+                    break
                 return self._here(self._ends[k])
-        if self._problems:
-            raise self._problems[min(self._problems)]
+        for problem in self._problems.values():
+            raise problem
         raise RuntimeError("no peer has a checkpoint: training was left before its first step")
 
     def _here(self, result: Result) -> Result:

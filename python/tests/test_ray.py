@@ -88,6 +88,15 @@ def test_what_goes_wrong_in_the_function_is_raised_here(connected, tmp_path):
 
     with pytest.raises(ValueError, match="never works"):
         nettorrent.ray.launch(fails, out=tmp_path / "run", progress=False)
+    def fails_at_the_second(connect):
+        try:
+            (tmp_path / "first").touch(exist_ok=False)
+        except FileExistsError:
+            raise ValueError("here it does not work") from None
+        train(connect)
+
+    with pytest.raises(ValueError, match="here it does not work"):
+        nettorrent.ray.launch(fails_at_the_second, out=tmp_path / "waiting", progress=False)
     with pytest.raises(RuntimeError, match="has to call connect"):
         nettorrent.ray.launch(lambda connect: None, out=tmp_path / "run", progress=False)
     with pytest.raises(TimeoutError, match="no room for 3 peers"):

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::program::{BINARY, Place, all_events};
+use crate::program::{BINARY, Place, Running, all_events};
 
 /// A command that takes a host and a command line as ssh does, and runs it in that host's home.
 pub(crate) fn fake_ssh(place: &Place) -> String {
@@ -99,6 +99,19 @@ fn peers_leave_when_whoever_launched_them_is_gone() {
     let events = fs::File::open(run.join("events.jsonl")).expect("events");
     events.lock().expect("a lock");
     assert_eq!(all_events(&run).last().expect("an end")["reason"], "interrupted");
+}
+
+#[test]
+fn the_nodes_of_a_ray_cluster_are_reached_by_a_python_that_has_ray() {
+    let place = Place::new();
+    let planned = place.succeed(&["launch", "--ray", "--nodes", "3", "--cpus", "2", "--dry-run"]).stdout;
+    for words in ["hold nettorrent-", " auto 3 2 0\n", "peer-0@NODE: starts", "peer-2@NODE: joins", "--threads 2"] {
+        assert!(planned.contains(words), "{words}: {planned}");
+    }
+    let mut command = place.command(&["launch", "--ray", "--run", "run"]);
+    command.env("NETTORRENT_PYTHON", "no-such-python");
+    let outcome = Running::of(command).finish();
+    assert!(outcome.code != Some(0) && outcome.stderr.contains("cannot run `no-such-python`"), "{}", outcome.stderr);
 }
 
 #[test]
