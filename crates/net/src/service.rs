@@ -149,7 +149,7 @@ const MOST_NAMES: usize = 4;
 impl PeerStatus {
     /// What a peer does and for how long; if it waits, for whom, where that is, and in which step.
     pub fn activity(&self) -> String {
-        let doing = match self.phase {
+        let doing: &str = match self.phase {
             // Before the first view nobody can say who is missing, but perhaps how many.
             Phase::Agreeing if self.waits_for.is_empty() => match self.n_missing {
                 0 => "waits for members",

@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn it_travels_as_a_list_does() {
         let list: Shared<u64> = (0..300).collect();
-        assert_eq!(postcard::to_stdvec(&list).unwrap(), postcard::to_stdvec(&*list).unwrap());
+        assert_eq!(postcard::to_allocvec(&list).unwrap(), postcard::to_allocvec(&*list).unwrap());
         assert_eq!(serde_json::from_str::<Shared<u64>>(&serde_json::to_string(&list).unwrap()).unwrap(), list);
     }
 }
