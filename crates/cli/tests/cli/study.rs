@@ -151,7 +151,9 @@ fn peers_of_a_study_have_machines_of_their_own() {
     assert_eq!(machines.iter().filter_map(|machine| machine["host"].as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert!(machines.iter().all(|machine| machine["n_cores"].as_u64() > Some(0)), "{machines:?}");
     let report = fs::read_to_string(place.path("out/report.md")).expect("a report");
-    assert!(report.contains("## Machines") && report.contains("each on a machine of its own"), "{report}");
+    for words in ["## Machines", "each on a machine of its own", "Each peer ran on a machine of its own."] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
     assert!(fs::read_to_string(place.path("out/resources.csv")).expect("a table").contains(",two\n"));
     for host in ["one", "two"] {
         let left = fs::read_dir(place.path(&format!("homes/{host}/nettorrent"))).expect("a folder");

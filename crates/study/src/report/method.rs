@@ -26,9 +26,7 @@ pub(crate) fn failures(results: &Results) -> Option<Section> {
 /// How to repeat it.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let host = match results.study.host {
-        Host::Processes if results.machines.iter().any(|machine| machine.host.is_some()) => {
-            "each on a machine of its own"
-        }
+        Host::Processes if results.has_hosts() => "each on a machine of its own",
         Host::Processes if results.has_no_peers() => "one process for each run",
         Host::Processes => "processes on this machine that communicate over sockets",
         Host::Sim => "simulated; all times but that of the whole study are simulated time",

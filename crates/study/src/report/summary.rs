@@ -51,6 +51,7 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
     };
     let host = match results.study.host {
         Host::Processes if results.has_no_peers() => "Each run was one process.",
+        Host::Processes if results.has_hosts() => "Each peer ran on a machine of its own.",
         Host::Processes => "Peers were processes on one machine that communicated over sockets.",
         Host::Sim => "Peers and all times were simulated.",
     };
