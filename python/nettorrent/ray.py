@@ -240,7 +240,7 @@ class _Launched:
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
-            self._has_begun |= event["event"] in ("progress", "times")
+            self._has_begun |= event["event"] == "view"
             for tell in self._tellers:
                 tell(event)
 

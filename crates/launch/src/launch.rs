@@ -46,7 +46,7 @@ pub struct Manner {
     pub is_alone: bool,
     /// The link that every peer sends as slowly as over, for experiments.
     pub link: Option<String>,
-    /// Whether all leave when one fails, even before it has joined.
+    /// Whether all leave when one fails at any time, and not only before training, when they would wait for it.
     pub needs_all: bool,
     /// Whether the peers' runs are removed from their hosts when what they learnt is here.
     pub removes_runs: bool,
@@ -111,7 +111,7 @@ impl Launch {
         let programs = self.find_programs(&mut tell)?;
         let (sender, messages) = channel();
         let mut peers: Vec<RunningPeer> = vec![self.start(0, &programs[0], &sender)?];
-        let mut swarm = Swarm { launch: self, peers: &mut peers, source: 0, tell: &mut tell };
+        let mut swarm = Swarm { launch: self, peers: &mut peers, source: 0, is_training: false, tell: &mut tell };
         if let Some(ticket) = swarm.follow(&messages, is_stopped, true) {
             for (k, program) in programs.iter().enumerate().skip(1) {
                 let mut peer = self.start(k, program, &sender)?;
@@ -198,6 +198,8 @@ struct Swarm<'a, T> {
     peers: &'a mut Vec<RunningPeer>,
     /// Whose events are those of the run: the first who lives hears the others.
     source: usize,
+    /// Whether training has begun.
+    is_training: bool,
     tell: &'a mut T,
 }
 
@@ -210,7 +212,8 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
         wants_ticket: bool,
     ) -> Option<String> {
         while self.peers.iter().any(|peer| peer.status.is_none()) {
-            if is_stopped() || self.launch.manner.needs_all && self.has_failed() {
+            let needs_all = self.launch.manner.needs_all || !self.is_training;
+            if is_stopped() || needs_all && self.has_failed() {
                 self.peers.iter_mut().for_each(|peer| peer.input = None);
             }
             let (k, message) = match messages.recv_timeout(LOOK_EVERY) {
@@ -251,6 +254,7 @@ impl<T: FnMut(News<'_>)> Swarm<'_, T> {
         if let Ok(line) = serde_json::from_str::<Line>(text) {
             let id = &mut self.peers[k].id;
             *id = id.or_else(|| teller(&line.event));
+            self.is_training |= matches!(line.event, Event::View(_));
             if k == self.source {
                 (self.tell)(News::Event(&line));
             }

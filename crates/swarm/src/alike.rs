@@ -30,8 +30,11 @@ pub(crate) struct Alike {
     /// By rank, how fast the members of a view are, and where.
     pub speeds: Recent<Shared<u16>, Shared<u16>, LEDGERS>,
     pub sites: Recent<Shared<u64>, Shared<u64>, LEDGERS>,
-    members_of_sites: Recent<(Shared<u64>, usize), Arc<Vec<Vec<usize>>>, LEDGERS>,
+    members_of_sites: Recent<(Shared<u64>, usize), Members, LEDGERS>,
 }
+
+/// The ranks of each site.
+pub(crate) type Members = Arc<Vec<Vec<usize>>>;
 
 /// How far those are who share out a segment, and who takes part now.
 #[derive(Clone, PartialEq)]
@@ -134,7 +137,7 @@ impl Alike {
 
     /// Who is where, given the site of each: the ranks of each site in their order, and sites in the order of their first ranks. Of whom
     /// nothing is known are together.
-    pub(crate) fn members_of_sites(&self, sites: Shared<u64>, n_peers: usize) -> Arc<Vec<Vec<usize>>> {
+    pub(crate) fn members_of_sites(&self, sites: Shared<u64>, n_peers: usize) -> Members {
         self.members_of_sites.get((sites, n_peers), |(sites, n_peers)| {
             let mut members: Vec<Vec<usize>> = Vec::new();
             let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();

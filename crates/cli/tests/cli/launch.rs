@@ -65,6 +65,18 @@ fn a_swarm_on_several_hosts_is_launched_followed_and_collected() {
 }
 
 #[test]
+fn nobody_waits_for_a_host_that_fails_before_training() {
+    let place = Place::new();
+    let ssh = fake_ssh(&place);
+    hosts(&place, &[]);
+    let others = fs::read_to_string(place.path("hosts")).expect("a file");
+    place.write("hosts", format!("{others}three program='{BINARY}' listen=127.0.0.1:0 threads=1 data=/nowhere\n"));
+    let outcome = place.run(&["launch", "--ssh", "hosts", "--ssh-command", &ssh, "--run", "run"]);
+    assert!(outcome.code != Some(0) && outcome.stderr.contains("/nowhere"), "{}", outcome.stderr);
+    assert!(all_events(&place.path("run")).iter().all(|event| event["event"] != "epoch"));
+}
+
+#[test]
 fn ctrl_c_has_all_peers_leave_and_keeps_what_they_learnt() {
     let place = Place::new();
     let ssh = fake_ssh(&place);
