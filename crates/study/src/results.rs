@@ -342,11 +342,6 @@ pub struct Published {
 }
 
 impl Results {
-    /// Whether peers had a machine each.
-    pub(crate) fn has_hosts(&self) -> bool {
-        self.machines.iter().any(|machine| machine.host.is_some())
-    }
-
     /// Whether every run is of one process, without anybody to exchange with.
     pub(crate) fn has_no_peers(&self) -> bool {
         self.runs.iter().all(|run| run.facts.n_peers <= 1)

@@ -5,13 +5,18 @@ use nettorrent_figures::Unit;
 use crate::report::document::{Block, NOTHING, Section, Table};
 use crate::results::{Machine, Results, RunResult};
 
+/// Whether peers had a machine each.
+pub(crate) fn are_remote(results: &Results) -> bool {
+    results.machines.iter().any(|machine| machine.host.is_some())
+}
+
 /// The section; none where all ran on the machine that ran the study.
 pub(crate) fn section(results: &Results) -> Option<Section> {
-    let hosts: Vec<(&str, &Machine)> =
-        results.machines.iter().filter_map(|machine| Some((machine.host.as_deref()?, machine))).collect();
-    if hosts.is_empty() {
+    if !are_remote(results) {
         return None;
     }
+    let hosts: Vec<(&str, &Machine)> =
+        results.machines.iter().filter_map(|machine| Some((machine.host.as_deref()?, machine))).collect();
     let mut machines = Table::new("Machines", &["machine", "processor", "threads", "memory", "system"]);
     for (host, machine) in &hosts {
         let memory = machine.memory_bytes.map_or(NOTHING.to_owned(), |bytes| Unit::Bytes.format(bytes as f64));

@@ -6,6 +6,7 @@ use nettorrent_figures::Unit;
 
 use crate::report::document::{Block, Section, Table};
 use crate::report::group::Groups;
+use crate::report::machines;
 use crate::results::{Host, Measurement, Outcome, Results};
 
 /// Runs that failed, with what they said; none if all went well.
@@ -26,7 +27,7 @@ pub(crate) fn failures(results: &Results) -> Option<Section> {
 /// How to repeat it.
 pub(crate) fn section(results: &Results, groups: &Groups<'_>) -> Section {
     let host = match results.study.host {
-        Host::Processes if results.has_hosts() => "each on a machine of its own",
+        Host::Processes if machines::are_remote(results) => "each on a machine of its own",
         Host::Processes if results.has_no_peers() => "one process for each run",
         Host::Processes => "processes on this machine that communicate over sockets",
         Host::Sim => "simulated; all times but that of the whole study are simulated time",

@@ -7,6 +7,7 @@ use crate::compare::{Group, Spread};
 use crate::report::document::{Block, Section};
 use crate::report::group::{Difference, Groups};
 use crate::report::judged;
+use crate::report::machines;
 use crate::report::overview::target;
 use crate::report::predicted;
 use crate::results::{Host, Outcome, Results};
@@ -51,7 +52,7 @@ fn runs(results: &Results, groups: &Groups<'_>) -> String {
     };
     let host = match results.study.host {
         Host::Processes if results.has_no_peers() => "Each run was one process.",
-        Host::Processes if results.has_hosts() => "Each peer ran on a machine of its own.",
+        Host::Processes if machines::are_remote(results) => "Each peer ran on a machine of its own.",
         Host::Processes => "Peers were processes on one machine that communicated over sockets.",
         Host::Sim => "Peers and all times were simulated.",
     };
