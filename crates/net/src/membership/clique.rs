@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nettorrent_swarm::view::PeerId;
 
-use super::links::Links;
+use super::links::{Links, are_linked};
 use super::member::Member;
 
 /// Chooses from the living those who can make up the next view, in order.
@@ -35,9 +35,14 @@ pub(super) fn clique<'a>(
         };
         chosen.remove(&worst);
     }
-    for newcomer in newcomers {
-        if chosen.iter().all(|peer| links.are_linked(*peer, newcomer.id)) {
-            chosen.insert(newcomer.id);
+    // Looked up once: a swarm that is founded consists of newcomers, and each is asked about every other.
+    let mut reports: Vec<_> = chosen.iter().map(|peer| Some((*peer, links.report(*peer)?))).collect();
+    for newcomer in newcomers.into_iter().map(|newcomer| newcomer.id) {
+        let said = links.report(newcomer).map(|report| (newcomer, report));
+        let is_linked = |member: &Option<_>| member.zip(said).is_some_and(|(member, said)| are_linked(member, said));
+        if reports.iter().all(is_linked) {
+            chosen.insert(newcomer);
+            reports.push(said);
         }
     }
     live.into_iter().filter(|member| chosen.contains(&member.id)).collect()

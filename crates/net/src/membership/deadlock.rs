@@ -3,7 +3,7 @@
 //! A member that computes, sends or receives is waited for. Where all wait, somebody has not sent what another needs: for a defect, or
 //! on purpose. Reports cannot tell who. If somebody is idle and waits for nobody, it is that one; else the one for whom most wait; of
 //! several, the one that was in most deadlocks before: innocents change, who causes them does not. It may come back,
-//! each time later than the last.
+//! each time later than the last, up to a bound. Who has then taken part for long without one is as good as new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,9 @@ const PATIENCE: u32 = 2;
 const PATIENCE_WITH_BUSY: u32 = 60;
 /// For how many deadlines somebody is refused the first time; twice as many each time after.
 const REFUSED: u32 = 4;
-const MOST_DOUBLINGS: u32 = 6;
+const MOST_DOUBLINGS: u32 = 4;
+/// For how many deadlines somebody has to take part until its deadlocks are forgotten: as long as it can be refused.
+const FORGOTTEN: u32 = REFUSED << MOST_DOUBLINGS;
 
 /// What a peer does about members that wait for ever.
 #[derive(Default)]
@@ -28,8 +30,15 @@ pub(super) struct Deadlocks {
     waiting: Option<(Duration, u32)>,
     /// Until when others are refused.
     refused: BTreeMap<PeerId, Duration>,
-    /// In how many deadlocks others were.
-    n_seen: BTreeMap<PeerId, u32>,
+    /// The deadlocks in which others were.
+    seen: BTreeMap<PeerId, Seen>,
+}
+
+/// The deadlocks in which a member was.
+struct Seen {
+    number: u32,
+    /// Since when it has taken part without another one.
+    good_since: Duration,
 }
 
 impl Deadlocks {
@@ -54,6 +63,7 @@ impl Deadlocks {
         me: PeerId,
         works: &BTreeMap<PeerId, &WorkState>,
     ) -> Option<(PeerId, Duration)> {
+        self.forget(now, deadline, works);
         let (since, view) = self.waiting?;
         let waited = now.saturating_sub(since);
         if waited < deadline * PATIENCE {
@@ -69,14 +79,17 @@ impl Deadlocks {
             false if waited >= deadline * PATIENCE_WITH_BUSY => busy,
             false => return None,
         };
-        suspects.iter().for_each(|peer| *self.n_seen.entry(*peer).or_default() += 1);
+        for peer in &suspects {
+            let number = self.n_seen(*peer) + 1;
+            self.seen.insert(*peer, Seen { number, good_since: now });
+        }
         let n_waiting = |peer: &PeerId| works.values().filter(|work| work.awaited().contains(peer)).count();
         let waits_for_nobody = |peer: &PeerId| works.get(peer).is_some_and(|work| work.awaited().is_empty());
         let chance = |peer: &PeerId| mix(peer.0 ^ u64::from(view));
-        let rank = |peer: &PeerId| (waits_for_nobody(peer), n_waiting(peer), self.n_seen[peer], chance(peer));
+        let rank = |peer: &PeerId| (waits_for_nobody(peer), n_waiting(peer), self.n_seen(*peer), chance(peer));
         let culprit = suspects.into_iter().max_by_key(rank)?;
         self.waiting = Some((now, view));
-        let n_before = self.n_seen[&culprit] - 1;
+        let n_before = self.n_seen(culprit) - 1;
         let lasts = deadline * REFUSED * (1 << n_before.min(MOST_DOUBLINGS));
         self.refused.insert(culprit, now + lasts);
         Some((culprit, lasts))
@@ -85,7 +98,19 @@ impl Deadlocks {
     /// Forgets those who are gone, and refuses those no longer whose time is over.
     pub(super) fn tidy(&mut self, now: Duration, lives: impl Fn(PeerId) -> bool) {
         self.refused.retain(|peer, until| *until > now && lives(*peer));
-        self.n_seen.retain(|peer, _| lives(*peer));
+        self.seen.retain(|peer, _| lives(*peer));
+    }
+
+    /// Forgets the deadlocks of those who have been in a view with this peer for long without one.
+    fn forget(&mut self, now: Duration, deadline: Duration, works: &BTreeMap<PeerId, &WorkState>) {
+        let away = self.seen.iter_mut().filter(|(peer, _)| !works.contains_key(peer));
+        away.for_each(|(_, seen)| seen.good_since = now);
+        self.seen.retain(|_, seen| now.saturating_sub(seen.good_since) < deadline * FORGOTTEN);
+    }
+
+    /// In how many deadlocks a member was.
+    fn n_seen(&self, peer: PeerId) -> u32 {
+        self.seen.get(&peer).map_or(0, |seen| seen.number)
     }
 
     /// Who is refused, in order.
@@ -179,5 +204,28 @@ mod tests {
         assert!(deadlocks.refused[&PeerId(2)] > before);
         deadlocks.tidy(DEADLINE * 1000, |_| true);
         assert_eq!(deadlocks.refused().count(), 0, "it may come back");
+    }
+
+    #[test]
+    fn who_has_taken_part_for_long_is_refused_no_longer_than_the_first_time() {
+        let busy = WorkState::Busy;
+        let all: BTreeMap<_, _> = (0..3).map(|at| (PeerId(at), &busy)).collect();
+        let alone = BTreeMap::from([(PeerId(0), &busy)]);
+        // Who was away meanwhile has not taken part.
+        for (together, expected) in [(&all, 4), (&alone, 8)] {
+            let mut deadlocks = Deadlocks::default();
+            let silent: Waits<'_> = &[Some(&[2]), Some(&[0]), Some(&[])];
+            assert_eq!(resolve(&mut deadlocks, silent, 0, 2, 7), Some(2));
+            for deadlines in 3..70 {
+                deadlocks.waiting = None;
+                assert_eq!(deadlocks.resolve(DEADLINE * deadlines, DEADLINE, PeerId(0), together), None);
+            }
+            deadlocks.waiting = Some((DEADLINE * 70, 8));
+            let waiting = WorkState::Waiting(vec![PeerId(2)]);
+            let silent = WorkState::Waiting(Vec::new());
+            let works = BTreeMap::from([(PeerId(0), &waiting), (PeerId(2), &silent)]);
+            let refused = deadlocks.resolve(DEADLINE * 72, DEADLINE, PeerId(0), &works);
+            assert_eq!(refused, Some((PeerId(2), DEADLINE * expected)));
+        }
     }
 }

@@ -31,6 +31,26 @@ pub(super) struct Report {
     pub(super) beyond: Vec<PeerId>,
 }
 
+impl Report {
+    fn misses(&self, peer: PeerId) -> bool {
+        self.unheard.binary_search(&peer).is_ok()
+    }
+
+    fn lacks(&self, peer: PeerId) -> bool {
+        self.misses(peer) || self.refused.binary_search(&peer).is_ok()
+    }
+
+    fn hears_beyond(&self, peer: PeerId) -> bool {
+        self.beyond.binary_search(&peer).is_ok()
+    }
+}
+
+/// Whether two members say of each other that they hear each other, or hold the same view and do not say otherwise.
+pub(super) fn are_linked((a, by_a): (PeerId, &Report), (b, by_b): (PeerId, &Report)) -> bool {
+    let share_view = by_a.view > 0 && by_a.view == by_b.view;
+    !by_a.lacks(b) && !by_b.lacks(a) && (share_view || by_a.hears_beyond(b) && by_b.hears_beyond(a))
+}
+
 /// Whom this peer hears, and what the others say about that.
 pub(super) struct Links {
     me: PeerId,
@@ -211,25 +231,19 @@ impl Links {
 
     /// Whether one of two says that it does not hear the other.
     pub(super) fn is_cut(&self, a: PeerId, b: PeerId) -> bool {
-        self.either_says(a, b, |report| &report.unheard)
+        let says = |a, b| self.report(a).is_some_and(|report| report.misses(b));
+        says(a, b) || says(b, a)
     }
 
     /// Whether one of two says that it does not hear the other, or waits for it in vain.
     pub(super) fn is_broken(&self, a: PeerId, b: PeerId) -> bool {
-        self.is_cut(a, b) || self.either_says(a, b, |report| &report.refused)
-    }
-
-    fn either_says(&self, a: PeerId, b: PeerId, whom: fn(&Report) -> &Vec<PeerId>) -> bool {
-        let says = |a, b| self.reports.get(&a).is_some_and(|report| whom(report).binary_search(&b).is_ok());
+        let says = |a, b| self.report(a).is_some_and(|report| report.lacks(b));
         says(a, b) || says(b, a)
     }
 
-    /// Whether two say of each other that they hear each other, or hold the same view and do not say otherwise.
-    pub(super) fn are_linked(&self, a: PeerId, b: PeerId) -> bool {
-        let view = |peer| self.reports.get(&peer).map_or(0, |report| report.view);
-        let hears = |a, b| self.reports.get(&a).is_some_and(|report| report.beyond.binary_search(&b).is_ok());
-        let share_view = view(a) > 0 && view(a) == view(b);
-        a == b || !self.is_broken(a, b) && (share_view || hears(a, b) && hears(b, a))
+    /// The latest report of a member that is heard, or the own one.
+    pub(super) fn report(&self, peer: PeerId) -> Option<&Report> {
+        self.reports.get(&peer)
     }
 
     /// How many peers it remembers something of.
