@@ -222,7 +222,7 @@ impl Worker for PyWorker {
             object.call_method1("local_begin", (view(py, values)?, views, *n_steps, there.0, there.1)).map(drop)
         })?;
         let end = loop {
-            let Some(LocalBatch { samples, seed }) = phase.next_batch() else { break PhaseEnd::Over };
+            let Some(LocalBatch { samples, seed, .. }) = phase.next_batch() else { break PhaseEnd::Over };
             let (samples, factor, most_loss) = (indices(samples), self.factor(phase.lr()), phase.most_loss());
             let said = self.with(|object| {
                 let samples = read_only(object.py(), &samples)?;

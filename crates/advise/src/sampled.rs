@@ -91,6 +91,11 @@ impl Worker for SampledWorker {
         self.worker.gradient(values, &samples, seed, sink)
     }
 
+    fn prefetch(&mut self, samples: &[usize]) {
+        let samples = self.in_whole(samples);
+        self.worker.prefetch(&samples);
+    }
+
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
         let samples = self.in_whole(samples);
         self.worker.score(values, &samples)

@@ -54,7 +54,7 @@ mod tests {
     impl LocalPhase for Batches {
         fn next_batch(&mut self) -> Option<LocalBatch<'_>> {
             self.0 += 1;
-            (self.0 <= 3).then_some(LocalBatch { samples: &[3, 1, 4, 15], seed: self.0 })
+            (self.0 <= 3).then_some(LocalBatch { samples: &[3, 1, 4, 15], seed: self.0, next: &[3, 1, 4, 15] })
         }
 
         fn lr(&self) -> f32 {

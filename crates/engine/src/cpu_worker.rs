@@ -94,7 +94,8 @@ impl CpuWorker {
         optimizer: &mut Optimizer,
         phase: &mut dyn LocalPhase,
     ) -> Result<PhaseEnd, TrainError> {
-        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
+        while let Some(LocalBatch { samples, seed, next }) = phase.next_batch() {
+            self.prefetch(next);
             let score = self.whole_gradient(values, samples, seed)?;
             let is_usual = score.loss() <= phase.most_loss();
             if !is_usual || !is_finite(&self.gradient) {
@@ -151,6 +152,10 @@ impl Worker for CpuWorker {
         end
     }
 
+    fn prefetch(&mut self, samples: &[usize]) {
+        self.learning.prefetch(samples);
+    }
+
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
         self.learning.score(values, samples, &mut self.workspace)
     }
@@ -167,10 +172,11 @@ impl Worker for CpuWorker {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use super::CpuWorker;
     use crate::data::in_memory::{InMemory, Samples};
+    use crate::data::{Batch, DataError, Dataset};
     use crate::job::{Job, build_network};
     use crate::learning::Learning;
     use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
@@ -217,7 +223,8 @@ mod tests {
         fn next_batch(&mut self) -> Option<LocalBatch<'_>> {
             self.next += 1;
             let samples = self.batches.get(self.next - 1)?;
-            Some(LocalBatch { samples, seed: self.next as u64 })
+            let next = self.batches.get(self.next).map_or([].as_slice(), Vec::as_slice);
+            Some(LocalBatch { samples, seed: self.next as u64, next })
         }
 
         fn lr(&self) -> f32 {
@@ -271,5 +278,66 @@ mod tests {
         let first = train(&mut worker(&whole), &whole).1[0];
         assert_eq!(own.1[0], first);
         assert!(own.2.iter().all(|value| value.is_finite()), "the second batch has changed nothing");
+    }
+
+    /// Four samples; notes what is asked for, and what will be.
+    struct Noting(InMemory, Arc<Mutex<Vec<(&'static str, Vec<usize>)>>>);
+
+    impl Noting {
+        fn note(&self, what: &'static str, indices: &[usize]) {
+            self.1.lock().unwrap().push((what, indices.to_vec()));
+        }
+    }
+
+    impl Dataset for Noting {
+        fn shape(&self) -> &[usize] {
+            self.0.shape()
+        }
+
+        fn classes(&self) -> &[String] {
+            self.0.classes()
+        }
+
+        fn labels(&self) -> &[u32] {
+            self.0.labels()
+        }
+
+        fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
+            self.note("batch", indices);
+            self.0.batch(indices)
+        }
+
+        fn prefetch(&self, indices: &[usize]) {
+            self.note("prefetch", indices);
+        }
+    }
+
+    #[test]
+    fn the_next_batch_is_prefetched() {
+        let job = Job::parse("the test's job", "model = \"mlp:8\"\nbatch = 3", &[]).unwrap();
+        let notes = Arc::default();
+        let set = || {
+            let set =
+                InMemory::new(vec![1], vec!["a".into(), "b".into()], vec![0, 1, 0, 1], Samples::Bytes(vec![1; 4]));
+            Box::new(Noting(set.unwrap(), Arc::clone(&notes)))
+        };
+        let network = build_network("mlp:8", &job.model_spec(&[1], 2).unwrap()).unwrap();
+        let learning = Arc::new(Learning::new(&job, network, set(), set()).unwrap());
+        let (mut worker, mut values) = (CpuWorker::new(learning.clone(), 1).unwrap(), learning.init(1));
+        let mut optimizer = Optimizer::new(Job::default().optimizer, learning.n_params());
+        let mut steps = Steps { batches: vec![vec![0, 1], vec![3, 2]], next: 0, scores: Vec::new() };
+        worker.local_steps(&mut values, &mut optimizer, &mut steps).unwrap();
+        worker.test(&values, 0..4).unwrap();
+        let expected = [
+            ("prefetch", vec![3, 2]),
+            ("batch", vec![0, 1]),
+            ("prefetch", vec![]),
+            ("batch", vec![3, 2]),
+            ("prefetch", vec![3]),
+            ("batch", vec![0, 1, 2]),
+            ("prefetch", vec![]),
+            ("batch", vec![3]),
+        ];
+        assert_eq!(*notes.lock().unwrap(), expected);
     }
 }

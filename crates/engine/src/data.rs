@@ -3,6 +3,7 @@
 //! A reader turns files into a [`Dataset`]; [`source::open`] chooses the reader. A [`split`] cuts a set into
 //! parts, and [`batches`] say in which order samples are trained. Both deal in indices and never touch a sample.
 
+mod ahead;
 mod answers;
 mod arrays;
 pub mod augment;
@@ -32,6 +33,8 @@ mod outside_table;
 mod parquet;
 mod parts;
 mod picture;
+mod pictures;
+mod preparation;
 mod shards;
 pub mod source;
 mod spec;
@@ -114,6 +117,12 @@ pub trait Dataset: Send + Sync {
     }
     /// Reads the samples with these indices, in this order.
     fn batch(&self, indices: &[usize]) -> Result<Batch, DataError>;
+
+    /// Says which samples will be asked for after those of the next batch, so that what takes long may be done meanwhile. It changes no
+    /// batch, only how soon it is there.
+    fn prefetch(&self, indices: &[usize]) {
+        let _ = indices;
+    }
 
     /// What a network should say about the samples with these indices.
     fn targets(&self, indices: &[usize]) -> Result<Targets, DataError> {

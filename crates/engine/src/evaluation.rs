@@ -18,7 +18,9 @@ pub fn evaluate(
     check_fit(network, data)?;
     let mut total = Score::default();
     let samples: Vec<usize> = samples.into_iter().collect();
-    for indices in samples.chunks(batch_size.max(1)) {
+    let mut batches = samples.chunks(batch_size.max(1)).peekable();
+    while let Some(indices) = batches.next() {
+        data.prefetch(batches.peek().copied().unwrap_or_default());
         let batch = workspace.install(|| data.batch(indices))?;
         let (logits, score) = network.predict(values, &batch, workspace);
         total += score;

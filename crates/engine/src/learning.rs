@@ -157,6 +157,11 @@ impl Learning {
         evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, workspace, |_, _, _| go_on())
     }
 
+    /// Says which training samples will be read after the next ones: see [`Dataset::prefetch`].
+    pub fn prefetch(&self, indices: &[usize]) {
+        self.train_set.prefetch(indices);
+    }
+
     /// Reads training samples; varied by this seed, if one is given and the job wants it.
     pub fn read_train(&self, indices: &[usize], seed: Option<u64>, workspace: &Workspace) -> Result<Batch, TrainError> {
         let mut batch = workspace.install(|| self.train_set.batch(indices))?;

@@ -9,6 +9,8 @@ pub struct LocalBatch<'a> {
     pub samples: &'a [usize],
     /// What is random about it: see [`crate::task::Worker::gradient`].
     pub seed: u64,
+    /// The samples of the batch that is likely to be trained next, perhaps after an exchange; none if that is not known.
+    pub next: &'a [usize],
 }
 
 /// What a worker has to train in a local phase, as the one who asked for it says batch by batch; and who hears how it goes.

@@ -116,7 +116,8 @@ pub trait Worker: Send {
     ) -> Result<PhaseEnd, TrainError> {
         let mut gradient: Vec<Vec<f32>> =
             self.layout().buckets().iter().map(|bucket| vec![0.0; bucket.len()]).collect();
-        while let Some(LocalBatch { samples, seed }) = phase.next_batch() {
+        while let Some(LocalBatch { samples, seed, next }) = phase.next_batch() {
+            self.prefetch(next);
             let mut put = |bucket: usize, numbers: &[f32]| gradient[bucket].copy_from_slice(numbers);
             let score = self.gradient(values, samples, seed, &mut put)?;
             let is_usual = score.loss() <= phase.most_loss();
@@ -152,6 +153,9 @@ pub trait Worker: Send {
         optimizer.change(lr, self.layout().buckets(), values, gradient);
         Ok(())
     }
+
+    /// Says which training samples are likely to be asked for after the next batch, so that they can be read meanwhile.
+    fn prefetch(&mut self, _samples: &[usize]) {}
 
     /// Says, right before a call, with what state that begins. A worker that keeps numbers on a device of its own sees whether these are
     /// there already: see [`crate::resident::Resident`].

@@ -90,6 +90,7 @@ fn start_thread(
             watch.begin(Instant::now(), work.worth());
             let mut pieces = Pieces::new(first, &work, speed.as_ref(), (&findings, &watch));
             let computed = panic::catch_unwind(AssertUnwindSafe(|| {
+                work.prefetch(worker.as_mut());
                 work.run(worker.as_mut(), &mut |done| pieces.add(done));
             }));
             if let Err(payload) = computed {

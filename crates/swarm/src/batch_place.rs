@@ -22,4 +22,9 @@ impl BatchPlace {
     pub fn samples(&self) -> &[usize] {
         self.plan.batch(self.slot, self.batch)
     }
+
+    /// Those of the batch after it, as far as the plan says.
+    pub fn next_samples(&self) -> &[usize] {
+        if self.batch + 1 < self.plan.n_batches(self.slot) { self.plan.batch(self.slot, self.batch + 1) } else { &[] }
+    }
 }

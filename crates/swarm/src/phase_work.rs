@@ -289,7 +289,9 @@ impl LocalPhase for Course<'_> {
     fn next_batch(&mut self) -> Option<LocalBatch<'_>> {
         let batches = &*self.batches;
         let is_wanted = batches.go_on() && !batches.samples.is_empty();
-        is_wanted.then(|| LocalBatch { samples: &batches.samples, seed: batches.seed() })
+        let batch =
+            || LocalBatch { samples: &batches.samples, seed: batches.seed(), next: batches.place.next_samples() };
+        is_wanted.then(batch)
     }
 
     fn lr(&self) -> f32 {
@@ -337,6 +339,7 @@ mod tests {
     use crate::batch_place::BatchPlace;
     use crate::outliers::Outliers;
     use crate::setup::Setup;
+    use crate::work::{What, Work};
 
     const N_BATCHES: usize = 5;
 
@@ -515,5 +518,59 @@ mod tests {
         phase.run(&mut device, &mut |stepped| steps.push(stepped)).unwrap();
         assert_eq!((device.n_phases, steps.len()), (1, N_BATCHES));
         assert_eq!(end(&steps).values, end(&expected).values);
+    }
+
+    /// Hears which samples are next.
+    struct Hearing {
+        host: Box<dyn Worker>,
+        heard: Vec<Vec<usize>>,
+    }
+
+    impl Worker for Hearing {
+        fn layout(&self) -> &Layout {
+            self.host.layout()
+        }
+
+        fn gradient(
+            &mut self,
+            values: &[f32],
+            samples: &[usize],
+            seed: u64,
+            sink: &mut GradientSink<'_>,
+        ) -> Result<Score, TrainError> {
+            self.host.gradient(values, samples, seed, sink)
+        }
+
+        fn prefetch(&mut self, samples: &[usize]) {
+            self.heard.push(samples.to_vec());
+        }
+
+        fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {
+            self.host.score(values, samples)
+        }
+
+        fn test(&mut self, values: &[f32], samples: Range<usize>) -> Result<Score, TrainError> {
+            self.host.test(values, samples)
+        }
+    }
+
+    #[test]
+    fn a_worker_hears_which_batch_is_next() {
+        let setup = setup(None);
+        let (whole, _handle) = phase(&setup);
+        let (plan, n_batches) = (whole.place().plan.clone(), N_BATCHES);
+        let after = |batch: usize| if batch + 1 < n_batches { plan.batch(0, batch + 1).to_vec() } else { Vec::new() };
+        let mut worker = Hearing { host: worker(&setup), heard: Vec::new() };
+        whole.run(&mut worker, &mut |_| ()).unwrap();
+        assert_eq!(worker.heard, (0..n_batches).map(after).collect::<Vec<_>>());
+
+        worker.heard.clear();
+        for batch in [1, n_batches - 1] {
+            let place = BatchPlace { plan: plan.clone(), slot: 0, batch, step: 0 };
+            let (values, outliers) = (Arc::new(setup.training().task.init(1)), Outliers::new(Arc::default(), 40));
+            let what = What::Gradient { values, place, seed: 1, scale: 1.0, outliers, spare: Vec::new() };
+            Work { id: 1, what }.prefetch(&mut worker);
+        }
+        assert_eq!(worker.heard, [after(1), Vec::new()]);
     }
 }

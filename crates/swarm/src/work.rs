@@ -182,6 +182,13 @@ impl Work {
         matches!(self.what, What::Gradient { .. } | What::Local(_))
     }
 
+    /// Tells a worker that does all of a peer's work which samples are likely to be next. Local phases say so themselves.
+    pub fn prefetch(&self, worker: &mut dyn Worker) {
+        if let What::Gradient { place, .. } = &self.what {
+            worker.prefetch(place.next_samples());
+        }
+    }
+
     /// Does it. What comes of it is handed over piece by piece, the last piece when nothing of this work is held any more.
     pub fn run(self, worker: &mut dyn Worker, hand_over: &mut (dyn FnMut(Done) + Send)) {
         let id = self.id;

@@ -24,6 +24,7 @@ use crate::model::{Layout, Network, Score};
 use crate::optimizer::Optimizer;
 use crate::rng::Rng;
 use crate::task::{GradientSink, Task, Worker};
+use crate::team::Team;
 use crate::train_error::TrainError;
 
 pub(super) const BACKEND: Backend =
@@ -99,14 +100,15 @@ impl Task for PythonTask {
         let (input_shape, n_classes) = (self.train_set.shape(), self.train_set.classes().len());
         let source = ModelSource { model: &self.model, input_shape, n_classes, seed: self.seed, threads };
         let computer = self.computers.borrow(&source, &self.layout, self.batch)?;
-        Ok(Box::new(PythonWorker { gradient: vec![0.0; self.layout.n_values()], task: self, computer }))
+        let team = Team::new(threads)?;
+        Ok(Box::new(PythonWorker { gradient: vec![0.0; self.layout.n_values()], task: self, computer, team }))
     }
 }
 
 impl PythonTask {
-    /// Training samples, augmented.
-    fn batch(&self, samples: &[usize], seed: u64) -> Result<Batch, TrainError> {
-        let mut batch = self.train_set.batch(samples)?;
+    /// Training samples, augmented; read by these threads.
+    fn batch(&self, samples: &[usize], seed: u64, team: &Team) -> Result<Batch, TrainError> {
+        let mut batch = team.install(|| self.train_set.batch(samples))?;
         self.augment.apply(&mut batch, self.train_set.shape(), seed);
         Ok(batch)
     }
@@ -134,15 +136,19 @@ struct PythonWorker {
     task: Arc<PythonTask>,
     computer: Borrowed,
     gradient: Vec<f32>,
+    /// Who reads samples.
+    team: Team,
 }
 
 impl PythonWorker {
     /// How the model does on these samples, a batch at a time.
     fn evaluate(&mut self, values: &[f32], set: Set, samples: &[usize]) -> Result<Score, TrainError> {
         let mut sum = Score::default();
-        for samples in samples.chunks(self.computer.n_batch) {
-            let data = if set == Set::Train { &self.task.train_set } else { &self.task.test_set };
-            let batch = data.batch(samples)?;
+        let data = if set == Set::Train { &self.task.train_set } else { &self.task.test_set };
+        let mut batches = samples.chunks(self.computer.n_batch).peekable();
+        while let Some(samples) = batches.next() {
+            data.prefetch(batches.peek().copied().unwrap_or_default());
+            let batch = self.team.install(|| data.batch(samples))?;
             if sum.n == 0 {
                 self.computer.write_values(values)?;
             }
@@ -174,11 +180,11 @@ impl PythonWorker {
         lr: f32,
         most_loss: f64,
     ) -> Result<Option<Score>, TrainError> {
-        let Self { task, computer, .. } = self;
+        let Self { task, computer, team, .. } = self;
         let (mut score, mut is_usual) = (Score::default(), false);
         // A batch may be larger than the job's where peers are few.
         for some in samples.chunks(computer.n_batch) {
-            computer.write_batch(&task.batch(some, seed)?)?;
+            computer.write_batch(&task.batch(some, seed, team)?)?;
             let (n, n_all) = (some.len(), samples.len());
             let request = json!({
                 "do": "train", "n": n, "seed": seed, "share": n as f64 / n_all as f64, "is_first": score.n == 0,
@@ -227,13 +233,13 @@ impl Worker for PythonWorker {
         seed: u64,
         sink: &mut GradientSink<'_>,
     ) -> Result<Score, TrainError> {
-        let Self { task, computer, gradient } = self;
+        let Self { task, computer, gradient, team } = self;
         let (mut score, mut part) = (Score::default(), vec![0.0; gradient.len()]);
         gradient.fill(0.0);
         // A batch may be larger than the job's where peers are few.
         computer.write_values(values)?;
         for some in samples.chunks(computer.n_batch) {
-            let batch = task.batch(some, seed)?;
+            let batch = task.batch(some, seed, team)?;
             computer.write_batch(&batch)?;
             score +=
                 computer.ask::<Said>(&json!({ "do": "gradient", "n": batch.len(), "seed": seed }))?.of(batch.len());
@@ -254,7 +260,8 @@ impl Worker for PythonWorker {
     ) -> Result<PhaseEnd, TrainError> {
         self.begin_phase(values, optimizer)?;
         let end = loop {
-            let Some(LocalBatch { samples, seed }) = phase.next_batch() else { break PhaseEnd::Over };
+            let Some(LocalBatch { samples, seed, next }) = phase.next_batch() else { break PhaseEnd::Over };
+            self.task.train_set.prefetch(next);
             let samples = samples.to_vec();
             match self.local_step(&samples, seed, phase.lr(), phase.most_loss())? {
                 Some(score) => phase.on_step(score),
@@ -263,6 +270,10 @@ impl Worker for PythonWorker {
         };
         self.end_phase(values, optimizer)?;
         Ok(end)
+    }
+
+    fn prefetch(&mut self, samples: &[usize]) {
+        self.task.train_set.prefetch(samples);
     }
 
     fn score(&mut self, values: &[f32], samples: &[usize]) -> Result<Score, TrainError> {

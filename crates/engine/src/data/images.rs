@@ -6,88 +6,37 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use image::imageops::{self, FilterType};
-use image::{DynamicImage, GenericImageView};
-use rayon::prelude::*;
-
 use super::folders::{self, Layout, Listing};
-use super::normalisation::{ByteTable, Normalisation};
-use super::picture::{MAX_SIDE, N_CHANNELS, decode, toned};
-use super::{Batch, DataError, Dataset, OutsideSample, Split, Tone, check_indices, files};
+use super::normalisation::Normalisation;
+use super::pictures::{PictureFiles, Pictures};
+use super::preparation::{Framing, Preparation};
+use super::{DataError, Split, files};
 
 /// Files that lie beside pictures and are none. Anything else in a class folder is taken for a picture, and named when
 /// it turns out not to be one.
 const NOT_IMAGES: [&str; 14] =
     ["csv", "db", "gz", "html", "ini", "json", "log", "md", "py", "tar", "txt", "xml", "yaml", "zip"];
 
-/// The size that pictures are brought to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Framing {
-    /// The shorter side after resizing.
-    pub resize: usize,
-    /// The side of the square that is cut out of the middle.
-    pub size: usize,
-}
-
-/// What is done to every picture of a set.
-#[derive(Clone, Debug)]
-pub(crate) struct Preparation {
-    framing: Framing,
-    shape: [usize; 3],
-    table: ByteTable,
-}
-
-impl Preparation {
-    /// Framed and normalised so.
-    pub(crate) fn new(framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
-        let Framing { resize, size } = framing;
-        if size == 0 || size > resize || resize > MAX_SIDE as usize {
-            return Err(DataError::Setting(format!(
-                "pictures cannot be cut to {size} pixels after resizing to {resize}; `size` must be at least 1 and at \
-                 most `resize`, and that at most {MAX_SIDE}"
-            )));
-        }
-        normalisation.check(N_CHANNELS)?;
-        let table = ByteTable::new(normalisation, N_CHANNELS);
-        Ok(Self { framing, shape: [size, size, N_CHANNELS], table })
-    }
-
-    /// The shape of a picture when this is done.
-    pub(crate) fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    /// Reads a picture from a file and prepares it.
-    pub(crate) fn read(&self, path: &Path, tone: Tone) -> Result<Vec<f32>, DataError> {
-        self.prepare(path, &files::read(path)?, tone)
-    }
-
-    /// Decodes the bytes of a picture and prepares it; `path` is for the messages only.
-    pub(crate) fn prepare(&self, path: &Path, bytes: &[u8], tone: Tone) -> Result<Vec<f32>, DataError> {
-        let pixels = toned(frame(&decode(path, bytes)?, self.framing), tone);
-        let mut values = Vec::with_capacity(pixels.len());
-        self.table.extend(&mut values, &pixels);
-        Ok(values)
-    }
-}
-
 /// Pictures on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct ImageFolder {
+pub(crate) struct ImageFiles {
     listing: Listing,
     preparation: Preparation,
 }
 
-impl ImageFolder {
+/// A folder of pictures for each class.
+pub(crate) type ImageFolder = Pictures<ImageFiles>;
+
+impl ImageFiles {
     /// The pictures of a listing.
     pub(crate) fn new(listing: Listing, framing: Framing, normalisation: &Normalisation) -> Result<Self, DataError> {
         Ok(Self { listing, preparation: Preparation::new(framing, normalisation)? })
     }
 }
 
-impl Dataset for ImageFolder {
-    fn shape(&self) -> &[usize] {
-        self.preparation.shape()
+impl PictureFiles for ImageFiles {
+    fn preparation(&self) -> &Preparation {
+        &self.preparation
     }
 
     fn classes(&self) -> &[String] {
@@ -98,23 +47,13 @@ impl Dataset for ImageFolder {
         &self.listing.labels
     }
 
-    fn origin(&self, index: usize) -> Option<String> {
-        (index < self.len()).then(|| self.listing.path(index).display().to_string())
+    fn origin(&self, index: usize) -> String {
+        self.listing.path(index).display().to_string()
     }
 
-    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
-        Ok(vec![OutsideSample::whole(self.preparation.read(path, tone)?)])
-    }
-
-    /// Decodes in parallel, on the pool that the caller runs in.
-    fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
-        check_indices(indices, self.len())?;
-        let samples: Vec<Vec<f32>> = indices
-            .par_iter()
-            .map(|&index| self.preparation.read(&self.listing.path(index), Tone::AsIs))
-            .collect::<Result<_, DataError>>()?;
-        let labels = indices.iter().map(|&index| self.listing.labels[index]).collect();
-        Ok(Batch::labelled(samples.concat(), labels))
+    fn pixels(&self, index: usize) -> Result<Vec<u8>, DataError> {
+        let path = self.listing.path(index);
+        self.preparation.pixels(&path, &files::read(&path)?)
     }
 }
 
@@ -134,29 +73,17 @@ pub(crate) fn has_image_name(path: &Path) -> bool {
     ["jpeg", "jpg", "png"].contains(&extension.as_str())
 }
 
-/// The middle of a picture at the wanted size, three bytes a pixel.
-///
-/// The middle is cut out before resizing, not after: the result is the same but for rounding, it is less work, and a
-/// picture of one pixel by many thousands does not become enormous on the way.
-fn frame(picture: &DynamicImage, Framing { resize, size }: Framing) -> Vec<u8> {
-    let (width, height) = picture.dimensions();
-    let shorter = width.min(height);
-    let side = (f64::from(shorter) * size as f64 / resize as f64).round().clamp(1.0, f64::from(shorter)) as u32;
-    let middle = picture.crop_imm((width - side) / 2, (height - side) / 2, side, side).into_rgb8();
-    if side as usize == size {
-        return middle.into_raw();
-    }
-    imageops::resize(&middle, size as u32, size as u32, FilterType::Triangle).into_raw()
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use image::{GrayImage, Rgb, RgbImage};
 
-    use super::{Framing, ImageFolder, NOT_IMAGES, decode, frame, list};
+    use super::{Framing, ImageFiles, ImageFolder, NOT_IMAGES, list};
     use crate::data::in_memory::Normalisation;
+    use crate::data::picture::decode;
+    use crate::data::pictures::Pictures;
+    use crate::data::preparation::frame;
     use crate::data::{Dataset, Split};
     use crate::rng::Rng;
 
@@ -182,7 +109,7 @@ mod tests {
 
     fn open(root: &Path, split: Split, resize: usize, size: usize) -> ImageFolder {
         let listing = list(root, split).unwrap();
-        ImageFolder::new(listing, Framing { resize, size }, &Normalisation::scaled(255.0)).unwrap()
+        Pictures::new(ImageFiles::new(listing, Framing { resize, size }, &Normalisation::scaled(255.0)).unwrap())
     }
 
     #[test]
@@ -267,10 +194,10 @@ mod tests {
         let listing = list(root.path(), Split::Train).unwrap();
         for (resize, size) in [(8, 9), (8, 0), (1 << 20, 8)] {
             let framing = Framing { resize, size };
-            assert!(ImageFolder::new(listing.clone(), framing, &Normalisation::scaled(1.0)).is_err());
+            assert!(ImageFiles::new(listing.clone(), framing, &Normalisation::scaled(1.0)).is_err());
         }
         let two = Normalisation::pixels(&[0.1, 0.2], &[1.0]);
-        assert!(ImageFolder::new(listing, Framing { resize: 8, size: 8 }, &two).is_err());
+        assert!(ImageFiles::new(listing, Framing { resize: 8, size: 8 }, &two).is_err());
         assert!(NOT_IMAGES.is_sorted());
     }
 }

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tar::Archive;
 
-use super::images::{Framing, Preparation};
 use super::in_memory::Normalisation;
 use super::names::sort_classes;
+use super::pictures::{PictureFiles, Pictures};
+use super::preparation::{Framing, Preparation};
 use super::text::cache::Cache;
 use super::text::documents::fingerprint;
-use super::{Batch, DataError, Dataset, OutsideSample, Tone, check_indices, files};
+use super::{DataError, files};
 
 /// How such archives are called.
 pub(crate) const EXTENSIONS: [&str; 1] = ["tar"];
@@ -81,7 +81,10 @@ impl Index {
 }
 
 /// Pictures in archives.
-pub(crate) struct Shards {
+pub(crate) type Shards = Pictures<ShardFiles>;
+
+/// Archives that are read where their pictures are.
+pub(crate) struct ShardFiles {
     paths: Vec<PathBuf>,
     maps: Vec<Option<Mmap>>,
     pictures: Vec<Picture>,
@@ -90,7 +93,7 @@ pub(crate) struct Shards {
     preparation: Preparation,
 }
 
-impl Shards {
+impl ShardFiles {
     /// The pictures of an index of these archives.
     pub(crate) fn new(
         paths: &[PathBuf],
@@ -111,18 +114,11 @@ impl Shards {
         let preparation = Preparation::new(framing, normalisation)?;
         Ok(Self { paths: paths.to_vec(), maps, pictures: index.pictures.clone(), classes, labels, preparation })
     }
-
-    fn read(&self, index: usize) -> Result<Vec<f32>, DataError> {
-        let Picture { shard, offset, n_bytes } = self.pictures[index];
-        let map = self.maps[shard].as_deref().unwrap_or_default();
-        let bytes = &map[offset as usize..(offset + n_bytes) as usize];
-        self.preparation.prepare(&self.paths[shard].join(format!("byte {offset}")), bytes, Tone::AsIs)
-    }
 }
 
-impl Dataset for Shards {
-    fn shape(&self) -> &[usize] {
-        self.preparation.shape()
+impl PictureFiles for ShardFiles {
+    fn preparation(&self) -> &Preparation {
+        &self.preparation
     }
 
     fn classes(&self) -> &[String] {
@@ -133,21 +129,16 @@ impl Dataset for Shards {
         &self.labels
     }
 
-    fn origin(&self, index: usize) -> Option<String> {
-        let Picture { shard, offset, .. } = self.pictures.get(index)?;
-        Some(format!("{}, byte {offset}", self.paths[*shard].display()))
+    fn origin(&self, index: usize) -> String {
+        let Picture { shard, offset, .. } = self.pictures[index];
+        format!("{}, byte {offset}", self.paths[shard].display())
     }
 
-    fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
-        Ok(vec![OutsideSample::whole(self.preparation.read(path, tone)?)])
-    }
-
-    /// Decodes in parallel, on the pool that the caller runs in.
-    fn batch(&self, indices: &[usize]) -> Result<Batch, DataError> {
-        check_indices(indices, self.len())?;
-        let samples: Vec<Vec<f32>> =
-            indices.par_iter().map(|&index| self.read(index)).collect::<Result<_, DataError>>()?;
-        Ok(Batch::labelled(samples.concat(), indices.iter().map(|&index| self.labels[index]).collect()))
+    fn pixels(&self, index: usize) -> Result<Vec<u8>, DataError> {
+        let Picture { shard, offset, n_bytes } = self.pictures[index];
+        let map = self.maps[shard].as_deref().unwrap_or_default();
+        let bytes = &map[offset as usize..(offset + n_bytes) as usize];
+        self.preparation.pixels(&self.paths[shard].join(format!("byte {offset}")), bytes)
     }
 }
 
@@ -246,9 +237,10 @@ fn class_in(json: &str) -> Option<String> {
 pub(crate) mod tests {
     use std::path::Path;
 
-    use super::{Index, Shards, split_name};
-    use crate::data::images::Framing;
+    use super::{Index, ShardFiles, Shards, split_name};
     use crate::data::in_memory::Normalisation;
+    use crate::data::pictures::Pictures;
+    use crate::data::preparation::Framing;
     use crate::data::text::cache::Cache;
     use crate::data::{DataError, Dataset};
     use crate::rng::Rng;
@@ -274,7 +266,7 @@ pub(crate) mod tests {
         let paths = [folder.join("0.tar"), folder.join("1.tar")];
         let index = Index::of(&paths, &Cache::beside(folder))?;
         let framing = Framing { resize: 4, size: 4 };
-        Shards::new(&paths, &index, index.class_names(), framing, &Normalisation::scaled(255.0))
+        ShardFiles::new(&paths, &index, index.class_names(), framing, &Normalisation::scaled(255.0)).map(Pictures::new)
     }
 
     #[test]

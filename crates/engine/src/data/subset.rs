@@ -58,6 +58,11 @@ impl Dataset for Subset {
         self.whole.batch(&indices)
     }
 
+    fn prefetch(&self, indices: &[usize]) {
+        let indices: Vec<usize> = indices.iter().filter_map(|&index| self.indices.get(index)).copied().collect();
+        self.whole.prefetch(&indices);
+    }
+
     fn origin(&self, index: usize) -> Option<String> {
         let index = *self.indices.get(index)?;
         self.whole.origin(index).or_else(|| Some(format!("sample {index} of the whole set")))

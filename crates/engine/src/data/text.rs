@@ -153,6 +153,11 @@ impl Dataset for TextSet {
         Ok(Batch { n: indices.len(), inputs, targets: Targets::Classes(targets) })
     }
 
+    fn prefetch(&self, indices: &[usize]) {
+        let windows = indices.iter().filter(|&&index| index < self.labels.len()).map(|&index| self.window(index));
+        windows.for_each(|window| self.store.prefetch(window));
+    }
+
     fn read_samples(&self, path: &Path, tone: Tone) -> Result<Vec<OutsideSample>, DataError> {
         tone.check_no_picture(path)?;
         Ok(vec![continued::read_end(path, &self.codec, self.shape[0])?])
@@ -208,6 +213,9 @@ mod tests {
             assert_eq!((codec.decode(&[batch.inputs[0] as u32]), batch.inputs[3]), ("1".to_owned(), 0.0));
             assert!(train.origin(1).unwrap().ends_with("alphabet.txt, tokens 4 to 9"));
             assert!(train.origin(6).is_none() && train.batch(&[6]).is_err());
+            let again = test.batch(&[0]).unwrap();
+            [&train, &test].into_iter().for_each(|set| set.prefetch(&[0, 6, usize::MAX]));
+            assert_eq!(test.batch(&[0]).unwrap(), again);
         }
     }
 

@@ -4,10 +4,12 @@
 use std::path::Path;
 
 use super::super::folders::{self, Listing};
-use super::super::images::{self, Framing, ImageFolder};
+use super::super::images::{self, ImageFiles, ImageFolder};
 use super::super::in_memory::{InMemory, Normalisation};
 use super::super::parts;
-use super::super::shards::{self, Index, Shards};
+use super::super::pictures::Pictures;
+use super::super::preparation::Framing;
+use super::super::shards::{self, Index, ShardFiles, Shards};
 use super::super::text::cache::Cache;
 use super::super::{DataError, Dataset, Split, idx, known, wav};
 use super::wanted::Wanted;
@@ -18,7 +20,7 @@ const DEFAULT_SIZE: usize = 224;
 /// Pictures.
 pub(super) fn open_images(wanted: &Wanted<'_>, path: &Path) -> Result<ImageFolder, DataError> {
     let listing = list(wanted, path, images::list)?;
-    ImageFolder::new(listing, framing(wanted), &wanted.spec.normalisation(known::photographs()))
+    ImageFiles::new(listing, framing(wanted), &wanted.spec.normalisation(known::photographs())).map(Pictures::new)
 }
 
 /// Pictures in tar archives.
@@ -34,7 +36,8 @@ pub(super) fn open_shards(wanted: &Wanted<'_>, path: &Path) -> Result<Shards, Da
         }
         _ => (&parts.train, all),
     };
-    Shards::new(paths, &index, classes, framing(wanted), &wanted.spec.normalisation(known::photographs()))
+    let normalisation = wanted.spec.normalisation(known::photographs());
+    ShardFiles::new(paths, &index, classes, framing(wanted), &normalisation).map(Pictures::new)
 }
 
 fn framing(wanted: &Wanted<'_>) -> Framing {

@@ -60,6 +60,18 @@ impl Store {
         self.len
     }
 
+    /// Has the system read a range from the disk meanwhile, if it is not in memory.
+    pub(crate) fn prefetch(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(map) = &self.map {
+            // Without it, reading takes longer and is all the same.
+            let (offset, len) = (self.start + range.start * self.width, range.len() * self.width);
+            let _ = map.advise_range(memmap2::Advice::WillNeed, offset, len);
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+
     /// The tokens of a range. Fails if one is not below `n_tokens`.
     pub(crate) fn read(&self, range: Range<usize>, n_tokens: usize) -> Result<Vec<u32>, DataError> {
         let bytes = self.map.as_deref().unwrap_or_default();
