@@ -44,6 +44,7 @@ mod table;
 mod targets;
 mod text;
 pub mod wav;
+mod zstd_pages;
 
 use std::path::Path;
 
