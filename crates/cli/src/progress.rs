@@ -1,5 +1,6 @@
 //! What people are told of a run's course, line by line.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,10 +14,25 @@ pub(crate) fn epoch_text(epoch: &Epoch, epochs: u64, measure: Measure) -> String
         "{}  train {}   test {}  {}  {:.1} s",
         epoch_name(epoch.epoch, epochs),
         measure.text(epoch.train_loss, epoch.train_accuracy),
-        measure.text(epoch.test_loss, epoch.test_accuracy),
+        tested_text(measure, epoch.test_loss, epoch.test_accuracy, &epoch.metrics),
         speed_text(epoch.samples_per_s, measure),
         epoch.seconds,
     )
+}
+
+/// How good a model is by a test. Where samples have no class of their own that is the loss, and beside it what else says so: the share of
+/// labels or positions that are right, or R².
+pub(crate) fn tested_text(measure: Measure, loss: f64, accuracy: f64, metrics: &BTreeMap<String, f64>) -> String {
+    let mut text = measure.text(loss, accuracy);
+    if measure == Measure::Loss {
+        if let Some(accuracy) = metrics.get("accuracy") {
+            text += &format!("  accuracy {:>6.2} %", 100.0 * accuracy);
+        }
+        if let Some(r2) = metrics.get("r2") {
+            text += &format!("  R² {r2:>7.4}");
+        }
+    }
+    text
 }
 
 /// `1,234 samples/s`, or tokens.
@@ -49,10 +65,10 @@ pub(crate) const GUESSING: &str = "Finished, but the model has not learnt: its a
 
 /// A test within an epoch in one line, below the other tests.
 pub(crate) fn evaluation_text(evaluation: &Evaluation, epochs: u64, measure: Measure) -> String {
-    let Evaluation { epoch, test_loss, test_accuracy, .. } = *evaluation;
+    let Evaluation { epoch, test_loss, test_accuracy, ref metrics, .. } = *evaluation;
     let width = epochs.to_string().len() + 3;
-    let tested = measure.text(test_loss, test_accuracy);
-    let train = " ".repeat("train ".len() + tested.len());
+    let tested = tested_text(measure, test_loss, test_accuracy, metrics);
+    let train = " ".repeat("train ".len() + measure.text(test_loss, test_accuracy).len());
     format!("epoch {epoch:>width$.2}/{epochs}  {train}   test {tested}")
 }
 
@@ -67,4 +83,27 @@ pub(crate) fn clock(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use nettorrent_engine::measure::Measure;
+
+    use super::tested_text;
+
+    #[test]
+    fn what_has_no_class_of_its_own_is_told_by_what_is_measured_beside_its_loss() {
+        let text = |measure, metrics: &[(&str, f64)]| {
+            let metrics: BTreeMap<String, f64> =
+                metrics.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+            tested_text(measure, 0.5, 0.25, &metrics)
+        };
+        assert_eq!(text(Measure::Loss, &[("accuracy", 0.9321)]), "loss 0.5000  accuracy  93.21 %");
+        let numbers = [("absolute_error", 0.5), ("r2", 0.75), ("squared_error", 0.5)];
+        assert_eq!(text(Measure::Loss, &numbers), "loss 0.5000  R²  0.7500");
+        assert_eq!(text(Measure::Loss, &[]), "loss 0.5000");
+        assert_eq!(text(Measure::Accuracy, &[("accuracy", 0.9)]), "loss 0.5000  accuracy  25.00 %");
+    }
 }

@@ -25,7 +25,7 @@ use serde_json::json;
 
 use crate::bar::bar;
 use crate::job_arguments::JobArguments;
-use crate::progress::GUESSING;
+use crate::progress::{GUESSING, tested_text};
 
 /// Arguments of `simulate`.
 #[derive(Args)]
@@ -195,18 +195,24 @@ impl Viewer {
                     return;
                 }
             }
-            Event::Epoch { epoch, train_loss, test_loss, test_accuracy, .. } if *epoch > self.epoch && !self.json => {
+            Event::Epoch { epoch, train_loss, test_loss, test_accuracy, metrics, .. }
+                if *epoch > self.epoch && !self.json =>
+            {
                 self.epoch = *epoch;
-                let tested = self.setup.training().task.measure().text(*test_loss, *test_accuracy);
+                let measure = self.setup.training().task.measure();
+                let tested = tested_text(measure, *test_loss, *test_accuracy, metrics);
                 let line = format!(
                     "epoch {epoch}  train loss {train_loss:.4}   test {tested}   {:.1} s simulated",
                     record.at_s
                 );
                 self.bar.suspend(|| println!("{line}"));
             }
-            Event::Evaluation { epoch, test_loss, test_accuracy, .. } if *epoch > self.evaluated && !self.json => {
+            Event::Evaluation { epoch, test_loss, test_accuracy, metrics, .. }
+                if *epoch > self.evaluated && !self.json =>
+            {
                 self.evaluated = *epoch;
-                let tested = self.setup.training().task.measure().text(*test_loss, *test_accuracy);
+                let measure = self.setup.training().task.measure();
+                let tested = tested_text(measure, *test_loss, *test_accuracy, metrics);
                 let line = format!("epoch {epoch:.2}   test {tested}   {:.1} s simulated", record.at_s);
                 self.bar.suspend(|| println!("{line}"));
             }
