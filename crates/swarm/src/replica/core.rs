@@ -134,8 +134,7 @@ impl Core {
             values,
             optimizer,
             place,
-            // The average has to see the parameters after every step.
-            lends: average.is_none(),
+            lends: true,
             average,
             lent_for: None,
             holds_whole: true,
@@ -258,8 +257,9 @@ impl Core {
     /// as much as a small one does, and with a device of its own, bringing the parameters back would cost more.
     pub(super) fn n_lent_rounds(&self) -> usize {
         let (Some(plan), Some(slot)) = (&self.plan, self.slot_of(self.me)) else { return 1 };
-        if self.training.evaluate.interval().is_some() && self.training.optimizer.custom.is_none() {
-            // Whether it is time for a test is looked at after every batch.
+        let tests_by_time = self.training.evaluate.interval().is_some() && self.training.optimizer.custom.is_none();
+        // Whether it is time for a test is looked at after every batch, and an average has to see the parameters after every step.
+        if tests_by_time || self.average.is_some() {
             return 1;
         }
         let round = self.own_round();
