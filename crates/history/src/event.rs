@@ -245,6 +245,9 @@ pub struct ViewChange {
     pub was_behind: bool,
     /// The round that comes next.
     pub round: u32,
+    /// By member, the number of its site; empty if all are at one, or where the strategy knows no sites.
+    #[serde(default)]
+    pub sites: Vec<u32>,
 }
 
 /// The split gives some samples to nobody: so many peers cannot all have as many of each class.

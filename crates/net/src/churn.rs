@@ -196,7 +196,7 @@ mod tests {
 
     fn agreed(number: u32, n_members: u64) -> Event {
         let members = (0..n_members).map(PeerId).collect();
-        Event::View { view: number, members, donor: PeerId(0), was_behind: false, round: 0 }
+        Event::View { view: number, members, donor: PeerId(0), was_behind: false, round: 0, sites: Vec::new() }
     }
 
     fn round() -> Event {

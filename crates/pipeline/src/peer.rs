@@ -59,7 +59,7 @@ impl Peer for PipelinePeer {
             Input::Timer(token) => self.blocks.feed_all(&|| Input::Timer(token), &self.directory, out),
             Input::BlockWritten { is_written } => self.snapshots.on_block_written(is_written, &self.directory, out),
             // Pipelines lie across sites.
-            Input::Stop | Input::Site(_) => {}
+            Input::Stop | Input::Site(_) | Input::RoundTrips(_) => {}
             Input::Uplink(bytes_per_s) => self.blocks.on_uplink(bytes_per_s, &self.directory, out),
         }
         self.go_on(out);
@@ -312,7 +312,14 @@ impl PipelinePeer {
         self.weight = self.directory.view.weight();
         let (view, members) = (self.directory.view.number, self.directory.view.members.to_vec());
         let (donor, round) = (members[0], self.place().version.round);
-        out.records.push(self.directory.record(Event::View { view, members, donor, was_behind: false, round }));
+        out.records.push(self.directory.record(Event::View {
+            view,
+            members,
+            donor,
+            was_behind: false,
+            round,
+            sites: Vec::new(),
+        }));
         self.blocks.start(&self.directory, out);
         self.release_held(out);
     }

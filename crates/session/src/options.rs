@@ -42,8 +42,8 @@ pub struct Options {
     pub discover: bool,
     /// Whether links are encrypted; all peers of a swarm have to say the same.
     pub encryption: Encryption,
-    /// The name of the site at which this peer is: peers with the same one reach each other fast. One without any is with all others that
-    /// have none.
+    /// The name of the site at which this peer is: peers with the same one reach each other fast. One without any is with those who
+    /// answer it soon.
     pub site: Option<String>,
     /// How slow the link is to be, for experiments.
     pub link: Option<LinkSpec>,

@@ -294,8 +294,8 @@ fn plain_event(record: &Record) -> Option<Event> {
     let peer = record.peer;
     let note = |text| Some(Event::Note(Note { peer, text, is_routine: false }));
     match record.event.clone() {
-        RecordEvent::View { view, members, donor, was_behind, round } => {
-            Some(Event::View(ViewChange { peer, view, members, donor, was_behind, round }))
+        RecordEvent::View { view, members, donor, was_behind, round, sites } => {
+            Some(Event::View(ViewChange { peer, view, members, donor, was_behind, round, sites }))
         }
         RecordEvent::RolledBack { why, from_step, epoch, step, lr_factor } => {
             Some(Event::Rollback(rollback(&why, [from_step, epoch, step], lr_factor)))

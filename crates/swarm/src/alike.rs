@@ -29,8 +29,8 @@ pub(crate) struct Alike {
     pub fingerprints: Recent<(Ledger, Vec<u8>), u64, LEDGERS>,
     /// By rank, how fast the members of a view are, and where.
     pub speeds: Recent<Shared<u16>, Shared<u16>, LEDGERS>,
-    pub sites: Recent<Shared<u64>, Shared<u64>, LEDGERS>,
-    members_of_sites: Recent<(Shared<u64>, usize), Members, LEDGERS>,
+    pub sites: Recent<Shared<u32>, Shared<u32>, LEDGERS>,
+    members_of_sites: Recent<(Shared<u32>, usize), Members, LEDGERS>,
 }
 
 /// The ranks of each site.
@@ -137,10 +137,10 @@ impl Alike {
 
     /// Who is where, given the site of each: the ranks of each site in their order, and sites in the order of their first ranks. Of whom
     /// nothing is known are together.
-    pub(crate) fn members_of_sites(&self, sites: Shared<u64>, n_peers: usize) -> Members {
+    pub(crate) fn members_of_sites(&self, sites: Shared<u32>, n_peers: usize) -> Members {
         self.members_of_sites.get((sites, n_peers), |(sites, n_peers)| {
             let mut members: Vec<Vec<usize>> = Vec::new();
-            let mut numbers: BTreeMap<u64, usize> = BTreeMap::new();
+            let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
             for rank in 0..*n_peers {
                 let site = sites.get(rank).copied().unwrap_or(0);
                 let number = *numbers.entry(site).or_insert(members.len());
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn members_of_a_site_are_together_and_so_are_those_who_say_nothing() {
         let alike = Alike::default();
-        let of = |sites: &[u64], n_peers| alike.members_of_sites(sites.to_vec().into(), n_peers).to_vec();
+        let of = |sites: &[u32], n_peers| alike.members_of_sites(sites.to_vec().into(), n_peers).to_vec();
         assert_eq!(of(&[7, 2, 7, 0, 2], 5), [vec![0, 2], vec![1, 4], vec![3]]);
         assert_eq!(of(&[], 3), [vec![0, 1, 2]]);
     }

@@ -1,5 +1,6 @@
 //! What can happen to a peer, and what it wants done.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::block::SavedBlock;
@@ -32,9 +33,11 @@ pub enum Input {
     Timer(TimerToken),
     /// The host has found out how many bytes a second this peer's links carry.
     Uplink(f64),
-    /// The host says at which site this peer is: those that are told the same are at the same. 0, as if it had said nothing, is one of all
-    /// who have not been told.
+    /// The host says at which site this peer is: those that are told the same are at the same. With 0, as if it had said nothing, it is
+    /// at one with those that are near by.
     Site(u64),
+    /// The host has measured how long it takes until these have answered. Who is not among them is not known.
+    RoundTrips(BTreeMap<PeerId, Duration>),
     /// The host has written the last block that was to be saved, or could not: it has time for the next.
     BlockWritten {
         /// Whether it has.

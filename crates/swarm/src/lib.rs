@@ -8,6 +8,7 @@ mod batch_place;
 mod block;
 pub mod codec;
 pub mod collective;
+mod division;
 mod effects;
 pub mod fingerprint;
 mod held;

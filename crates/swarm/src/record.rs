@@ -35,6 +35,8 @@ pub enum Event {
         was_behind: bool,
         /// The round that comes next.
         round: u32,
+        /// At which site each member is; empty if all are at one, or where that does not matter.
+        sites: Vec<u32>,
     },
     /// This peer had trained without a quorum, and takes over the state of those who had one.
     GivenUp {

@@ -88,6 +88,7 @@ impl Peer for Replica {
             Input::Timer(token) if self.agreement.is_reached() => self.training.on_timer(token, out),
             Input::Timer(_) | Input::BlockWritten { .. } => {}
             Input::Site(site) => self.training.learner.core.site = site,
+            Input::RoundTrips(round_trips) => self.training.learner.core.round_trips = round_trips,
             Input::Uplink(bytes_per_s) => self.training.learner.core.uplink = Some(bytes_per_s),
             Input::View(view) => {
                 self.next_view = Some(view);
@@ -337,9 +338,9 @@ impl Replica {
         self.agreement = Agreement::Reached;
         let core = &mut self.training.learner.core;
         (core.weight, core.n_samples_agreed) = (core.view.weight(), core.place.version.n_samples);
-        let members = core.view.members.to_vec();
+        let (members, sites) = (core.view.members.to_vec(), core.sites.to_vec());
         let (view, round, donor) = (core.view.number, core.place.version.round, members[donor]);
-        out.records.push(core.record(Event::View { view, members, donor, was_behind, round }));
+        out.records.push(core.record(Event::View { view, members, donor, was_behind, round, sites }));
         let want = self.training.last_report();
         self.carry_out(want, out);
         match self.training.go_on(was_behind, out) {

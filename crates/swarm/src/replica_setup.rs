@@ -34,7 +34,7 @@ impl ReplicaSetup {
             return Err(OptionError::Average { strategy: strategy.name });
         }
         let rules = rules(job, &*built, task.labels().len());
-        Ok(Self { training: Arc::new(TrainPlan::new(job, task, rules)), strategy })
+        Ok(Self { training: Arc::new(TrainPlan::new(job, task, rules, built.follows_sites())), strategy })
     }
 
     /// The same for those who hold a part of the network.

@@ -38,6 +38,8 @@ pub struct TrainPlan {
     pub evaluate: EvaluateSpec,
     /// How peers train together.
     pub swarm: SwarmSpec,
+    /// Whether it matters to the job's strategy who is near to whom.
+    pub(crate) follows_sites: bool,
     guessing: Guessing,
     /// Known once somebody has asked.
     collapse: OnceLock<Collapse>,
@@ -45,8 +47,8 @@ pub struct TrainPlan {
 }
 
 impl TrainPlan {
-    /// The plan of a job, whose samples are shared out by these rules.
-    pub(crate) fn new(job: &Job, task: Arc<dyn Task>, rules: Rules) -> Self {
+    /// The plan of a job, whose samples are shared out by these rules, and to whose strategy it may matter who is near to whom.
+    pub(crate) fn new(job: &Job, task: Arc<dyn Task>, rules: Rules, follows_sites: bool) -> Self {
         Self {
             sampler: Arc::new(Sampler::new(task.labels().into(), rules)),
             guessing: task.guessing(),
@@ -58,6 +60,7 @@ impl TrainPlan {
             schedule: job.schedule.clone(),
             evaluate: job.evaluate.clone(),
             swarm: job.swarm.clone(),
+            follows_sites,
             collapse: OnceLock::new(),
             alike: Alike::default(),
         }
@@ -75,6 +78,8 @@ impl TrainPlan {
             schedule: self.schedule.clone(),
             evaluate: self.evaluate.clone(),
             swarm: self.swarm.clone(),
+            // Pipelines lie across sites.
+            follows_sites: false,
             guessing: self.guessing,
             collapse: OnceLock::new(),
             alike: Alike::default(),

@@ -43,7 +43,8 @@ pub(crate) struct NetworkArguments {
     /// Let peers of this swarm on the same local network find this one, and look for them, by mDNS.
     #[arg(long)]
     pub discover: bool,
-    /// Where this peer is: peers with the same NAME reach each other fast. For the strategy `two-level`.
+    /// Where this peer is: peers with the same NAME reach each other fast. Without it, it is with those who answer soon. For the
+    /// strategy `two-level`.
     #[arg(long, value_name = "NAME")]
     pub site: Option<String>,
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.

@@ -90,7 +90,7 @@ const FIELDS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("checkpoint", &["path", "epoch", "step"]),
-    ("view", &["peer", "view", "members", "donor", "was_behind", "round"]),
+    ("view", &["peer", "view", "members", "donor", "was_behind", "round", "sites"]),
     (
         "times",
         &["peer", "elapsed_s", "compute_s", "wait_s", "encode_s", "decode_s", "send_s", "sent_bytes", "received_bytes"],

@@ -5,6 +5,7 @@
 //! have the same. A view that changes in the middle begins this anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use super::core::Core;
 use super::fetch::{Fetch, Partial, Snapshot};
 use super::pace::compared;
 use super::transfer::Transfer;
+use crate::division::{Whereabouts, divide};
 use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, StateVersion};
@@ -23,7 +25,7 @@ use crate::view::{View, Weight};
 use crate::wire::{Frame, Kind, decoded, encoded};
 
 /// How far a peer says it is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Claim {
     /// What speaks for its state. This comes before all that it has trained: a peer that was cut off and trained alone is not
     /// to override the others.
@@ -41,6 +43,8 @@ pub(super) struct Claim {
     speed: f32,
     /// At which site it is; 0 if it has not been told.
     site: u64,
+    /// If that matters and it has not been told: by rank, in how many microseconds everybody answers it; 0 of whom it does not know that.
+    round_trips: Vec<u32>,
 }
 
 impl Claim {
@@ -61,6 +65,7 @@ impl Claim {
             clock,
             speed,
             site: core.site,
+            round_trips: round_trips(core),
         }
     }
 
@@ -72,10 +77,37 @@ impl Claim {
         Self { version, ..self }
     }
 
+    /// What no member says of itself in a view of so many.
+    fn check(&self, n_peers: usize) -> Result<(), Malformed> {
+        if ![0, n_peers].contains(&self.round_trips.len()) {
+            return Err(Malformed::new("it does not say of every member how near it is"));
+        }
+        Ok(())
+    }
+
     /// Whether two peers have the same past, and hold the same.
     fn is_equal(&self, other: &Self) -> bool {
         (self.epoch, self.version, self.ledger) == (other.epoch, other.version, other.ledger)
     }
+}
+
+/// By rank, in how many microseconds everybody answers; empty if nobody asks for that.
+fn round_trips(core: &Core) -> Vec<u32> {
+    if !core.training.follows_sites || core.site != 0 || core.round_trips.is_empty() {
+        return Vec::new();
+    }
+    let micros = |time: &Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
+    core.view.members.iter().map(|member| core.round_trips.get(member).map_or(0, micros)).collect()
+}
+
+/// By rank, at which site everybody is; empty if all are at one.
+fn sites(claims: &BTreeMap<usize, Claim>, core: &Core) -> Vec<u32> {
+    let whereabouts = claims.iter().map(|(&rank, claim)| Whereabouts {
+        named: claim.site,
+        round_trips: &claim.round_trips,
+        before: core.site_before(core.view.members[rank]),
+    });
+    divide(&whereabouts.collect::<Vec<_>>())
 }
 
 /// What the first member says.
@@ -89,8 +121,8 @@ pub(super) struct Verdict {
     pub clocks: Vec<Option<u32>>,
     /// By rank, how fast everybody is compared to the fastest; empty if nobody knows.
     pub speeds: Vec<u16>,
-    /// By rank, at which site everybody is; empty if nobody has said it.
-    pub sites: Vec<u64>,
+    /// By rank, at which site everybody is; empty if all are at one.
+    pub sites: Vec<u32>,
     /// Whether this is no new view: training has diverged, and all take the first member's state over.
     pub is_rollback: bool,
     /// How often the swarm has gone back in that; 0 in a new view.
@@ -98,8 +130,8 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// That of members who say so of themselves; and whether those who have the same past have the same parameters.
-    fn new(claims: &BTreeMap<usize, Claim>, replicas_are_equal: bool) -> Self {
+    /// That of members who say so of themselves, and are at these sites; and whether those who have the same past have the same parameters.
+    fn new(claims: &BTreeMap<usize, Claim>, sites: Vec<u32>, replicas_are_equal: bool) -> Self {
         let most_advanced = |claim: &Claim| (claim.weight, claim.epoch, claim.version.n_samples, claim.version.round);
         let mut donor = 0;
         for (&rank, claim) in claims {
@@ -107,19 +139,15 @@ impl Verdict {
                 donor = rank;
             }
         }
-        let goes_on = claims[&donor];
+        let goes_on = &claims[&donor];
         let behind: Vec<u32> =
-            claims.iter().filter(|(_, claim)| !claim.is_equal(&goes_on)).map(|(&rank, _)| rank as u32).collect();
+            claims.iter().filter(|(_, claim)| !claim.is_equal(goes_on)).map(|(&rank, _)| rank as u32).collect();
         let clock = |claim: &Claim| (claim.clock.segment == goes_on.clock.segment).then_some(claim.clock.n_trained);
         let clocks = claims.values().map(clock).collect();
         let speeds: Vec<f32> = claims.values().map(|claim| claim.speed).collect();
-        let equal = claims.iter().filter(|(rank, claim)| **rank != donor && claim.is_equal(&goes_on));
+        let equal = claims.iter().filter(|(rank, claim)| **rank != donor && claim.is_equal(goes_on));
         let most = if replicas_are_equal { MOST_CO_DONORS } else { 0 };
         let co_donors = equal.map(|(&rank, _)| rank as u32).take(most).collect();
-        let mut sites: Vec<u64> = claims.values().map(|claim| claim.site).collect();
-        if sites.iter().all(|&site| site == 0) {
-            sites.clear();
-        }
         let (donor, speeds) = (donor as u32, compared(&speeds));
         Self { donor, co_donors, behind, clocks, speeds, sites, is_rollback: false, n_rollbacks: 0 }
     }
@@ -226,7 +254,9 @@ impl Agreement {
     ) -> Result<Option<Verdict>, Malformed> {
         match (frame.head.part, &mut *self) {
             (CLAIM, Self::Gathering(claims)) => {
-                claims.insert(rank, decoded(&frame.body)?);
+                let claim: Claim = decoded(&frame.body)?;
+                claim.check(core.view.len())?;
+                claims.insert(rank, claim);
                 Ok(self.conclude_if_gathered(core, out))
             }
             (VERDICT, agreement) if rank == 0 && core.rank != 0 => {
@@ -251,7 +281,7 @@ impl Agreement {
         if claims.len() < core.view.len() {
             return None;
         }
-        let verdict = Verdict::new(claims, core.replicas_are_equal());
+        let verdict = Verdict::new(claims, sites(claims, core), core.replicas_are_equal());
         verdict.tell(core, out);
         Some(verdict)
     }
@@ -292,8 +322,6 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::{Claim, Clock, StateVersion, Verdict};
     use crate::view::{PeerId, View};
 
@@ -301,20 +329,29 @@ mod tests {
     fn claim((number, base, n_peers): (u32, u32, u64), n_samples: u64) -> Claim {
         let view = View::new(number, (0..n_peers).map(PeerId).collect()).based_on(base);
         let version = StateVersion { n_samples, round: 1, history: n_samples };
-        Claim { weight: view.weight(), epoch: 0, version, ledger: 0, clock: Clock::default(), speed: 0.0, site: 0 }
+        Claim {
+            weight: view.weight(),
+            epoch: 0,
+            version,
+            ledger: 0,
+            clock: Clock::default(),
+            speed: 0.0,
+            site: 0,
+            round_trips: Vec::new(),
+        }
     }
 
     fn donor(claims: &[Claim]) -> u32 {
-        Verdict::new(&claims.iter().copied().enumerate().collect::<BTreeMap<_, _>>(), true).donor
+        Verdict::new(&claims.iter().cloned().enumerate().collect(), Vec::new(), true).donor
     }
 
     #[test]
     fn who_trained_alone_does_not_override_the_quorum() {
-        let (alone, quorum) = (claim((9, 5, 1), 1000), claim((7, 7, 3), 10));
-        assert_eq!(donor(&[alone, quorum, quorum, quorum]), 1);
-        assert_eq!(donor(&[quorum, quorum, alone]), 0);
+        let (alone, quorum) = (|| claim((9, 5, 1), 1000), || claim((7, 7, 3), 10));
+        assert_eq!(donor(&[alone(), quorum(), quorum(), quorum()]), 1);
+        assert_eq!(donor(&[quorum(), quorum(), alone()]), 0);
         // Nor does a peer that was in no view with the others, though it went on from an advanced checkpoint.
-        assert_eq!(donor(&[claim((0, 0, 1), 5000), quorum]), 1);
+        assert_eq!(donor(&[claim((0, 0, 1), 5000), quorum()]), 1);
     }
 
     #[test]
@@ -335,7 +372,7 @@ mod tests {
         let verdict = |co_donors: Vec<u32>, behind: Vec<u32>| Verdict {
             co_donors,
             behind,
-            ..Verdict::new(&(0..6).map(|rank| (rank, claim((5, 5, 6), 10))).collect(), true)
+            ..Verdict::new(&(0..6).map(|rank| (rank, claim((5, 5, 6), 10))).collect(), Vec::new(), true)
         };
         assert!(verdict(vec![1, 2, 3], vec![5]).check(6).is_ok());
         for co_donors in [vec![1, 1], vec![0], vec![5], vec![6], vec![1, 2, 3, 4]] {

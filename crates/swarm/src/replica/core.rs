@@ -1,6 +1,7 @@
 //! What a peer holds besides its strategy: parameters, place, view; the strategy acts on it through its context.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,9 +92,12 @@ pub(crate) struct Core {
     pub delay: f64,
     /// How fast the members of the next segment are, once that is agreed.
     pub speeds: Shared<u16>,
-    /// At which site this peer is, and by rank, where all are, once that is agreed; empty if none has said it.
+    /// At which site this peer was told to be, and how soon others answer its host.
     pub site: u64,
-    pub sites: Shared<u64>,
+    pub round_trips: BTreeMap<PeerId, Duration>,
+    /// By rank, at which site everybody is, once that is agreed: empty if all are at one. And of which members that was agreed.
+    pub sites: Shared<u32>,
+    pub located: Arc<[PeerId]>,
     /// Where peers train asynchronously: how many rounds of members are not in this peer's parameters yet.
     pub n_unapplied: usize,
     /// Whether a batch is being computed.
@@ -151,7 +155,9 @@ impl Core {
             delay: 0.0,
             speeds: Shared::default(),
             site: 0,
+            round_trips: BTreeMap::new(),
             sites: Shared::default(),
+            located: Arc::default(),
             n_unapplied: 0,
             is_computing: false,
             scoring: None,

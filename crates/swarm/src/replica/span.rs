@@ -64,9 +64,16 @@ impl Core {
         self.speeds = self.training.alike.speeds.shared(speeds.to_vec().into());
     }
 
-    /// They have told where they are, by rank.
-    pub(super) fn learn_sites(&mut self, sites: &[u64]) {
+    /// It is agreed where they are, by rank.
+    pub(super) fn learn_sites(&mut self, sites: &[u32]) {
         self.sites = self.training.alike.sites.shared(sites.to_vec().into());
+        self.located = self.view.members.clone();
+    }
+
+    /// At which site a peer was when that was agreed last, if it took part.
+    pub(super) fn site_before(&self, peer: PeerId) -> Option<u32> {
+        let rank = self.located.binary_search(&peer).ok()?;
+        Some(self.sites.get(rank).copied().unwrap_or(0))
     }
 
     /// Whether all members that are still there have trained what they have of the present segment.

@@ -1,7 +1,7 @@
 //! `two-level`: a ring within a site after every local phase, and now and then one outer step with momentum between sites.
 //!
-//! A *site* is where links are fast: a room, an institute, a machine. Each peer says the name of its own (`--site`), and all members learn
-//! with every view who is where; those who say none are in one site together. In every round the members of a site go on with the mean
+//! A *site* is where links are fast: a room, an institute, a machine. A peer says the name of its own (`--site`), or is at one with those to
+//! whom it is near by measured round trips; all members learn with every view who is where. In every round the members of a site go on with the mean
 //! of their weights, by samples. In every so-manieth round, and at the end of an epoch, the first member of each site tells the others its
 //! site's weights, and how far their mean has come from the last outer step's result is the gradient of an outer step as in `diloco`: all
 //! go on from it. The first such step is the mean itself. So the links between sites carry 2M(S−1)/S now and then, from one peer of each of S sites; all else stays within.
@@ -320,6 +320,10 @@ impl Strategy for TwoLevel {
             }
         }
         cost
+    }
+
+    fn follows_sites(&self) -> bool {
+        true
     }
 
     fn n_state_vectors(&self) -> usize {

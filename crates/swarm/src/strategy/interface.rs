@@ -36,6 +36,11 @@ pub trait Strategy: Send {
         true
     }
 
+    /// Whether it matters to it who is near to whom.
+    fn follows_sites(&self) -> bool {
+        false
+    }
+
     /// By how many rounds, in the mean, a peer's update reaches the others late, besides what the links take.
     fn delay(&self) -> f64 {
         0.0
