@@ -38,6 +38,7 @@ mod note;
 mod number;
 mod packets;
 mod reminders;
+mod round_trip;
 mod routine;
 mod waking;
 mod work_state;
@@ -241,6 +242,11 @@ impl Membership {
     /// be the next view.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.detector.live().values()
+    }
+
+    /// How long it takes until others have answered, of all of whom that is known.
+    pub fn round_trips(&self) -> BTreeMap<PeerId, Duration> {
+        self.links.round_trips()
     }
 
     /// How many more members the first view waits for; 0 once there is one, and where this peer was not told to wait.

@@ -360,6 +360,7 @@ impl Node {
             self.churn.on_view(now, self.peer.view(), &view);
             let lost = self.peer.view().members.iter().filter(|&&peer| view.rank(peer).is_none());
             lost.for_each(|&peer| self.contacts.cut(peer));
+            self.on_input(Input::RoundTrips(self.membership.round_trips()), report);
             self.on_input(Input::View(view), report);
         }
     }

@@ -12,6 +12,7 @@ use nettorrent_swarm::view::{PeerId, View};
 use serde::{Deserialize, Serialize};
 
 use super::member::Member;
+use super::round_trip::RoundTrip;
 use super::work_state::WorkState;
 
 /// What a member says about itself and its links.
@@ -71,6 +72,7 @@ struct Ear {
     /// When it was heard last; unknown once its link broke.
     last: Option<Duration>,
     was_heard: bool,
+    round_trip: RoundTrip,
 }
 
 impl Links {
@@ -98,7 +100,25 @@ impl Links {
     pub(super) fn break_off(&mut self, peer: PeerId) {
         if let Some(ear) = self.ears.get_mut(&peer) {
             self.has_changed |= ear.last.take().is_some();
+            ear.round_trip.break_off();
         }
+    }
+
+    /// The number of a question by whose answer it shows how near a peer is, if that is not known.
+    pub(super) fn question(&mut self, now: Duration, peer: PeerId) -> Option<u32> {
+        self.ears.get_mut(&peer)?.round_trip.question(now, self.deadline / 5)
+    }
+
+    /// A peer has answered the question of this number.
+    pub(super) fn on_answer(&mut self, now: Duration, peer: PeerId, number: u32) {
+        if let Some(ear) = self.ears.get_mut(&peer) {
+            ear.round_trip.on_answer(now, number);
+        }
+    }
+
+    /// How long it takes until others have answered, of all of whom that is known.
+    pub(super) fn round_trips(&self) -> BTreeMap<PeerId, Duration> {
+        self.ears.iter().filter_map(|(peer, ear)| Some((*peer, ear.round_trip.shortest()?))).collect()
     }
 
     /// This peer slept for so long, and what others said meanwhile may lie unread.
@@ -136,7 +156,12 @@ impl Links {
         self.ears.retain(|peer, ear| live.get(peer).is_some_and(|member| member.generation == ear.generation));
         for member in live.values().filter(|member| member.id != self.me) {
             let generation = member.generation;
-            self.ears.entry(member.id).or_insert(Ear { generation, last: None, was_heard: false });
+            self.ears.entry(member.id).or_insert(Ear {
+                generation,
+                last: None,
+                was_heard: false,
+                round_trip: RoundTrip::default(),
+            });
         }
     }
 

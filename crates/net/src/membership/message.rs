@@ -38,6 +38,10 @@ pub(super) enum Message {
     Suspected { generation: u32, incarnation: u16 },
     /// The sender leaves.
     Leaving,
+    /// The receiver is to answer at once: the sender wants to know how near it is.
+    Ask { number: u32 },
+    /// The answer to that.
+    Answer { number: u32 },
 }
 
 /// What a packet holds.

@@ -44,7 +44,7 @@ impl Membership {
     fn on_message(&mut self, now: Duration, from: PeerId, message: Message, out: &mut Outbox) {
         let mut mail = Vec::new();
         // Reports come all the time, and mostly say what is known.
-        self.is_unsettled |= !matches!(message, Message::Report(_));
+        self.is_unsettled |= !matches!(message, Message::Report(_) | Message::Ask { .. } | Message::Answer { .. });
         match message {
             Message::Propose { number, base, members } => {
                 self.on_propose(now, from, Roster { number, base, members }, out);
@@ -60,6 +60,7 @@ impl Membership {
             Message::Report(report) => {
                 if self.detector.live().contains_key(&from) {
                     self.on_report(from, report, out);
+                    self.ask(now, from, out);
                 }
             }
             Message::Suspected { generation, incarnation } => {
@@ -70,6 +71,11 @@ impl Membership {
                 }
             }
             Message::Leaving => self.on_leaving(now, from, out),
+            Message::Ask { number } => self.probe(from, &Message::Answer { number }, out),
+            Message::Answer { number } => {
+                self.links.on_answer(now, from, number);
+                self.ask(now, from, out);
+            }
         }
         post(mail, out);
     }
@@ -93,11 +99,9 @@ impl Membership {
     }
 
     fn on_report(&mut self, from: PeerId, report: Report, out: &mut Outbox) {
-        if report.unheard.contains(&self.me().id)
-            && let Some(member) = self.detector.live().get(&from)
-        {
+        if report.unheard.contains(&self.me().id) {
             // It waits for this, or it never gets it.
-            out.probes.push((member.clone(), Message::Report(self.links.own().clone()).to_packet()));
+            self.probe(from, &Message::Report(self.links.own().clone()), out);
         }
         if report.work == WorkState::Stuck && !self.links.is_stuck(from) {
             out.notes.push(Note::Stuck(from));
@@ -108,6 +112,20 @@ impl Membership {
         if !self.links.is_broken(self.me().id, from) {
             self.is_unsettled |= self.agreement.on_status(from, view);
         }
+    }
+
+    /// Finds out how near a member is, if that is not known.
+    fn ask(&mut self, now: Duration, peer: PeerId, out: &mut Outbox) {
+        if self.detector.live().contains_key(&peer)
+            && let Some(number) = self.links.question(now, peer)
+        {
+            self.probe(peer, &Message::Ask { number }, out);
+        }
+    }
+
+    /// Says something to a member that lives, before all else.
+    fn probe(&self, to: PeerId, message: &Message, out: &mut Outbox) {
+        out.probes.extend(self.detector.live().get(&to).map(|member| (member.clone(), message.to_packet())));
     }
 
     fn on_leaving(&mut self, now: Duration, from: PeerId, out: &mut Outbox) {

@@ -10,5 +10,6 @@ mod losses;
 mod network;
 mod quorum;
 mod returns;
+mod round_trips;
 mod traffic;
 mod whatever_happens;

@@ -23,6 +23,8 @@ pub(crate) struct Network {
     links: BTreeMap<(PeerId, PeerId), Link>,
     /// Packets take up to this long.
     pub(crate) latency: Duration,
+    /// Peers from this join index on are elsewhere, and what goes to the others or comes from them takes so much longer.
+    pub(crate) elsewhere: Option<(u32, Duration)>,
     /// The members of all views that were ever in place.
     pub(crate) views: BTreeMap<u32, View>,
 }
@@ -92,6 +94,7 @@ impl Network {
             nodes: BTreeMap::new(),
             links: BTreeMap::new(),
             latency: millis(5),
+            elsewhere: None,
             views: BTreeMap::new(),
         }
     }
@@ -242,13 +245,18 @@ impl Network {
         self.latency.mul_f32(self.rng.range(0.02, 1.0))
     }
 
+    fn distance(&self, from: PeerId, to: PeerId) -> Duration {
+        let is_between = |first: u32| (from.join_index() < first) != (to.join_index() < first);
+        self.elsewhere.filter(|(first, _)| is_between(*first)).map_or(Duration::ZERO, |(_, distance)| distance)
+    }
+
     fn plan(&mut self, delay: Duration, event: Event) {
         self.n_events += 1;
         self.events.insert((self.now + delay, self.n_events), event);
     }
 
     fn send(&mut self, from: PeerId, to: PeerId, bytes: Bytes) {
-        let arrival = self.now + self.delay();
+        let arrival = self.now + self.delay() + self.distance(from, to);
         let link = self.links.entry((from, to)).or_default();
         link.last_arrival = arrival.max(link.last_arrival + Duration::from_nanos(1));
         let (delay, n_breaks) = (link.last_arrival - self.now, link.n_breaks);
