@@ -5,12 +5,15 @@
 //! promise that to strategies.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nettorrent_engine::rng::{Rng, mix};
+use nettorrent_swarm::PeerId;
 use nettorrent_swarm::link_spec::LinkSpec;
 use nettorrent_swarm::wire::Frame;
 use slab::Slab;
 
+use crate::membership::number;
 use crate::queue::{Event, Nanos, Queue, nanos, short};
 use crate::scenario::Scenario;
 
@@ -19,6 +22,9 @@ const PACKET_LEN: usize = 1460;
 
 /// A packet that is lost is sent again after a round trip, but not sooner than this.
 const LEAST_RETRANSMISSION: Nanos = 1_000_000;
+
+/// How often peers ask each other how near they are.
+const N_QUESTIONS: u32 = 5;
 
 /// All links, and what is on them.
 pub(crate) struct Network {
@@ -118,6 +124,23 @@ impl Network {
         let pair = (from.min(to) as u64) << 32 | from.max(to) as u64;
         let chance = mix(self.seed ^ mix(pair)) as f64 / u64::MAX as f64;
         (delay as f64 * (1.0 + self.spread * (2.0 * chance - 1.0))) as Nanos
+    }
+
+    /// How long it takes until each of the others has answered a peer.
+    pub(crate) fn round_trips(&self, peer: usize, members: &[PeerId]) -> BTreeMap<PeerId, Duration> {
+        let others = members.iter().filter(|&&member| number(member) != peer);
+        others.map(|&other| (other, self.round_trip(peer, number(other)))).collect()
+    }
+
+    /// The shortest time of some, as peers find it out by asking.
+    fn round_trip(&self, from: usize, to: usize) -> Duration {
+        let way = Duration::from_nanos(2 * self.delay(from, to));
+        if self.site_link(from, to).is_some() {
+            return way;
+        }
+        let mut rng = Rng::stream(self.seed, "round trips", (from as u64) << 32 | to as u64);
+        let late = (0..N_QUESTIONS).map(|_| rng.uniform() + rng.uniform()).fold(f32::INFINITY, f32::min);
+        way + Duration::from_nanos((late * self.jitter as f32) as Nanos)
     }
 
     /// Hands a frame to its sender's uplink.

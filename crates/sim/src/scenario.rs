@@ -23,8 +23,10 @@ pub struct Scenario {
     pub links: Vec<PeerLinks>,
     /// How many peers send through slower uplinks; those of `links` have their own.
     pub slow_uplinks: SlowUplinks,
-    /// Groups of peers that reach each other over faster links than these, and know it: the first peers are in the first one, and so on.
+    /// Groups of peers that reach each other over faster links than these, and are told so: the first peers are in the first one, and so on.
     pub sites: Vec<Site>,
+    /// Whether peers are not told of these but find out themselves who is near, by how long answers take.
+    pub finds_sites: bool,
     /// By which share, at most, the delay of a pair of peers is shorter or longer than their links say.
     pub spread: f64,
     /// By how much, at most, a frame is late.
@@ -245,6 +247,7 @@ impl Default for Scenario {
             links: Vec::new(),
             slow_uplinks: SlowUplinks::default(),
             sites: Vec::new(),
+            finds_sites: false,
             spread: 0.0,
             jitter: Duration::ZERO,
             loss: 0.0,
@@ -423,6 +426,7 @@ mod tests {
             partitions: vec![Partition { peers: vec![1, 2], from: seconds(1), until: seconds(20) }],
             churn: Some(Churn { median_stay: seconds(3600), killed: 0.5 }),
             sites: vec![Site { peers: 1, count: 3, link: "1gbit/1ms".parse().unwrap() }],
+            finds_sites: true,
             slow_uplinks: SlowUplinks { share: 0.3, up: "5mbit/30ms".parse().unwrap() },
             ..Scenario::wan()
         }

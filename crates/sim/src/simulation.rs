@@ -208,7 +208,7 @@ impl Simulation {
             }
             _ => self.setup.peer(id(number), state),
         };
-        if let Some((site, _)) = site {
+        if let Some((site, _)) = site.filter(|_| !self.scenario.finds_sites) {
             let told = peer.handle(self.time(), Input::Site(1 + site as u64), &mut self.outbox);
             told.expect("what the host says is not malformed");
         }
@@ -272,6 +272,10 @@ impl Simulation {
             }
             Event::View(view) => {
                 let Some((peer, view)) = self.views.try_remove(view as usize) else { return };
+                if self.scenario.finds_sites {
+                    let known = self.network.round_trips(peer, &view.members);
+                    self.handle(peer, Input::RoundTrips(known), compute, observer);
+                }
                 self.handle(peer, Input::View(view), compute, observer);
             }
             Event::Uplink(peer) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nettorrent_engine::job::Job;
 use nettorrent_engine::task::Task;
-use nettorrent_sim::{Fault, Observer, Scenario, Simulation, Site, Toy, What, When};
+use nettorrent_sim::{Fault, Join, Observer, Outcome, Scenario, Simulation, Site, Toy, What, When};
 use nettorrent_swarm::PeerId;
 use nettorrent_swarm::record::{Event, Record};
 use nettorrent_swarm::strategy::CostQuestion;
@@ -108,6 +108,81 @@ fn it_learns_and_survives_the_loss_of_any_peer() {
                 assert!(live.iter().all(|peer| peer.is_finished && peer.values == live[0].values), "{what}");
                 let after = task.clone().worker(1).unwrap().test(&live[0].values, 0..task.n_test()).unwrap();
                 assert!(after.loss() < 0.6 * before.loss(), "{what}: from {} to {}", before.loss(), after.loss());
+            }
+        }
+    }
+}
+
+/// Eight peers in two places, 1 ms within each and 50 ms between them, there and back.
+fn two_places() -> Scenario {
+    let site = Site { peers: 4, count: 2, link: "1gbit/500us".parse().unwrap() };
+    Scenario {
+        link: "100mbit/25ms".parse().unwrap(),
+        sites: vec![site],
+        deadline: Duration::from_millis(500),
+        ..Scenario::lan()
+    }
+}
+
+fn outcome(epochs: u64, scenario: Scenario) -> Outcome {
+    let setup = two_level().setup_for(Toy::new(7), Job { epochs, batch: 2, ..case::equal_job() });
+    let outcome = Simulation::new(setup, 8, scenario).unwrap().run().unwrap();
+    assert!(outcome.refusals.is_empty() && outcome.failures.is_empty(), "{:?}", outcome.refusals);
+    outcome
+}
+
+/// Who takes part in each view, and at which site all of them say that each is.
+fn agreed(outcome: &Outcome) -> Vec<(Vec<PeerId>, Vec<u32>)> {
+    let mut agreed = BTreeMap::new();
+    for record in &outcome.records {
+        if let Event::View { view, members, sites, .. } = &record.event {
+            let said = (members.clone(), sites.clone());
+            assert_eq!(*agreed.entry(*view).or_insert_with(|| said.clone()), said, "{} in view {view}", record.peer);
+        }
+    }
+    agreed.into_values().collect()
+}
+
+#[test]
+fn sites_that_are_found_are_those_that_would_be_told() {
+    let [told, found] = [false, true].map(|finds_sites| outcome(2, Scenario { finds_sites, ..two_places() }));
+    for outcome in [&told, &found] {
+        assert_eq!(agreed(outcome), [((0..8).map(|k| PeerId::new(k, 0)).collect(), vec![0, 0, 0, 0, 1, 1, 1, 1])]);
+    }
+    let values = |outcome: &Outcome| -> Vec<_> { outcome.peers.iter().map(|peer| peer.values.clone()).collect() };
+    assert_eq!(values(&told), values(&found));
+    // Without them all would be at one, and end elsewhere.
+    let one = outcome(2, Scenario { sites: Vec::new(), ..two_places() });
+    assert!(agreed(&one).iter().all(|(_, sites)| sites.is_empty()));
+    assert_ne!(values(&one), values(&found));
+}
+
+#[test]
+fn noise_makes_no_two_sites_of_a_room() {
+    for seed in 0..10 {
+        let jitter = Duration::from_millis(4);
+        let outcome = outcome(1, Scenario { seed, jitter, finds_sites: true, ..Scenario::lan() });
+        assert!(agreed(&outcome).iter().all(|(_, sites)| sites.is_empty()), "seed {seed}");
+    }
+}
+
+#[test]
+fn whoever_comes_and_goes_the_others_stay_where_they_are() {
+    let place = |peer: &PeerId| peer.join_index() / 4;
+    for seed in 0..5 {
+        let faults = [(1, 2, What::Leave), (4, 4, What::Kill), (5, 6, What::Leave)];
+        let fault = |(peer, round, what)| Fault { peer, when: When::Round(round), what };
+        // Who comes is at a place of its own.
+        let joins = vec![Join { at: Duration::from_millis(150) }];
+        let (jitter, spread) = (Duration::from_millis(5), 0.3);
+        let faults = faults.map(fault).into();
+        let outcome = outcome(5, Scenario { seed, jitter, spread, faults, joins, finds_sites: true, ..two_places() });
+        let agreed = agreed(&outcome);
+        assert!(agreed.len() >= 4, "seed {seed}: {} views", agreed.len());
+        for (members, sites) in agreed {
+            for (a, b) in (0..members.len()).flat_map(|a| (0..members.len()).map(move |b| (a, b))) {
+                let are_near = place(&members[a]) == place(&members[b]);
+                assert_eq!(sites[a] == sites[b], are_near, "seed {seed}: {members:?} at {sites:?}");
             }
         }
     }
