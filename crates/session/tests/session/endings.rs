@@ -100,6 +100,11 @@ fn a_checkpoint_that_cannot_be_written_is_told_and_later_ones_make_up_for_it() {
             failed == expected || kind != Kind::Alone && failed.iter().all(|one| expected.contains(one)),
             "{failed:?}"
         );
+        if kind == Kind::Alone {
+            let next_done = history.epochs[1..].iter().map(|(at_s, _)| at_s);
+            let mut told = history.failed_checkpoints.iter().map(|(at_s, _)| at_s);
+            assert!(told.by_ref().zip(next_done).all(|(told, done)| told < done), "it is told at once, not at the end");
+        }
         let kept: Vec<u64> = history.checkpoints.iter().map(|(_, checkpoint)| checkpoint.epoch).collect();
         assert_eq!(kept, [EPOCHS], "{kind:?}");
         assert_eq!(history.stop.unwrap().1.reason, Reason::Finished, "{kind:?}");
