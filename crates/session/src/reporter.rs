@@ -400,3 +400,58 @@ fn epoch_of(event: &Event) -> Option<u64> {
 fn is_progress(event: &Event) -> bool {
     matches!(event, Event::Batch { .. } | Event::Round { .. } | Event::Synced { .. })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use nettorrent_engine::job::Job;
+    use nettorrent_engine::optimizer::Optimizer;
+    use nettorrent_net::report::Report;
+    use nettorrent_swarm::{PeerId, Place, SavedBlock, State};
+    use tokio::sync::{Notify, mpsc};
+
+    use super::{Keep, Reporter};
+    use crate::checkpoint_writer::CheckpointWriter;
+    use crate::disk::Disk;
+    use crate::run_folder::RunFolder;
+    use crate::start_state::StartState;
+    use crate::training::Training;
+
+    /// Reports a block, which is not written before that has returned.
+    fn report_a_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = ["model=mlp:8", "pipeline.stages=[{layers=4}]"].map(str::to_owned);
+        let training = Training::from_job(Job::parse("the test's job", "", &settings).unwrap(), 1).unwrap();
+        let run = RunFolder::create(Some(&folder.path().join("run")), &training.job, None).unwrap();
+        let part = training.pipelines.as_ref().unwrap().part(0).clone();
+        let (values, optimizer) =
+            (vec![0.0; part.n_values()], Optimizer::new(training.job.optimizer.clone(), part.n_params()));
+        let state = Arc::new(State::new(Arc::new(values), optimizer, Place::default(), Vec::new()));
+        let block = SavedBlock { part, state, is_first: true, is_last: false };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _entered = runtime.enter();
+        let has_returned = Arc::new(Notify::new());
+        let may_end = has_returned.clone();
+        let on_block = async move |_| may_end.notified().await;
+        let writer = CheckpointWriter::start(run, Disk::Here, &training, on_block).unwrap();
+        let (outlet, _messages) = mpsc::unbounded_channel();
+        let (id, place) = (PeerId(0), Place::default());
+        let peer = StartState::fresh(&training).into_peer(id, &training);
+        let mut reporter = Reporter::new(id, &training, (&writer, Keep::IfFirst), None, outlet, &place);
+        reporter.on_report(&Report::Saved(&block), &*peer, &mut |_| ());
+        has_returned.notify_one();
+        runtime.block_on(writer.finish()).unwrap();
+    }
+
+    #[test]
+    fn who_trains_does_not_wait_for_a_block_to_be_written() {
+        let (reports, reported) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            report_a_block();
+            reports.send(())
+        });
+        reported.recv_timeout(Duration::from_secs(60)).expect("an end, not a wait for the disk");
+    }
+}
