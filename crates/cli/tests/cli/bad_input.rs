@@ -51,6 +51,12 @@ fn mistakes_in_a_job_have_a_place_and_a_nearest_name() {
 }
 
 #[test]
+fn what_would_move_the_cursor_is_spelt_out() {
+    let message = Place::new().fail(&["train", "--model", "\u{1b}]0;owned\u{7}"]);
+    assert!(message.contains(r"\u{1b}]0;owned\u{7}") && !message.contains('\u{1b}'), "{message:?}");
+}
+
+#[test]
 fn mistakes_in_arguments_are_answered() {
     let place = Place::new();
     place.write("junk.safetensors", "junk");

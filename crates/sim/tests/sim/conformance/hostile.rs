@@ -1,10 +1,13 @@
 //! A peer that sends nonsense costs the others nothing but itself: nobody panics, nobody loops, and without it they finish.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use nettorrent_engine::rng::Rng;
 use nettorrent_sim::Rehearsal;
+use nettorrent_swarm::record::Event;
 use nettorrent_swarm::wire::{Frame, Head, Kind, MAX_BODY_LEN};
-use nettorrent_swarm::{Input, PeerId};
+use nettorrent_swarm::{Input, Outbox, PeerId};
 
 use super::case;
 
@@ -146,4 +149,24 @@ fn what_a_peer_sent_for_later_views_is_forgotten_when_its_link_ends() {
         host.hand_over(0, Input::LinkEnded(id(2)));
         assert_eq!(fill(&mut host), n_kept, "{}", case.name());
     }
+}
+
+#[test]
+fn what_a_member_says_of_losses_cannot_move_the_cursor() {
+    let mut host = Rehearsal::new(case::defaults()[0].setup(2), 2).unwrap();
+    while let Some((to, input)) = host.inputs.pop_front() {
+        if matches!(&input, Input::Frame { frame, .. } if frame.head.kind == Kind::Strategy) {
+            break;
+        }
+        host.hand_over(to, input);
+    }
+    // That training has diverged, and why.
+    let frame = Frame::in_round(Kind::Pace, host.n_views(), 0, 2, Bytes::from_static(b"\x1b[2J"));
+    let mut out = Outbox::default();
+    host.peers[0].handle(Duration::from_secs(1), Input::Frame { from: id(1), frame }, &mut out).unwrap();
+    let why = out.records.iter().find_map(|record| match &record.event {
+        Event::RolledBack { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    assert!(why.is_some_and(|why| why.contains(r"\u{1b}[2J") && !why.contains('\u{1b}')), "{why:?}");
 }
