@@ -287,12 +287,22 @@ fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
 #[cfg(test)]
 mod tests {
     use super::{CHECKSUM_LEN, MAX_ADDRESSES, MAX_TEXT_LEN, PREFIX, Secret, SwarmId, Ticket, TicketError, checksum};
-    use crate::keys::PublicKey;
+    use crate::keys::{PrivateKey, PublicKey};
     use data_encoding::BASE32_NOPAD;
+    use zeroize::ZeroizeOnDrop;
 
     fn ticket(addresses: &[&str]) -> Ticket {
         let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
         Ticket { secret: Secret::from_bytes([7; 32]), owner: PublicKey([8; 32]), number: 9, addresses }
+    }
+
+    #[test]
+    fn secrets_are_overwritten_when_they_are_dropped() {
+        // It does not compile where they are not.
+        fn check(_: &impl ZeroizeOnDrop) {}
+        check(&Secret::from_bytes([7; 32]).0);
+        check(&Secret::random_text());
+        check(PrivateKey::from_seed(&[7; 32]).seed());
     }
 
     #[test]
