@@ -207,7 +207,8 @@ mod tests {
     async fn who_says_nothing_or_little_is_let_go() {
         let mut listener = listener();
         let (_caller, mut connection) = connect(&mut listener, 1).await.remove(0);
-        assert_eq!(connection.read_u8().await.unwrap_err().kind(), ErrorKind::TimedOut);
+        let silence = timeout(2 * LONGEST_REQUEST, connection.read_u8()).await.expect("it goes on for ever");
+        assert_eq!(silence.unwrap_err().kind(), ErrorKind::TimedOut);
 
         let (mut caller, mut connection) = connect(&mut listener, 1).await.remove(0);
         let drip = async {

@@ -161,9 +161,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn many_machines_are_counted_together_and_forgotten_in_time() {
         let refusals = Refusals::default();
-        (0..100_000).for_each(|host| knock(&refusals, host, 1));
+        (0..10_000).for_each(|host| knock(&refusals, host, 1));
         let mut told = Vec::new();
-        while told.iter().sum::<u64>() < 100_000 {
+        while told.iter().sum::<u64>() < 10_000 {
             told.push(refusals.next().await.n);
         }
         assert_eq!(told.len(), MAX_HOSTS + 1);
