@@ -280,8 +280,11 @@ mod tests {
         assert!(own.2.iter().all(|value| value.is_finite()), "the second batch has changed nothing");
     }
 
+    /// What is done with which samples, in order.
+    type Notes = Arc<Mutex<Vec<(&'static str, Vec<usize>)>>>;
+
     /// Four samples; notes what is asked for, and what will be.
-    struct Noting(InMemory, Arc<Mutex<Vec<(&'static str, Vec<usize>)>>>);
+    struct Noting(InMemory, Notes);
 
     impl Noting {
         fn note(&self, what: &'static str, indices: &[usize]) {
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn the_next_batch_is_prefetched() {
         let job = Job::parse("the test's job", "model = \"mlp:8\"\nbatch = 3", &[]).unwrap();
-        let notes = Arc::default();
+        let notes = Notes::default();
         let set = || {
             let set =
                 InMemory::new(vec![1], vec!["a".into(), "b".into()], vec![0, 1, 0, 1], Samples::Bytes(vec![1; 4]));

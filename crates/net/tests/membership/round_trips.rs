@@ -9,7 +9,7 @@ const N_PEERS: u32 = 6;
 
 /// How many milliseconds it takes at one peer until another has answered.
 fn time(network: &Network, at: PeerId, peer: PeerId) -> Option<u128> {
-    network.nodes[&at].membership.round_trips().get(&peer).map(|time| time.as_millis())
+    network.nodes[&at].membership.round_trips().get(&peer).map(Duration::as_millis)
 }
 
 /// Six who begin together, the last three far away.
