@@ -1,5 +1,7 @@
 //! How near the others are is known as soon as there is a view, and known anew when a link is.
 
+use std::time::Duration;
+
 use nettorrent_net::membership::{Config, Input};
 use nettorrent_swarm::view::PeerId;
 
