@@ -178,6 +178,13 @@ impl Agreement {
         true
     }
 
+    /// Gives up a proposal of our own that would change what need not change: the view is one of these, and nothing else was to be mended.
+    pub(super) fn withdraw(&mut self, candidates: &[Member]) {
+        let is_right = |roster: &Roster| roster.lists(candidates.iter());
+        let is_in_place = self.view.as_ref().is_some_and(is_right);
+        self.round.take_if(|round| is_in_place && round.stage == Stage::Proposed && !is_right(&round.roster));
+    }
+
     /// These live; nobody else is left out.
     pub(super) fn forget_all_but(&mut self, live: &BTreeMap<PeerId, Member>) {
         self.mute.retain(|peer| live.contains_key(peer));
@@ -391,6 +398,25 @@ mod tests {
         assert!(news[0].len() == 3 && news[0] == news[1] && news[1] == news[2]);
         assert!(peers[0].round.is_none() && !is_out_of_date(&peers[0], &[0, 1, 2]));
         assert!(is_out_of_date(&peers[0], &[0, 1]));
+    }
+
+    #[test]
+    fn a_proposal_to_take_in_somebody_who_is_gone_is_withdrawn() {
+        let mut peers = [0, 1, 2].map(agreement);
+        propose(&mut peers, 0, &[0, 1]);
+        // Nobody carries the letters.
+        let propose = |peer: &mut Agreement, join_indices: &[u32]| {
+            peer.propose(Duration::ZERO, (living(join_indices), None), &mut Vec::new()).unwrap();
+        };
+        propose(&mut peers[1], &[0, 1, 2]);
+        peers[1].withdraw(&living(&[0, 1, 2]));
+        assert!(is_out_of_date(&peers[1], &[0, 1]) && peers[1].resend(&mut Vec::new()), "who is there is asked again");
+        peers[1].withdraw(&living(&[0, 1]));
+        assert!(!is_out_of_date(&peers[1], &[0, 1]) && !peers[1].resend(&mut Vec::new()));
+        // The same once more, for those who have lost it.
+        propose(&mut peers[1], &[0, 1]);
+        peers[1].withdraw(&living(&[0, 1]));
+        assert!(peers[1].resend(&mut Vec::new()));
     }
 
     #[test]

@@ -110,8 +110,11 @@ impl Membership {
         post(mail, out);
     }
 
-    /// Says again what was not answered, and leaves out those who have not answered for as long as the silent are given.
+    /// Says again what was not answered, if it is still needed, and leaves out those who have not answered for as long as the silent are
+    /// given.
     fn resend(&mut self, now: Duration, out: &mut Outbox) {
+        let candidates: Vec<Member> = self.candidates().into_iter().cloned().collect();
+        self.agreement.withdraw(&candidates);
         for peer in self.agreement.leave_out(now, self.timing.deadline) {
             out.notes.push(Note::Lost { peer, why: Why::NoAnswer });
         }
