@@ -61,15 +61,16 @@ pub enum LaunchError {
         most: usize,
     },
     /// Slurm's commands are not here.
-    #[error(
-        "cannot run `{program}`: {source}; launch with --slurm where Slurm's commands are, on a login node for example"
-    )]
+    #[error("cannot run `{program}`: {source}; say --slurm where Slurm's commands are, on a login node for example")]
     NoSlurm {
         /// Which.
         program: String,
         /// What the system says.
         source: io::Error,
     },
+    /// This process is in no allocation of Slurm's.
+    #[error("this is no allocation of Slurm's; ask for one, for example with `salloc --nodes=4`, and run this in it")]
+    NoAllocation,
     /// An option for the batch script that is none.
     #[error("`{}` is no option of sbatch: give one with its value on one line, such as --sbatch-option=--account=lab", option.escape_debug())]
     SlurmOption {

@@ -23,6 +23,7 @@ mod shared_folder;
 mod shared_launch;
 mod shell;
 mod slurm;
+mod slurm_allocation;
 mod transcript;
 mod yaml;
 
@@ -40,4 +41,5 @@ pub use shared_folder::{PeerSettings, SharedFolder};
 pub use shared_launch::SharedLaunch;
 pub use shell::Shell;
 pub use slurm::{Slurm, SlurmOptions};
+pub use slurm_allocation::SlurmAllocation;
 pub use transcript::Transcript;

@@ -157,13 +157,13 @@ impl Scheduler for Slurm {
     }
 }
 
-fn run(program: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> Result<Output, LaunchError> {
+pub(crate) fn run(program: &str, arguments: &[impl AsRef<std::ffi::OsStr>]) -> Result<Output, LaunchError> {
     let output = Command::new(program).args(arguments).output();
     output.map_err(|source| LaunchError::NoSlurm { program: program.to_owned(), source })
 }
 
 /// What a program says for people, in its last line.
-fn said(output: &Output) -> String {
+pub(crate) fn said(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     last.map_or_else(|| format!("failed with {}", output.status), str::to_owned)

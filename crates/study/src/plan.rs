@@ -91,7 +91,7 @@ impl Plan {
             let n_peers = run.facts.n_peers;
             let refuse = |problem| StudyError::Setting { setting: text(&run.setting), problem };
             if run.command == SIMULATE {
-                return Err(refuse("the simulator runs on this machine; leave out --hosts".into()));
+                return Err(refuse("the simulator runs on this machine; leave out --hosts and --slurm".into()));
             }
             let own = hosts.get(..n_peers).ok_or_else(|| {
                 let (n, them) = (hosts.len(), if hosts.len() == 1 { "there is" } else { "there are" });

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar};
 use nettorrent_engine::job::set_field;
-use nettorrent_launch::{ProgramSource, Shell, read_hosts};
+use nettorrent_launch::{ProgramSource, Shell, SlurmAllocation, read_hosts};
 use nettorrent_study::{
     Cores, Form, Machine, Origin, Outcome, Plan, Progress, READY, RemoteHosts, Results, RunSpec, Runner, RunnerEnd,
     RunnerError, Study, StudyFolder, find, text,
@@ -29,7 +29,7 @@ pub(crate) struct StudyArguments {
     /// Its short form: two minutes, and data that come with the program.
     #[arg(long)]
     quick: bool,
-    /// The folder for its runs and results [default: runs/study-NAME, with -quick or -hosts behind it].
+    /// The folder for its runs and results [default: runs/study-NAME, with -quick, -hosts or -slurm behind it].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Make only the runs with this value, for example `--only strategy=gossip`; may be given several times.
@@ -48,6 +48,9 @@ pub(crate) struct StudyArguments {
     /// first N.
     #[arg(long, value_name = "FILE", conflicts_with = "side_by_side")]
     hosts: Option<PathBuf>,
+    /// The same on the nodes of the Slurm allocation in which this is run: a peer a node, or as many as its `--ntasks-per-node`.
+    #[arg(long, conflicts_with_all = ["hosts", "side_by_side"])]
+    slurm: bool,
     /// The command that reaches a host; it is given the host and a command line [default: ssh -T -oBatchMode=yes …].
     #[arg(long, value_name = "COMMAND", value_parser = Shell::new, requires = "hosts")]
     ssh_command: Option<Shell>,
@@ -55,7 +58,7 @@ pub(crate) struct StudyArguments {
     #[arg(long)]
     list: bool,
     /// Make the report again from the runs that are done in this folder.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "side_by_side", "hosts", "list"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["study", "quick", "out", "only", "trials", "settings", "side_by_side", "hosts", "slurm", "list"])]
     report: Option<PathBuf>,
     /// Print the results as one JSON object instead of a table.
     #[arg(long)]
@@ -120,16 +123,27 @@ fn open(name: &str, arguments: &StudyArguments) -> anyhow::Result<Study> {
 
 /// The machines on which peers are to be, if not on this one.
 fn hosts(arguments: &StudyArguments) -> anyhow::Result<Option<RemoteHosts>> {
-    let Some(file) = &arguments.hosts else { return Ok(None) };
+    let (hosts, shell) = match &arguments.hosts {
+        Some(file) => (read_hosts(file)?, arguments.ssh_command.clone().unwrap_or_default()),
+        None if arguments.slurm => {
+            let SlurmAllocation { hosts, shell } = SlurmAllocation::of_this_process()?;
+            (hosts, shell)
+        }
+        None => return Ok(None),
+    };
     // Another build of the same version might be slower or faster.
     let program = ProgramSource::of_this_process(env!("CARGO_PKG_VERSION"), true)?;
-    Ok(Some(RemoteHosts::new(read_hosts(file)?, arguments.ssh_command.clone().unwrap_or_default(), program)))
+    Ok(Some(RemoteHosts::new(hosts, shell, program)))
 }
 
 fn default_folder(study: &Study, arguments: &StudyArguments) -> PathBuf {
     let quick = if study.head.is_quick { "-quick" } else { "" };
-    let hosts = if arguments.hosts.is_some() { "-hosts" } else { "" };
-    Path::new("runs").join(format!("study-{}{quick}{hosts}", study.head.name))
+    let place = match arguments {
+        StudyArguments { hosts: Some(_), .. } => "-hosts",
+        StudyArguments { slurm: true, .. } => "-slurm",
+        _ => "",
+    };
+    Path::new("runs").join(format!("study-{}{quick}{place}", study.head.name))
 }
 
 /// Data that are not there are better missed now than after hours.

@@ -1,7 +1,7 @@
 //! Peers that one command launches elsewhere: on "hosts" that are folders, each with a home of its own.
 
 #[cfg(target_os = "linux")]
-mod cluster;
+pub(crate) mod cluster;
 mod pods;
 
 use std::collections::BTreeSet;

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+use crate::launch::cluster::programs;
 use crate::launch::fake_ssh;
-use crate::program::{BINARY, Place, text};
+use crate::program::{BINARY, Outcome, Place, Running, text};
 
 const STUDY: &str = r#"
     name = "tiny"
@@ -205,6 +206,48 @@ fn a_machine_that_cannot_be_reached_is_named_and_the_study_goes_on_later() {
     place.succeed(&study);
     let then = written(&place, "out");
     assert_eq!((then.len(), &then[0]), (2, &first[0]));
+}
+
+/// An allocation's Slurm, whose nodes are folders.
+const ALLOCATION: &str = r#"#!/bin/sh
+case ${0##*/} in
+scontrol)
+    [ "$*" = 'show hostnames n[1-2]' ] || exit 2
+    echo n1; echo n2 ;;
+srun)
+    [ -z "$SLURM_NTASKS_PER_NODE" ] || exit 2
+    while [ "${1#-}" != "$1" ]; do
+        case $1 in --nodelist=*) node=${1#*=} ;; esac
+        shift
+    done
+    exec "$(dirname "$0")/../fake-ssh" "$node" "$3" ;;
+esac
+"#;
+
+#[test]
+fn peers_of_a_study_are_on_the_nodes_of_a_slurm_allocation() {
+    let place = Place::new();
+    fake_ssh(&place);
+    let path = programs(&place, &["scontrol", "srun"], ALLOCATION);
+    place.write("tiny.toml", STUDY);
+    let study = ["study", "tiny.toml", "--slurm", "--json"];
+    assert!(place.fail(&study).contains("salloc --nodes=4"), "there is no allocation");
+    let within = |n_tasks: &str, arguments: &[&str]| -> Outcome {
+        let mut command = place.command(&[&study[..], arguments].concat());
+        command.env("PATH", &path).env("SLURM_JOB_NODELIST", "n[1-2]").env("SLURM_JOB_CPUS_PER_NODE", "2(x2)");
+        command.env("SLURM_NTASKS_PER_NODE", n_tasks);
+        Running::of(command).finish()
+    };
+    for (n_tasks, nodes) in [("1", ["n1", "n2"]), ("2", ["n1", "n1"])] {
+        let outcome = within(n_tasks, &["--out", n_tasks]);
+        assert_eq!(outcome.code, Some(0), "{}{}", outcome.stdout, outcome.stderr);
+        let found = results(&outcome.stdout);
+        let peers = run(&found, TWO)["outcome"]["done"]["peers"].as_array().expect("a list").clone();
+        assert_eq!(peers.iter().filter_map(|peer| peer["host"].as_str()).collect::<Vec<_>>(), nodes);
+    }
+    assert!(!place.path("runs").exists());
+    assert_eq!(within("1", &["--only", "peers=1"]).code, Some(0));
+    assert!(place.path("runs/study-tiny-slurm/report.html").exists());
 }
 
 #[cfg(target_os = "linux")]

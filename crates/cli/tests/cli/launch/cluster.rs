@@ -58,7 +58,7 @@ wait
 "#;
 
 /// Programs that are found before all others, under these names.
-fn programs(place: &Place, names: &[&str], script: &str) -> String {
+pub(crate) fn programs(place: &Place, names: &[&str], script: &str) -> String {
     fs::create_dir_all(place.path("slurm")).expect("a folder");
     for name in names {
         let path = place.write(&format!("bin/{name}"), script);
