@@ -1,5 +1,6 @@
 //! The extension module of the Python package: peers for workers that are written in Python. See `nettorrent/` for what users see.
 
+mod at_work;
 mod failure;
 mod give;
 mod memory;

@@ -18,10 +18,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::SwarmError;
+use crate::at_work::AtWork;
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::task::PyTask;
 
+/// How long the end of a run waits for what is still computed: a thread that comes back to a Python that is ending crashes it.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is looked whether somebody has pressed Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -48,6 +51,9 @@ struct Ready {
     leave: Leave,
 }
 
+/// What a run and its workers have in common: the exception that ended it, and which of them there still are.
+type Shared = (Failure, AtWork);
+
 /// How a session comes about.
 enum Beginning {
     Local(Arc<PyTask>, Job, usize),
@@ -60,23 +66,23 @@ impl Run {
     /// Trains with a peer for each worker, all in this process.
     #[staticmethod]
     fn local(py: Python<'_>, job: &str, workers: Vec<Bound<'_, PyAny>>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (job, n_peers, failure) = (read_job(job)?, workers.len(), Failure::default());
-        let task = Arc::new(PyTask::new(workers, job.optimizer.lr, failure.clone())?);
-        Self::begin(py, Beginning::Local(task, job, n_peers), Settings::read(options)?, failure)
+        let (job, n_peers, shared) = (read_job(job)?, workers.len(), Shared::default());
+        let task = Arc::new(PyTask::new(workers, job.optimizer.lr, shared.clone())?);
+        Self::begin(py, Beginning::Local(task, job, n_peers), Settings::read(options)?, shared)
     }
 
     /// Starts a swarm, which others join with the ticket.
     #[staticmethod]
     fn start(py: Python<'_>, job: &str, worker: Bound<'_, PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let (job, failure) = (read_job(job)?, Failure::default());
-        let task = Arc::new(PyTask::new(vec![worker], job.optimizer.lr, failure.clone())?);
-        Self::begin(py, Beginning::Start(task, job), Settings::read(options)?, failure)
+        let (job, shared) = (read_job(job)?, Shared::default());
+        let task = Arc::new(PyTask::new(vec![worker], job.optimizer.lr, shared.clone())?);
+        Self::begin(py, Beginning::Start(task, job), Settings::read(options)?, shared)
     }
 
     /// Joins a swarm. `make_worker` is called with its job.
     #[staticmethod]
     fn join(py: Python<'_>, ticket: String, make_worker: Py<PyAny>, options: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Self::begin(py, Beginning::Join(ticket, make_worker), Settings::read(options)?, Failure::default())
+        Self::begin(py, Beginning::Join(ticket, make_worker), Settings::read(options)?, Shared::default())
     }
 
     /// With what others join, if it was started here.
@@ -151,14 +157,15 @@ impl Drop for Run {
 }
 
 impl Run {
-    fn begin(py: Python<'_>, beginning: Beginning, settings: Settings, failure: Failure) -> PyResult<Self> {
+    fn begin(py: Python<'_>, beginning: Beginning, settings: Settings, shared: Shared) -> PyResult<Self> {
         let (sender, told) = channel();
         let told = Mutex::new(told);
-        let kept = failure.clone();
+        let failure = shared.0.clone();
         thread::Builder::new().name("nettorrent".into()).spawn(move || {
             let n_processes = settings.n_processes.max(1);
             let load = Load { n_processes, n_bytes: beginning.n_bytes() };
-            let ended = block_on(load, train(beginning, settings, kept, &sender));
+            let ended = block_on(load, train(beginning, settings, shared.clone(), &sender));
+            shared.1.wait(PATIENCE);
             let ended = ended.unwrap_or_else(|error| Err(error.into()));
             // If nobody listens any more, nobody wants to know.
             let _ = sender.send(Told::Ended(ended));
@@ -200,7 +207,7 @@ impl Beginning {
 async fn train(
     beginning: Beginning,
     settings: Settings,
-    failure: Failure,
+    shared: Shared,
     told: &Sender<Told>,
 ) -> Result<Outcome, SessionError> {
     let options = settings.options.clone();
@@ -225,9 +232,9 @@ async fn train(
                 let package = invited.package();
                 let made = make_worker.bind(py).call1((&package.job,)).and_then(|worker| {
                     let lr = read_job(&package.job)?.optimizer.lr;
-                    PyTask::new(vec![worker], lr, failure.clone())
+                    PyTask::new(vec![worker], lr, shared.clone())
                 });
-                made.map_err(|error| SessionError::OtherTask(failure.keep(py, error).to_string()))
+                made.map_err(|error| SessionError::OtherTask(shared.0.keep(py, error).to_string()))
             })?;
             let training = Training::custom_in(invited.package(), Arc::new(task))?;
             let run = RunFolder::create(settings.out.as_deref(), &training.job, None)?;

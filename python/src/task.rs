@@ -14,6 +14,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::at_work::{AtWork, Presence};
 use crate::failure::Failure;
 use crate::give::take_buckets;
 use crate::memory::{read_only, view};
@@ -31,11 +32,16 @@ pub(crate) struct PyTask {
     /// Those that no peer has yet.
     idle: Mutex<Vec<Py<PyAny>>>,
     failure: Failure,
+    at_work: AtWork,
 }
 
 impl PyTask {
     /// The task of these objects, which are alike. See `nettorrent/_worker.py` for what they do.
-    pub(crate) fn new(mut objects: Vec<Bound<'_, PyAny>>, lr: f32, failure: Failure) -> PyResult<Self> {
+    pub(crate) fn new(
+        mut objects: Vec<Bound<'_, PyAny>>,
+        lr: f32,
+        (failure, at_work): (Failure, AtWork),
+    ) -> PyResult<Self> {
         let Some(first) = objects.first() else { return Err(PyValueError::new_err("there is no worker")) };
         let tensors: Vec<(String, Vec<usize>, String)> = first.call_method0("tensors")?.extract()?;
         let layout = Layout::of_described(&tensors);
@@ -59,6 +65,7 @@ impl PyTask {
             lr,
             idle: Mutex::new(objects.into_iter().map(Bound::unbind).collect()),
             failure,
+            at_work,
         })
     }
 }
@@ -93,7 +100,8 @@ impl Task for PyTask {
         let object = object.ok_or_else(|| TrainError::Worker("every peer has its worker already".into()))?;
         let (gradient, buckets) = (vec![0.0; self.layout.n_values()], self.layout.buckets().into());
         let (there, expected) = (Resident::default(), Expected::default());
-        Ok(Box::new(PyWorker { object, gradient, buckets, there, expected, task: self }))
+        let presence = self.at_work.enter();
+        Ok(Box::new(PyWorker { object, gradient, buckets, there, expected, task: self, _presence: presence }))
     }
 }
 
@@ -109,6 +117,8 @@ struct PyWorker {
     there: Resident,
     /// What the next call begins with.
     expected: Expected,
+    /// The last to go.
+    _presence: Presence,
 }
 
 /// What a call begins with, and whether the object has that on its device.
