@@ -4,6 +4,7 @@
 //! parts, and [`batches`] say in which order samples are trained. Both deal in indices and never touch a sample.
 
 mod ahead;
+mod all_cores;
 mod answers;
 mod arrays;
 pub mod augment;
@@ -48,6 +49,7 @@ mod zstd_pages;
 
 use std::path::Path;
 
+pub use all_cores::on_all_cores;
 pub use error::DataError;
 pub use outside::{OutsideSample, Tone};
 pub use targets::{IGNORED, TargetKind, TargetRows, Targets};

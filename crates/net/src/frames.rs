@@ -170,6 +170,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 #[derive(Default)]
 pub(crate) struct Outgoing {
     frames: VecDeque<([u8; HEAD_LEN], Kind, Bytes)>,
+    // How many of them are probes: the first ones, or those behind another frame that has begun to leave.
+    n_probes: usize,
     // How much of the first frame is gone already.
     n_gone: usize,
     // What is still to go.
@@ -199,9 +201,9 @@ impl Outgoing {
             self.frames.push_back(entry);
             return;
         }
-        let first = usize::from(self.n_gone > 0).min(self.frames.len());
-        let n_probes = self.frames.range(first..).take_while(|(_, kind, _)| *kind == Kind::Probe).count();
-        self.frames.insert(first + n_probes, entry);
+        let other_has_begun = self.n_gone > 0 && self.frames.front().is_some_and(|(_, kind, _)| *kind != Kind::Probe);
+        self.frames.insert(usize::from(other_has_begun) + self.n_probes, entry);
+        self.n_probes += 1;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -269,6 +271,7 @@ impl Outgoing {
             written.n_frames += 1;
             written.n_body_bytes += body.len();
             written.n_strategy_bytes += if *kind == Kind::Strategy { body.len() } else { 0 };
+            self.n_probes -= usize::from(*kind == Kind::Probe);
             self.frames.pop_front();
         }
         written
@@ -296,6 +299,23 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    #[test]
+    fn many_probes_cost_no_more_each_than_one() {
+        let mut outgoing = Outgoing::default();
+        outgoing.push(Frame::new(Kind::Strategy, Bytes::from_static(b"last")));
+        // If each looked at all before it, that would take some hours.
+        for _ in 0..2_000_000 {
+            outgoing.push(Frame::new(Kind::Probe, Bytes::new()));
+        }
+        assert!(outgoing.frames.iter().take(2_000_000).all(|(_, kind, _)| *kind == Kind::Probe));
+        while outgoing.frames.len() > 1 {
+            outgoing.advance(HEAD_LEN);
+        }
+        outgoing.push(Frame::new(Kind::Probe, Bytes::new()));
+        let kinds: Vec<Kind> = outgoing.frames.iter().map(|(_, kind, _)| *kind).collect();
+        assert_eq!(kinds, [Kind::Probe, Kind::Strategy]);
+    }
 
     /// Gives and takes bytes by a few at a time.
     struct Chopped {

@@ -90,6 +90,8 @@ pub enum Input {
     Heard(Vec<PeerId>),
     /// The link to this peer broke.
     Broken(PeerId),
+    /// The link to this peer goes by another way now.
+    Rerouted(PeerId),
     /// A link to this peer did not come about.
     Unreachable(PeerId),
     /// Nobody listens at this peer's address.
@@ -158,7 +160,7 @@ impl Membership {
         let timing = Timing::new(config.deadline);
         Self {
             agreement: Agreement::new(me.id, config.wait_for, mix(seed)),
-            links: Links::new(me.id, timing.deadline),
+            links: Links::new(me.id, timing.deadline, mix(!seed)),
             left_out: LeftOut::default(),
             electorate: Electorate::new(config.quorum, timing.patience),
             void: None,
@@ -199,6 +201,7 @@ impl Membership {
             Input::Heard(peers) => heard = peers,
             Input::Wake => self.on_wake(now, out),
             Input::Broken(peer) => self.on_broken(peer, out),
+            Input::Rerouted(peer) => self.links.measure_anew(peer),
             Input::Unreachable(peer) => self.on_unreachable(peer),
             Input::Refused(peer) => self.on_refused(now, peer, out),
             Input::CutOff(peer) => self.give_up(now, peer, Why::CutOff, out),

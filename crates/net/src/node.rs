@@ -272,11 +272,19 @@ impl Node {
 
     /// Tells of links that do not go over TCP, by which way they go, and when that changes.
     fn tell_of_routes(&mut self, report: Tell<'_>) {
+        let mut rerouted = Vec::new();
         for (peer, route) in self.contacts.routes() {
-            let was_told = self.routes.insert(peer, route) == Some(route);
-            if !was_told && matches!(route, Route::Direct | Route::Relayed) {
+            let before = self.routes.insert(peer, route);
+            if before == Some(route) {
+                continue;
+            }
+            rerouted.extend(before.map(|_| peer));
+            if matches!(route, Route::Direct | Route::Relayed) {
                 report(Report::Route(format!("{peer} is linked by another way than TCP: {route}")), &*self.peer);
             }
+        }
+        for peer in rerouted {
+            self.on_members(membership::Input::Rerouted(peer), report);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nettorrent_engine::backend::{Opened, Opening};
 use nettorrent_engine::backends;
 use nettorrent_engine::data::source::DataSpec;
-use nettorrent_engine::data::{Split, TextCodec, Tokens};
+use nettorrent_engine::data::{Split, TextCodec, Tokens, on_all_cores};
 use nettorrent_engine::job::{Job, PipelineSpec, Stages, SwarmSpec, read_toml};
 use nettorrent_engine::model::{Layout, ModelSpec, NamedTensor};
 use nettorrent_engine::task::Task;
@@ -86,7 +86,9 @@ impl Training {
         {
             planner::resolve(&mut job, spec, n_peers)?;
         }
-        let data = [fingerprint::of_data(train_set.as_ref())?, fingerprint::of_data(test_set.as_ref())?];
+        let [of_train, of_test] =
+            on_all_cores(|| [&train_set, &test_set].map(|set| fingerprint::of_data(set.as_ref())))?;
+        let data = [of_train?, of_test?];
         let codec = train_set.tokenizer().cloned();
         let opened = (backend.open)(Opening { job: &job, spec: spec.as_ref(), python, train_set, test_set })?;
         let is_alone = n_peers.is_none();

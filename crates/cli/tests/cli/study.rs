@@ -7,9 +7,12 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
+#[cfg(target_os = "linux")]
 use crate::launch::cluster::programs;
 use crate::launch::fake_ssh;
-use crate::program::{BINARY, Outcome, Place, Running, text};
+use crate::program::{BINARY, Place, text};
+#[cfg(target_os = "linux")]
+use crate::program::{Outcome, Running};
 
 const STUDY: &str = r#"
     name = "tiny"
@@ -209,6 +212,7 @@ fn a_machine_that_cannot_be_reached_is_named_and_the_study_goes_on_later() {
 }
 
 /// An allocation's Slurm, whose nodes are folders.
+#[cfg(target_os = "linux")]
 const ALLOCATION: &str = r#"#!/bin/sh
 case ${0##*/} in
 scontrol)
@@ -224,6 +228,7 @@ srun)
 esac
 "#;
 
+#[cfg(target_os = "linux")]
 #[test]
 fn peers_of_a_study_are_on_the_nodes_of_a_slurm_allocation() {
     let place = Place::new();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, ThreadId};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -26,6 +27,9 @@ struct Lists<T> {
     coming: Arc<List<T>>,
     /// What that is to be, as long as it is not begun.
     expected: Vec<usize>,
+    /// Who asks, and whether others do, too: they would take each other's things for their own, so then nothing is made ahead.
+    asker: Option<ThreadId>,
+    is_shared: bool,
 }
 
 /// Things by their number.
@@ -67,16 +71,19 @@ impl<T: Send + Sync + 'static> Ahead<T> {
     /// Things that are made so.
     pub(crate) fn new(make: impl Fn(usize) -> Option<T> + Send + Sync + 'static) -> Self {
         let nothing = || Arc::new(List::new(Vec::new()));
-        let lists = Mutex::new(Lists { ready: nothing(), coming: nothing(), expected: Vec::new() });
+        let lists = Lists { ready: nothing(), coming: nothing(), expected: Vec::new(), asker: None, is_shared: false };
+        let lists = Mutex::new(lists);
         Self { make: Arc::new(make), lists, n_waiting: Arc::default(), pool: OnceLock::new() }
     }
 
-    /// Says what will be asked for after what is asked for now. What was expected before is asked for now.
+    /// Says what will be asked for after what is asked for now. What was expected before is asked for now. It is for one thread to say
+    /// so: where several do, all are forgotten.
     pub(crate) fn expect(&self, numbers: Vec<usize>) {
-        let mut lists = self.lists();
+        let (mut lists, asker) = (self.lists(), thread::current().id());
+        lists.is_shared |= *lists.asker.get_or_insert(asker) != asker;
         lists.coming.is_wanted.store(false, Ordering::Relaxed);
         lists.ready = std::mem::replace(&mut lists.coming, Arc::new(List::new(Vec::new())));
-        lists.expected = numbers;
+        lists.expected = if lists.is_shared { Vec::new() } else { numbers };
     }
 
     /// What was made of what is asked for now.
@@ -131,9 +138,12 @@ fn give_way() {
     #[cfg(target_os = "linux")]
     {
         // PRIO_PROCESS is about a thread on Linux, and 0 is this one.
-        let (process, this_thread, niceness): (libc::c_long, libc::c_long, libc::c_long) = (0, 0, 10);
-        // SAFETY: it changes nothing but when this thread runs.
-        unsafe { libc::syscall(libc::SYS_setpriority, process, this_thread, niceness) };
+        let (process, this_thread): (libc::c_long, libc::c_long) = (0, 0);
+        // SAFETY: these change nothing but when this thread runs. The first tells 20 less the niceness.
+        unsafe {
+            let niceness = 20 - libc::syscall(libc::SYS_getpriority, process, this_thread);
+            libc::syscall(libc::SYS_setpriority, process, this_thread, (niceness + 10).min(19));
+        }
     }
 }
 
@@ -206,6 +216,20 @@ pub(crate) mod tests {
         assert_eq!(made.recv().unwrap(), 4, "and not 2");
         drop(ahead);
         open.send(()).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_made_ahead_for_several_who_ask() {
+        let (ahead, made) = tens(None);
+        ahead.expect(vec![1]);
+        std::thread::scope(|threads| {
+            threads.spawn(|| ahead.expect(vec![2]));
+        });
+        ahead.begin(1);
+        ahead.expect(vec![3]);
+        ahead.begin(1);
+        ahead.settle();
+        assert!(made.try_recv().is_err());
     }
 
     #[test]

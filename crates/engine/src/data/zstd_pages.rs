@@ -128,15 +128,47 @@ fn decompressed(mut page: Page) -> Result<Page> {
         return Err(ParquetError::General("a page is shorter than its levels".to_owned()));
     };
     let mut whole = plain.to_vec();
-    // A page without a value may have nothing to compress.
-    if !compressed.is_empty() {
+    // Frames follow each other. A page without a value may have none.
+    let mut rest = compressed;
+    while !rest.is_empty() && whole.len() as u64 <= MOST_BYTES {
+        let room = MOST_BYTES + 1 - whole.len() as u64;
         let decoder =
-            StreamingDecoder::new(compressed).map_err(|error| ParquetError::General(format!("zstd: {error}")))?;
-        decoder.take(MOST_BYTES + 1).read_to_end(&mut whole)?;
+            StreamingDecoder::new(&mut rest).map_err(|error| ParquetError::General(format!("zstd: {error}")))?;
+        decoder.take(room).read_to_end(&mut whole)?;
     }
     if whole.len() as u64 > MOST_BYTES {
         return Err(ParquetError::General("a page is larger than pages can be".to_owned()));
     }
     *bytes = whole.into();
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::basic::Encoding;
+    use parquet::column::page::Page;
+
+    use super::decompressed;
+
+    /// A frame with these bytes as they are.
+    fn frame(bytes: &[u8]) -> Vec<u8> {
+        const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+        // One segment with its length in a byte, then the last block, which is not compressed.
+        let head = [&MAGIC[..], &[0x20, bytes.len() as u8, 1 | (bytes.len() as u8) << 3, 0, 0]].concat();
+        [&head, bytes].concat()
+    }
+
+    fn page(compressed: Vec<u8>) -> Page {
+        let encoding = Encoding::PLAIN;
+        Page::DictionaryPage { buf: compressed.into(), num_values: 1, encoding, is_sorted: false }
+    }
+
+    #[test]
+    fn all_frames_of_a_page_are_decompressed() {
+        let two = decompressed(page([frame(b"one, "), frame(b"two")].concat())).unwrap();
+        assert_eq!(&two.buffer()[..], b"one, two");
+        assert!(decompressed(page(Vec::new())).unwrap().buffer().is_empty());
+        let torn = [frame(b"one, "), frame(b"two")[..7].to_vec()].concat();
+        assert!(decompressed(page(torn)).is_err());
+    }
 }

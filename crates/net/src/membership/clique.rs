@@ -67,7 +67,7 @@ mod tests {
     fn chosen(deaf: &[(u32, u32)], n_hear_newcomer: u32) -> Vec<u32> {
         let id = |join_index: u32| member(join_index).id;
         let live: BTreeMap<_, _> = (0..6).map(|join_index| (id(join_index), member(join_index))).collect();
-        let mut links = Links::new(id(0), Duration::from_secs(5));
+        let mut links = Links::new(id(0), Duration::from_secs(5), 1);
         links.follow(&live);
         let hears_newcomer = |peer: u32| peer < n_hear_newcomer;
         for peer in 1..6 {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn of_two_the_one_is_left_out_for_whom_the_other_waits_in_vain() {
-        let mut links = Links::new(member(0).id, Duration::from_secs(5));
+        let mut links = Links::new(member(0).id, Duration::from_secs(5), 1);
         let live: BTreeMap<_, _> = (0..3).map(|at| (member(at).id, member(at))).collect();
         links.follow(&live);
         links.hear(Duration::ZERO, member(2).id);

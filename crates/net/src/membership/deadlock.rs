@@ -52,6 +52,7 @@ impl Deadlocks {
     /// This peer slept for so long.
     pub(super) fn forgive(&mut self, slept: Duration) {
         self.waiting = self.waiting.map(|(since, view)| (since + slept, view));
+        self.seen.values_mut().for_each(|seen| seen.good_since += slept);
     }
 
     /// Whom to refuse from now on, if all wait for each other; `works` says how the work of each member of the view gets on, this one
@@ -227,5 +228,13 @@ mod tests {
             let refused = deadlocks.resolve(DEADLINE * 72, DEADLINE, PeerId(0), &works);
             assert_eq!(refused, Some((PeerId(2), DEADLINE * expected)));
         }
+        // Nor have those whom nobody has looked at: this peer slept.
+        let mut deadlocks = Deadlocks::default();
+        let silent: Waits<'_> = &[Some(&[2]), Some(&[0]), Some(&[])];
+        assert_eq!(resolve(&mut deadlocks, silent, 0, 2, 7), Some(2));
+        deadlocks.forgive(DEADLINE * 70);
+        deadlocks.waiting = None;
+        assert_eq!(deadlocks.resolve(DEADLINE * 72, DEADLINE, PeerId(0), &all), None);
+        assert_eq!(deadlocks.n_seen(PeerId(2)), 1);
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
+use nettorrent_engine::rng::mix;
 use nettorrent_swarm::view::{PeerId, View};
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,8 @@ pub(super) struct Links {
     silent_from: Duration,
     /// Who is heard or what is reported has changed since the own report was brought up to date.
     has_changed: bool,
+    /// Known to nobody else.
+    salt: u64,
 }
 
 /// What this peer has heard of another in its present generation.
@@ -76,7 +79,7 @@ struct Ear {
 }
 
 impl Links {
-    pub(super) fn new(me: PeerId, deadline: Duration) -> Self {
+    pub(super) fn new(me: PeerId, deadline: Duration, salt: u64) -> Self {
         Self {
             me,
             deadline,
@@ -84,6 +87,7 @@ impl Links {
             reports: BTreeMap::from([(me, Report::default())]),
             silent_from: Duration::MAX,
             has_changed: false,
+            salt,
         }
     }
 
@@ -100,6 +104,13 @@ impl Links {
     pub(super) fn break_off(&mut self, peer: PeerId) {
         if let Some(ear) = self.ears.get_mut(&peer) {
             self.has_changed |= ear.last.take().is_some();
+        }
+        self.measure_anew(peer);
+    }
+
+    /// The link to a peer goes by another way now: what was measured says nothing about it.
+    pub(super) fn measure_anew(&mut self, peer: PeerId) {
+        if let Some(ear) = self.ears.get_mut(&peer) {
             ear.round_trip.break_off();
         }
     }
@@ -160,7 +171,7 @@ impl Links {
                 generation,
                 last: None,
                 was_heard: false,
-                round_trip: RoundTrip::default(),
+                round_trip: RoundTrip::new(mix(self.salt ^ member.id.0)),
             });
         }
     }

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use nettorrent_engine::rng::mix;
+
 /// How many answers are enough to know how long one takes.
 const N_ANSWERS: u32 = 5;
 
@@ -17,9 +19,16 @@ pub(super) struct RoundTrip {
     /// The question that was asked last and is not answered, and when that was.
     asked: Option<(u32, Duration)>,
     n_asked: u32,
+    /// Known to nobody else: who could guess the number of a question would answer it before it is asked, and seem near.
+    salt: u64,
 }
 
 impl RoundTrip {
+    /// Of somebody of whom nothing is known.
+    pub(super) fn new(salt: u64) -> Self {
+        Self { salt, ..Self::default() }
+    }
+
     /// The number of the next question, if there is anything to ask. An answer is waited for so long.
     pub(super) fn question(&mut self, now: Duration, patience: Duration) -> Option<u32> {
         let is_awaited = self.asked.is_some_and(|(_, at)| now < at + patience);
@@ -27,8 +36,9 @@ impl RoundTrip {
             return None;
         }
         self.n_asked = self.n_asked.wrapping_add(1);
-        self.asked = Some((self.n_asked, now));
-        Some(self.n_asked)
+        let number = mix(self.salt ^ u64::from(self.n_asked)) as u32;
+        self.asked = Some((number, now));
+        Some(number)
     }
 
     /// The question of this number is answered.
@@ -41,7 +51,7 @@ impl RoundTrip {
         self.n_answers += 1;
     }
 
-    /// The link broke. What is known holds until there is a new one.
+    /// The link broke, or goes by another way. What is known holds until something else is.
     pub(super) fn break_off(&mut self) {
         (self.n_answers, self.asked) = (0, None);
     }

@@ -43,16 +43,20 @@ fn who_is_near_is_known_with_the_first_view_that_lists_it() {
 }
 
 #[test]
-fn a_link_that_is_there_anew_is_measured_anew() {
+fn a_link_that_is_there_anew_or_goes_another_way_is_measured_anew() {
     let mut network = begun(1);
-    assert!(time(&network, id(0), id(4)) >= Some(120));
-    // They are at one place now, and go on over other links.
+    assert!(time(&network, id(0), id(4)) >= Some(120) && time(&network, id(1), id(3)) >= Some(120));
+    // They are at one place now, and go on over other links, or straight and not by a relay.
     network.elsewhere = None;
     network.break_link(id(0), id(4));
-    network.hand_in(id(0), Input::Broken(id(4)));
-    network.hand_in(id(4), Input::Broken(id(0)));
-    network.run_for(DEADLINE * 2);
     for (a, b) in [(0, 4), (4, 0)] {
+        network.hand_in(id(a), Input::Broken(id(b)));
+    }
+    for (a, b) in [(1, 3), (3, 1)] {
+        network.hand_in(id(a), Input::Rerouted(id(b)));
+    }
+    network.run_for(DEADLINE * 2);
+    for (a, b) in [(0, 4), (4, 0), (1, 3), (3, 1)] {
         assert!(time(&network, id(a), id(b)).is_some_and(|time| time <= 10), "from {a} to {b}");
     }
     assert!(time(&network, id(0), id(5)) >= Some(120), "that link is the same");

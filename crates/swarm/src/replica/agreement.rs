@@ -100,8 +100,11 @@ fn round_trips(core: &Core) -> Vec<u32> {
     core.view.members.iter().map(|member| core.round_trips.get(member).map_or(0, micros)).collect()
 }
 
-/// By rank, at which site everybody is; empty if all are at one.
+/// By rank, at which site everybody is; empty if all are at one, or nobody asks for that.
 fn sites(claims: &BTreeMap<usize, Claim>, core: &Core) -> Vec<u32> {
+    if !core.training.follows_sites {
+        return Vec::new();
+    }
     let whereabouts = claims.iter().map(|(&rank, claim)| Whereabouts {
         named: claim.site,
         round_trips: &claim.round_trips,

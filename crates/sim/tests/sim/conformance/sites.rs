@@ -125,7 +125,11 @@ fn two_places() -> Scenario {
 }
 
 fn outcome(epochs: u64, scenario: Scenario) -> Outcome {
-    let setup = two_level().setup_for(Toy::new(7), Job { epochs, batch: 2, ..case::equal_job() });
+    outcome_of(&two_level(), epochs, scenario)
+}
+
+fn outcome_of(case: &Case, epochs: u64, scenario: Scenario) -> Outcome {
+    let setup = case.setup_for(Toy::new(7), Job { epochs, batch: 2, ..case::equal_job() });
     let outcome = Simulation::new(setup, 8, scenario).unwrap().run().unwrap();
     assert!(outcome.refusals.is_empty() && outcome.failures.is_empty(), "{:?}", outcome.refusals);
     outcome
@@ -153,7 +157,10 @@ fn sites_that_are_found_are_those_that_would_be_told() {
     assert_eq!(values(&told), values(&found));
     // Without them all would be at one, and end elsewhere.
     let one = outcome(2, Scenario { sites: Vec::new(), ..two_places() });
-    assert!(agreed(&one).iter().all(|(_, sites)| sites.is_empty()));
+    let unasked = outcome_of(&Case::new("ring-all-reduce", toml::Table::new()), 1, two_places());
+    for outcome in [&one, &unasked] {
+        assert!(agreed(outcome).iter().all(|(_, sites)| sites.is_empty()));
+    }
     assert_ne!(values(&one), values(&found));
 }
 
