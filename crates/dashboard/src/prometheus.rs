@@ -16,7 +16,12 @@ pub(crate) fn text(run: &str, history: &History, totals: &Totals) -> String {
     let test = tests.last().map(|(_, test)| test);
     let whole = [
         ("epochs_done", "counter", "Completed epochs.", epoch.map(|epoch| epoch.epoch as f64)),
-        ("test_accuracy", "gauge", "Accuracy on the test set, last evaluation.", test.map(|test| test.test_accuracy)),
+        (
+            "test_accuracy",
+            "gauge",
+            "Accuracy on the test set, last evaluation.",
+            test.map(|test| test.test_accuracy).filter(|accuracy| !accuracy.is_nan()),
+        ),
         ("test_loss", "gauge", "Mean loss on the test set, last evaluation.", test.map(|test| test.test_loss)),
         ("training_loss", "gauge", "Mean training loss of the current epoch.", progress.map(|p| p.loss)),
         ("learning_rate", "gauge", "The learning rate.", progress.map(|p| f64::from(p.lr))),

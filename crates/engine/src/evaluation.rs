@@ -1,7 +1,7 @@
 //! How good a network is on a data set.
 
 use crate::data::{Batch, Dataset, TargetKind};
-use crate::model::{Network, Score, Workspace};
+use crate::model::{Network, R2, SQUARED_ERROR, Score, Workspace};
 use crate::train_error::TrainError;
 
 /// Scores a network on some samples of a data set. After each batch `watch` is shown the batch, the outputs and the score so far; it
@@ -28,7 +28,16 @@ pub fn evaluate(
             break;
         }
     }
-    Ok(total)
+    Ok(beside(total, data.target()))
+}
+
+/// The score of samples that are asked for this: R² is told beside the variance of the data that they are of, and not beside that of the
+/// training part.
+pub fn beside(mut score: Score, targets: TargetKind) -> Score {
+    if let TargetKind::Numbers { variance, .. } = targets {
+        score.metrics[R2] = score.n as f64 - score.metrics[SQUARED_ERROR] / f64::from(variance);
+    }
+    score
 }
 
 /// Whether a network can take a data set's samples.
@@ -80,5 +89,20 @@ pub fn check_fit(network: &Network, data: &dyn Dataset) -> Result<(), TrainError
             network.output_len()
         )),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beside;
+    use crate::data::TargetKind;
+    use crate::model::Score;
+
+    #[test]
+    fn r2_is_told_beside_the_variance_of_the_samples() {
+        let score = Score { n: 2, metrics: [1.0, 1.0, 1.5, 0.0], ..Score::default() };
+        let numbers = TargetKind::Numbers { n: 1, n_positions: 1, variance: 0.25 };
+        assert_eq!(beside(score, numbers).metrics, [1.0, 1.0, -2.0, 0.0]);
+        assert_eq!(beside(score, TargetKind::Labels), score);
     }
 }

@@ -22,6 +22,8 @@ const ENORMOUS: f64 = 1000.0;
 /// The model does better than chance when its loss is below this share of chance's. So many of the latest losses decide.
 const BETTER_THAN_CHANCE: f64 = 0.9;
 const LATEST: usize = 10;
+/// Where it is not known what chance comes to, a loss is ordinary up to so many times that of the start.
+const ORDINARY: f64 = 1.5;
 /// The model has learnt something when its loss is below this share of chance's.
 const LEARNT: f64 = 0.7;
 /// After an explosion the loss may take so many batches to fall by another tenth until it is better than chance.
@@ -143,7 +145,7 @@ impl LossGuard {
 
     /// Whether the latest losses speak for the parameters that they were computed with.
     pub fn is_healthy(&self) -> bool {
-        let is_ordinary = |loss: f64| loss <= 1.5 * self.start() && !self.is_lost(loss);
+        let is_ordinary = |loss: f64| loss <= ORDINARY * self.start() && !self.is_lost(loss);
         let is_exploding = self.latest.back().is_some_and(|&loss| self.is_exploded(loss));
         !self.has_exploded() && !is_exploding && self.latest_median().is_none_or(is_ordinary)
     }
@@ -190,9 +192,10 @@ impl LossGuard {
     pub fn finish(&self) -> Result<(), Divergence> {
         let highest = self.explosion.map(|explosion| explosion.highest);
         match (highest, self.latest_median()) {
-            (Some(highest), Some(loss)) if !self.is_better_than_chance(loss) => {
-                Err(Divergence::NotRecovered { highest, loss, chance: self.chance() })
-            }
+            (Some(highest), Some(loss)) if !self.is_recovered(loss) => Err(match self.guessing.is_known() {
+                true => Divergence::NotRecovered { highest, loss, chance: self.chance() },
+                false => Divergence::Exploded { loss, start: self.start() },
+            }),
             _ => Ok(()),
         }
     }
@@ -217,7 +220,7 @@ impl LossGuard {
             explosion.lowest = loss;
             explosion.n_stalled = 0;
         }
-        let has_recovered = explosion.n_after >= LATEST && self.is_better_than_chance(loss);
+        let has_recovered = explosion.n_after >= LATEST && self.is_recovered(loss);
         self.explosion = (!has_recovered).then_some(explosion);
         if !has_recovered && explosion.n_stalled >= PATIENCE {
             return self.finish();
@@ -234,8 +237,12 @@ impl LossGuard {
         self.best < LEARNT * self.chance() && self.guessing.explains_loss(loss)
     }
 
-    fn is_better_than_chance(&self, loss: f64) -> bool {
-        loss < BETTER_THAN_CHANCE * self.chance()
+    /// Whether a model with this loss has recovered from an explosion.
+    fn is_recovered(&self, loss: f64) -> bool {
+        match self.guessing.is_known() {
+            true => loss < BETTER_THAN_CHANCE * self.chance(),
+            false => loss <= ORDINARY * self.start(),
+        }
     }
 
     /// The loss of a model that knows nothing but how frequent the classes are.

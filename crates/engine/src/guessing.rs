@@ -32,6 +32,11 @@ impl Guessing {
         Self { loss: f64::NAN, accuracy: 1.0 }
     }
 
+    /// Whether it is known what guessing comes to.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.loss.is_nan()
+    }
+
     /// The mean loss: the entropy of the classes.
     pub fn loss(&self) -> f64 {
         self.loss
@@ -67,6 +72,13 @@ mod tests {
         let mut guard = crate::guard::LossGuard::beside(unknown);
         assert!((0..300).all(|k| guard.add(5000.0 - f64::from(k)).is_ok()) && guard.is_healthy());
         assert!((0..300).any(|_| guard.add(1e9).is_err()), "a loss that explodes beside its own start is found");
+        // One that comes down again has recovered, and one that stays up has not.
+        for (loss, is_recovered) in [(0.006, true), (1.2, true), (5.0, false)] {
+            let mut guard = crate::guard::LossGuard::beside(unknown);
+            let after = [2.0, 1.0, 26.0, 25.0].into_iter().chain([loss; 100]);
+            assert!(after.into_iter().all(|loss| guard.add(loss).is_ok()), "{loss}");
+            assert_eq!((guard.is_healthy(), guard.finish().is_ok()), (is_recovered, is_recovered), "{loss}");
+        }
         let fresh = crate::guard::LossGuard::beside(unknown);
         assert!(fresh.judge_test(1e9).is_ok() && fresh.judge_test(f64::NAN).is_err());
     }

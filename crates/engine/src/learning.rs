@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use crate::data::{Batch, Dataset, TargetKind, Targets};
-use crate::evaluation::{check_fit, evaluate};
+use crate::evaluation::{beside, check_fit, evaluate};
 use crate::job::{Augmentation, Job};
 use crate::kernel::vectorised;
 use crate::measure::{Measure, measure_of};
@@ -155,6 +155,11 @@ impl Learning {
     ) -> Result<Score, TrainError> {
         assert!(samples.end <= self.test_labels().len(), "there are no test samples {samples:?}");
         evaluate(&self.network, values, self.test_set.as_ref(), samples, self.batch, workspace, |_, _, _| go_on())
+    }
+
+    /// The score of test samples, as [`evaluate`] tells it.
+    pub fn beside_test(&self, score: Score) -> Score {
+        beside(score, self.test_set.target())
     }
 
     /// Says which training samples will be read after the next ones: see [`Dataset::prefetch`].

@@ -44,6 +44,7 @@ pub use layer_options::{
 };
 pub use layout::{BUCKET_LEN, Layout};
 pub use loss::{Loss, LossError, LossKind, LossSpec, best_class};
+pub(crate) use loss::{R2, SQUARED_ERROR};
 pub use network::{LayerSummary, Network};
 pub use part::{Part, Rows, loss_gradient};
 pub use part_spec::{PartSpec, Span};

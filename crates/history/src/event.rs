@@ -131,7 +131,8 @@ pub struct Progress {
     pub n_samples: u64,
     /// Their mean loss.
     pub loss: f64,
-    /// Share of them that were classified correctly.
+    /// Share of them that were classified correctly; no number where samples have no class.
+    #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub accuracy: f64,
     /// The learning rate.
     pub lr: f32,
@@ -150,12 +151,14 @@ pub struct Epoch {
     pub step: u64,
     /// Mean loss of the training samples, each when it was trained.
     pub train_loss: f64,
-    /// Share of them that were classified correctly then.
+    /// Share of them that were classified correctly then; no number where samples have no class.
+    #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub train_accuracy: f64,
     /// Mean loss of the test samples now.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that are classified correctly.
+    /// Share of them that are classified correctly; no number where samples have no class.
+    #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub test_accuracy: f64,
     /// The task's own metrics in that test, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -185,7 +188,8 @@ pub struct Evaluation {
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that were classified correctly.
+    /// Share of them that were classified correctly; no number where samples have no class.
+    #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub test_accuracy: f64,
     /// The task's own metrics in that test, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -416,6 +420,15 @@ pub enum Reason {
     Interrupted,
     /// It could not go on.
     Failed(String),
+}
+
+fn none() -> f64 {
+    f64::NAN
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_none(number: &f64) -> bool {
+    number.is_nan()
 }
 
 impl From<&Epoch> for Evaluation {

@@ -294,6 +294,18 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_can_be_right_no_accuracy_is_written() {
+        for line in [epoch(1), evaluation(0.5)].map(|event| Line { at_s: 1.0, event }.to_json()) {
+            let none = line.replace("_accuracy\":0.5", "_accuracy\":null");
+            let read: Line = serde_json::from_str(&none).unwrap();
+            let written = read.to_json();
+            assert!(line.contains("accuracy") && !written.contains("accuracy"), "{written}");
+            let again: Line = serde_json::from_str(&written).unwrap();
+            assert_eq!(again.to_json(), written);
+        }
+    }
+
+    #[test]
     fn metrics_of_a_tasks_own_are_written_by_name_and_may_be_missing() {
         let text = Line { at_s: 1.0, event: epoch(1) }.to_json();
         assert!(text.contains(r#""metrics":{"mean error":0.25}"#), "{text}");

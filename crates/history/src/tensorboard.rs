@@ -124,16 +124,19 @@ impl TensorBoard {
 
 fn test_scalars(loss: f64, accuracy: f64, metrics: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
     let own = metrics.iter().map(|(name, value)| (format!("test/{name}"), *value));
-    [("test/loss".to_owned(), loss), ("test/accuracy".to_owned(), accuracy)].into_iter().chain(own).collect()
+    let counted = ("test/accuracy".to_owned(), accuracy);
+    [("test/loss".to_owned(), loss)].into_iter().chain(if_counted(counted)).chain(own).collect()
 }
 
-fn train_scalars(loss: f64, accuracy: f64, lr: f32, samples_per_s: f64) -> [(String, f64); 4] {
-    [
-        ("train/loss".to_owned(), loss),
-        ("train/accuracy".to_owned(), accuracy),
-        ("train/lr".to_owned(), f64::from(lr)),
-        ("train/samples per s".to_owned(), samples_per_s),
-    ]
+fn train_scalars(loss: f64, accuracy: f64, lr: f32, samples_per_s: f64) -> Vec<(String, f64)> {
+    let rest = [("train/lr".to_owned(), f64::from(lr)), ("train/samples per s".to_owned(), samples_per_s)];
+    let counted = ("train/accuracy".to_owned(), accuracy);
+    [("train/loss".to_owned(), loss)].into_iter().chain(if_counted(counted)).chain(rest).collect()
+}
+
+/// An accuracy, where samples have classes.
+fn if_counted(scalar: (String, f64)) -> Option<(String, f64)> {
+    Some(scalar).filter(|(_, accuracy)| !accuracy.is_nan())
 }
 
 fn resource_scalars(resources: &Resources) -> [(String, f64); 7] {

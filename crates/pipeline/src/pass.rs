@@ -331,7 +331,10 @@ impl Pass {
         let outputs = self.outputs.take().map(Gather::join).unwrap_or_default();
         let (learning, n) = (&position.setup.learning, self.rows.len());
         let score = match self.samples.targets(learning, self.rows.clone()) {
-            Ok(targets) => loss_gradient(learning.network().loss(), &outputs, targets.rows(), n, self.n).0,
+            Ok(targets) => {
+                let (score, _) = loss_gradient(learning.network().loss(), &outputs, targets.rows(), n, self.n);
+                if matches!(self.samples, Samples::Test(_)) { learning.beside_test(score) } else { score }
+            }
             // Samples that cannot be read any more have no loss.
             Err(_) => Score { loss_sum: f64::NAN, n, ..Score::default() },
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nettorrent_engine::job::{PipelineSpec, Stages};
 use nettorrent_engine::learning::Learning;
+use nettorrent_engine::measure::Measure;
 use nettorrent_engine::model::{Layout, ModelSpec, Part};
 use nettorrent_engine::optimizer::Optimizer;
 use nettorrent_engine::partition::block;
@@ -66,7 +67,9 @@ impl PipelineSetup {
             }
             let part = Arc::new(Part::new(spec, &plan.part(slot))?);
             let (layout, labels, n_test) = (part.layout(), labels.clone(), learning.n_test());
-            let replica = whole.for_part(Arc::new(PartTask { part: part.clone(), layout, labels, n_test }));
+            let (measure, metrics) = (learning.measure(), learning.metrics().to_vec());
+            let task = PartTask { part: part.clone(), layout, labels, n_test, measure, metrics };
+            let replica = whole.for_part(Arc::new(task));
             slots.push(Slot { at, part, replica: Arc::new(replica) });
         }
         let n_multiplications = learning.network().summary().iter().map(|layer| layer.n_multiplications).sum();
@@ -193,6 +196,8 @@ struct PartTask {
     layout: Layout,
     labels: Arc<[u32]>,
     n_test: usize,
+    measure: Measure,
+    metrics: Vec<String>,
 }
 
 impl Task for PartTask {
@@ -210,6 +215,14 @@ impl Task for PartTask {
 
     fn n_test(&self) -> usize {
         self.n_test
+    }
+
+    fn measure(&self) -> Measure {
+        self.measure
+    }
+
+    fn metrics(&self) -> &[String] {
+        &self.metrics
     }
 
     fn worker(self: Arc<Self>, _: usize) -> Result<Box<dyn Worker>, TrainError> {

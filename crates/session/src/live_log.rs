@@ -247,7 +247,7 @@ impl LiveLog {
             step,
             n_samples: self.n_counted.saturating_sub(first_sample),
             loss: score.loss(),
-            accuracy: score.accuracy(),
+            accuracy: self.run_log.counted(score.accuracy()),
             lr,
             samples_per_s: self.speed.per_second(self.elapsed()),
             seconds: self.elapsed().as_secs_f64(),
@@ -333,13 +333,15 @@ impl LiveLog {
     }
 
     /// Has an epoch's line written in time; whether its test is news.
-    fn hold_epoch(&mut self, epoch: u64, record: &Record) -> bool {
+    fn hold_epoch(&mut self, (epoch, n_train): (u64, u64), record: &Record) -> bool {
         if self.tested.back().is_some_and(|tested| tested.epoch >= epoch) || !self.run_log.is_news(record) {
             return false;
         }
         // Peers may be in the next epoch already when the last one's test is known.
         let pace = self.paces.remove(&epoch).unwrap_or(self.epoch.pace());
-        let course = Course { lr: self.epoch.lr, n_samples: pace.n_samples, took: pace.took };
+        // After going back nobody may have told of the epoch before its end.
+        let n_samples = if pace.n_samples > 0 { pace.n_samples } else { n_train };
+        let course = Course { lr: self.epoch.lr, n_samples, took: pace.took };
         self.tested.push_back(Tested { at: self.elapsed(), epoch, record: record.clone(), course });
         self.write_epochs(false);
         true
@@ -348,7 +350,7 @@ impl LiveLog {
     fn on_record(&mut self, record: &Record) {
         let at = self.elapsed();
         let is_news = match record.event {
-            RecordEvent::Epoch { epoch, .. } => self.hold_epoch(epoch, record),
+            RecordEvent::Epoch { epoch, n_train, .. } => self.hold_epoch((epoch, n_train), record),
             RecordEvent::View { .. } | RecordEvent::RolledBack { .. } => {
                 self.write_epochs(true);
                 self.run_log.add_record(at, record, |_| Course::default())

@@ -106,6 +106,11 @@ impl RunLog {
         self.events.write_at(at, Event::Times(times));
     }
 
+    /// An accuracy, if the task counts what is right.
+    pub fn counted(&self, accuracy: f64) -> f64 {
+        self.setup.training().task.measure().counted(accuracy)
+    }
+
     /// Writes what has not been written yet.
     pub fn finish(&mut self, at: Duration) {
         for times in std::mem::take(&mut self.times).into_values().filter(|times| times.elapsed_s > 0.0) {
@@ -206,9 +211,9 @@ impl RunLog {
             epoch,
             step,
             train_loss,
-            train_accuracy,
+            train_accuracy: self.counted(train_accuracy),
             test_loss,
-            test_accuracy,
+            test_accuracy: self.counted(test_accuracy),
             metrics: metrics.clone(),
             lr,
             samples_per_s: n_samples as f64 / seconds.max(1e-9),
@@ -227,6 +232,7 @@ impl RunLog {
         };
         self.evaluated = epoch;
         let (metrics, test_seconds, sent_bytes) = (metrics.clone(), test_s, self.sent_bytes);
+        let test_accuracy = self.counted(test_accuracy);
         let evaluation = Evaluation { epoch, step, test_loss, test_accuracy, metrics, test_seconds, sent_bytes };
         self.events.write_at(at, Event::Evaluation(evaluation));
     }

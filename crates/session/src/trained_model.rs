@@ -49,8 +49,9 @@ pub struct ModelEvaluation {
     pub loss: f64,
     /// What people judge it by.
     pub measure: Measure,
-    /// The share that is classified correctly; 0 where samples have no one class.
-    pub accuracy: f64,
+    /// The share that is classified correctly, where samples have classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
     /// e to the loss, where it predicts tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub perplexity: Option<f64>,
@@ -154,7 +155,7 @@ impl TrainedModel {
             n: score.n,
             loss: score.loss(),
             measure,
-            accuracy: score.accuracy(),
+            accuracy: Some(measure.counted(score.accuracy())).filter(|accuracy| !accuracy.is_nan()),
             perplexity: matches!(measure, Measure::Perplexity { .. }).then(|| score.loss().exp()),
             metrics,
             classes,

@@ -11,7 +11,8 @@ pub struct EpochPoint {
     pub epoch: u64,
     /// The time since training began, without that of tests.
     pub seconds: f64,
-    /// Share of the test samples that were classified correctly; 0 where samples have no one class.
+    /// Share of the test samples that were classified correctly; no number where samples have no class.
+    #[serde(deserialize_with = "number_or_none")]
     pub test_accuracy: f64,
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
@@ -29,7 +30,8 @@ pub struct TestPoint {
     pub epoch: f64,
     /// The time since training began, without that of tests.
     pub seconds: f64,
-    /// Share of the test samples that were classified correctly; 0 where samples have no one class.
+    /// Share of the test samples that were classified correctly; no number where samples have no class.
+    #[serde(deserialize_with = "number_or_none")]
     pub test_accuracy: f64,
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]

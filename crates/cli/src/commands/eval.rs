@@ -79,7 +79,7 @@ pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
 fn summary(found: &ModelEvaluation) -> String {
     let mut told = vec![format!("loss {:.4}", found.loss)];
     if found.measure != Measure::Loss {
-        told.push(found.measure.value_text(found.measure.value(found.loss, found.accuracy)));
+        told.push(found.measure.value_text(found.measure.value(found.loss, found.accuracy.unwrap_or(f64::NAN))));
     }
     told.extend(found.metrics.iter().map(|(name, value)| metric_text(name, *value)));
     format!("{}: {}, {} samples", found.model, told.join(", "), found.n)
@@ -146,7 +146,7 @@ mod tests {
             n: 20,
             loss: 0.0,
             measure,
-            accuracy,
+            accuracy: Some(accuracy),
             perplexity: None,
             metrics: metrics.iter().map(|&(name, value)| (name.to_owned(), value)).collect(),
             classes: Vec::new(),

@@ -90,6 +90,11 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
+    /// The same for other numbers, which are prepared alike and are spread by themselves.
+    pub(crate) fn with_variance_of(self, own: &Self) -> Self {
+        Self { variance: own.variance, ..self }
+    }
+
     /// The mean squared distance from the mean.
     pub(crate) fn variance(&self) -> f32 {
         self.variance

@@ -135,10 +135,11 @@ impl InMemory {
         self.answers.as_ref().map(|answers| answers.spread(self.classes.len(), standardise)).unwrap_or_default()
     }
 
-    /// The same samples, whose answers are judged by those of the training part, and prepared as those are.
+    /// The same samples, whose answers are prepared as those of the training part are.
     pub(crate) fn judged_by(mut self, spread: Spread) -> Self {
         self.answers = self.answers.map(|answers| answers.prepared(&spread));
-        Self { spread, ..self }
+        let own = self.spread(false);
+        Self { spread: spread.with_variance_of(&own), ..self }
     }
 
     /// The same samples, with what reads files that are no part of the set.
@@ -364,14 +365,18 @@ mod tests {
             let samples = Samples::Floats(vec![0.0; answers.len() / 2]);
             InMemory::with_answers(vec![1], names(2), Answers::Numbers(answers.to_vec()), samples).unwrap()
         };
-        let (train, test) = (set(&[1.0, 10.0, 3.0, 10.0]), set(&[5.0, 11.0]));
+        let (train, test) = (set(&[1.0, 10.0, 3.0, 10.0]), set(&[5.0, 11.0, 9.0, 11.0]));
         let plain = test.clone().judged_by(train.spread(false));
-        assert_eq!(plain.target(), TargetKind::Numbers { n: 2, n_positions: 1, variance: 0.5 });
+        assert_eq!(
+            plain.target(),
+            TargetKind::Numbers { n: 2, n_positions: 1, variance: 2.0 },
+            "that of the test part"
+        );
         assert_eq!(plain.batch(&[0]).unwrap().targets, Targets::Numbers(vec![5.0, 11.0]));
         let prepared = test.judged_by(train.spread(true));
         assert_eq!(
             prepared.target(),
-            TargetKind::Numbers { n: 2, n_positions: 1, variance: 0.5 },
+            TargetKind::Numbers { n: 2, n_positions: 1, variance: 2.0 },
             "one of them never varies"
         );
         assert_eq!(prepared.targets(&[0]).unwrap(), Targets::Numbers(vec![3.0, 1.0]));

@@ -74,6 +74,11 @@ pub enum Loss {
     },
 }
 
+/// Where [`Score::metrics`] has what is measured of numbers.
+const ABSOLUTE_ERROR: usize = 0;
+pub(crate) const SQUARED_ERROR: usize = 1;
+pub(crate) const R2: usize = 2;
+
 impl Default for Loss {
     fn default() -> Self {
         Self::CrossEntropy { smoothing: 0.0 }
@@ -280,10 +285,10 @@ fn measured(outputs: &[f32], numbers: &[f32], variance: f32, loss: impl Fn(f64) 
     for (&output, &number) in outputs.iter().zip(numbers) {
         let off = f64::from(output) - f64::from(number);
         score.loss_sum += loss(off) / n;
-        score.metrics[0] += off.abs() / n;
-        score.metrics[1] += off * off / n;
+        score.metrics[ABSOLUTE_ERROR] += off.abs() / n;
+        score.metrics[SQUARED_ERROR] += off * off / n;
     }
-    score.metrics[2] = 1.0 - score.metrics[1] / f64::from(variance);
+    score.metrics[R2] = 1.0 - score.metrics[SQUARED_ERROR] / f64::from(variance);
     score
 }
 
