@@ -7,6 +7,7 @@ mod interrupt;
 mod job_arguments;
 mod measuring;
 mod notice;
+mod output;
 mod progress;
 mod resume_point;
 mod secret_file;
@@ -18,7 +19,6 @@ mod ticket_limits;
 mod transport;
 mod watching;
 
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 #[cfg(feature = "completions")]
@@ -26,6 +26,8 @@ use clap::CommandFactory;
 use clap::{Parser, Subcommand};
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_swarm::printable::printable;
+
+use crate::output::{complain, end_quietly_without_readers};
 
 #[global_allocator]
 static ALLOCATOR: LineAligned = LineAligned;
@@ -106,8 +108,7 @@ enum Command {
 
 fn main() -> ExitCode {
     keep_memory();
-    // A reader that has seen enough (`nettorrent model list | head`) is no reason for a panic.
-    reset_broken_pipe();
+    end_quietly_without_readers();
     let result = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Resume(arguments) => commands::train::resume(&arguments),
@@ -139,7 +140,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {}", explain(&error));
+            complain(&format!("error: {}", explain(&error)));
             ExitCode::FAILURE
         }
     }
@@ -155,30 +156,4 @@ fn explain(error: &anyhow::Error) -> String {
     }
     // Some tell what came from elsewhere.
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
-}
-
-/// What a shell says of a program that wrote to a closed pipe.
-const BROKEN_PIPE: i32 = 128 + 13;
-
-/// Prints a piece of a line at once, which `print!` would keep until the line is whole. Like `print!`, it ends the program quietly
-/// when nobody reads any more.
-fn print_at_once(text: &str) -> io::Result<()> {
-    let mut out = io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(BROKEN_PIPE),
-        result => result,
-    }
-}
-
-/// Writing to a closed pipe ends the program quietly, as it does other command-line tools.
-fn reset_broken_pipe() {
-    let default = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        // What `print!` panics with is always a `String`.
-        let message = info.payload().downcast_ref::<String>();
-        if message.is_some_and(|message| message.contains("Broken pipe")) {
-            std::process::exit(BROKEN_PIPE);
-        }
-        default(info);
-    }));
 }

@@ -1,5 +1,7 @@
 //! Lines for people, beside or instead of what other programs read.
 
+use crate::output::{complain, say_line};
+
 /// Where lines for people go.
 pub(crate) struct Notice {
     /// Whether another program reads standard output.
@@ -10,12 +12,12 @@ impl Notice {
     /// Says something that only people want to know.
     pub(crate) fn say(&self, line: &str) {
         if !self.json {
-            println!("{line}");
+            say_line(line);
         }
     }
 
     /// Tells people something that they need to know even when another program reads standard output.
     pub(crate) fn tell(&self, line: &str) {
-        if self.json { eprintln!("{line}") } else { println!("{line}") }
+        if self.json { complain(line) } else { say_line(line) }
     }
 }

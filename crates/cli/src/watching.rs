@@ -8,6 +8,7 @@ use nettorrent_net::addresses::reachable_addresses;
 
 use nettorrent_session::run_folder::RunFolder;
 
+use crate::output::complain;
 use crate::socket_address::socket_address;
 
 /// Where the page is, unless somebody wants it elsewhere.
@@ -30,10 +31,10 @@ impl WatchingArguments {
     pub(crate) fn start(&self, run: &RunFolder) -> Result<(), DashboardError> {
         // On standard error, since another program may be reading the events on standard output.
         if let Some(address) = self.dashboard {
-            eprintln!("The run is shown at {}", url(&serve(run, address, Shows::Page)?));
+            complain(&format!("The run is shown at {}", url(&serve(run, address, Shows::Page)?)));
         }
         if let Some(address) = self.metrics {
-            eprintln!("Prometheus finds the run's numbers at {}", url(&serve(run, address, Shows::Metrics)?));
+            complain(&format!("Prometheus finds the run's numbers at {}", url(&serve(run, address, Shows::Metrics)?)));
         }
         Ok(())
     }

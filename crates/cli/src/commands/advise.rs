@@ -16,6 +16,7 @@ use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::bar::bar;
 use crate::job_arguments::JobArguments;
+use crate::output::{print_line, print_text};
 use crate::ticket::{self, TicketSource};
 use crate::transport::of_ticket;
 
@@ -110,9 +111,9 @@ pub(crate) fn advise(arguments: &AdviseArguments) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     let words = arguments.job.words();
     if arguments.json {
-        println!("{}", findings.json(&words));
+        print_line!("{}", findings.json(&words));
     } else {
-        print!("{}", findings.text(&words));
+        print_text(&findings.text(&words));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,8 @@ use nettorrent_session::memory::peak_rss_bytes;
 use nettorrent_session::open::n_threads;
 use serde::Serialize;
 
+use crate::output::print_line;
+
 /// Arguments of `bench`.
 #[derive(Args)]
 pub(crate) struct BenchArguments {
@@ -57,7 +59,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let speed = ModelSpeed::measure(&network, workload)?;
     let measured = Measurement { model, speed, peak_rss_bytes: peak_rss_bytes() };
     if *json {
-        println!("{}", serde_json::to_string(&measured)?);
+        print_line!("{}", serde_json::to_string(&measured)?);
     } else {
         print_text(&measured);
     }
@@ -66,7 +68,7 @@ pub(crate) fn bench(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 
 fn print_text(Measurement { model, speed, peak_rss_bytes }: &Measurement<'_>) {
     let ModelSpeed { parameters, batch, threads, samples_per_s, gflop_per_s, layers, .. } = speed;
-    println!(
+    print_line!(
         "{model}: {} samples/s, {gflop_per_s:.0} GFLOP/s ({} parameters, batch {batch}, threads {threads}, peak memory {})",
         HumanCount(*samples_per_s as u64),
         HumanCount(*parameters as u64),
@@ -76,15 +78,23 @@ fn print_text(Measurement { model, speed, peak_rss_bytes }: &Measurement<'_>) {
         return;
     }
     let peak = peak_gflop_per_s();
-    println!("This core's peak, measured on sums in registers: {peak:.0} GFLOP/s.\n");
+    print_line!("This core's peak, measured on sums in registers: {peak:.0} GFLOP/s.\n");
     let width = layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0).max(4);
-    println!("{:width$}  {:14}  {:15}  {:>9}  {:>8}  {:>7}", "name", "layer", "part", "ms/step", "GFLOP/s", "of peak");
+    print_line!(
+        "{:width$}  {:14}  {:15}  {:>9}  {:>8}  {:>7}",
+        "name",
+        "layer",
+        "part",
+        "ms/step",
+        "GFLOP/s",
+        "of peak"
+    );
     for LayerTime { name, kind, phase, ms_per_step, gflop_per_s } in layers {
         let speed = if *gflop_per_s > 0.0 {
             format!("{gflop_per_s:>8.0}  {:>5.0} %", 100.0 * gflop_per_s / peak)
         } else {
             String::new()
         };
-        println!("{name:width$}  {kind:14}  {phase:15}  {ms_per_step:>9.3}  {speed}");
+        print_line!("{name:width$}  {kind:14}  {phase:15}  {ms_per_step:>9.3}  {speed}");
     }
 }

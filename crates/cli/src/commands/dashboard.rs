@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use nettorrent_dashboard::{Server, Shows};
 
+use crate::output::print_line;
 use crate::socket_address::socket_address;
 use crate::watching::{DEFAULT_ADDRESS, serve, url};
 use nettorrent_session::run_folder::RunFolder;
@@ -29,10 +30,10 @@ pub(crate) fn dashboard(arguments: &DashboardArguments) -> anyhow::Result<ExitCo
     let run = RunFolder::open(&arguments.run)?;
     let server: Server = serve(&run, arguments.address, Shows::Page)?;
     if arguments.json {
-        println!("{}", serde_json::json!({ "event": "dashboard", "url": url(&server) }));
+        print_line!("{}", serde_json::json!({ "event": "dashboard", "url": url(&server) }));
     } else {
-        println!("The run is shown at {}", url(&server));
-        println!("Ctrl-C ends this; training goes on without it.");
+        print_line!("The run is shown at {}", url(&server));
+        print_line!("Ctrl-C ends this; training goes on without it.");
     }
     server.wait()?;
     Ok(ExitCode::SUCCESS)

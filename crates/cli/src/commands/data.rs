@@ -11,6 +11,7 @@ use nettorrent_fetch::{Cache, FetchError, FetchOptions, Progress, catalog, fetch
 
 use crate::bar::bar;
 use crate::interrupt::{self, Interrupt};
+use crate::output::{print_line, print_text, say_line};
 use nettorrent_session::open::{data_path, data_spec};
 
 /// What to do with data sets.
@@ -63,15 +64,15 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let cache = Cache::from_environment()?;
     let about = "handwritten digits, 8x8; part of the program";
     if json {
-        println!("{}", serde_json::json!({ "name": "digits", "about": about, "n_bytes": 0, "here": true }));
+        print_line!("{}", serde_json::json!({ "name": "digits", "about": about, "n_bytes": 0, "here": true }));
     } else {
-        println!("{:15} {:>10}  {:10}  about", "name", "download", "here");
-        println!("{:15} {:>10}  {:10}  {about}", "digits", "-", "always");
+        print_line!("{:15} {:>10}  {:10}  about", "name", "download", "here");
+        print_line!("{:15} {:>10}  {:10}  {about}", "digits", "-", "always");
     }
     for entry in catalog() {
         let path = cache.cached(entry.name);
         if json {
-            println!(
+            print_line!(
                 "{}",
                 serde_json::json!({ "name": entry.name, "about": entry.about, "licence": entry.licence,
                     "n_bytes": entry.n_bytes(), "here": path.is_some(), "path": path })
@@ -79,7 +80,7 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
             continue;
         }
         let here = if path.is_some() { "yes" } else { "no" };
-        println!("{:15} {:>10}  {here:10}  {}", entry.name, HumanBytes(entry.n_bytes()).to_string(), entry.about);
+        print_line!("{:15} {:>10}  {here:10}  {}", entry.name, HumanBytes(entry.n_bytes()).to_string(), entry.about);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -89,17 +90,20 @@ fn fetch_by_name(name: &str, mirror: Option<String>, force: bool) -> anyhow::Res
     let cache = Cache::from_environment()?;
     let interrupt = Interrupt::listen()?;
     let options = FetchOptions { mirror, force, stop: interrupt.flag(), ..FetchOptions::default() };
-    println!("{}: {}. Licence: {}", entry.name, entry.about, entry.licence);
+    say_line(&format!("{}: {}. Licence: {}", entry.name, entry.about, entry.licence));
     let bar = bar(0, "{msg} {bar:24.cyan/dim} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left", false);
     let result = fetch(entry, &cache, &options, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     match result {
         Ok(path) => {
-            println!("{} is in {}", entry.name, path.display());
+            say_line(&format!("{} is in {}", entry.name, path.display()));
             Ok(ExitCode::SUCCESS)
         }
         Err(FetchError::Stopped) => {
-            println!("Stopped; what was downloaded is kept. Go on with: nettorrent data fetch {}", entry.name);
+            say_line(&format!(
+                "Stopped; what was downloaded is kept. Go on with: nettorrent data fetch {}",
+                entry.name
+            ));
             Ok(ExitCode::from(interrupt::EXIT_CODE))
         }
         Err(error) => Err(error.into()),
@@ -111,7 +115,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
         Progress::Waiting => bar.set_message("waiting for another process that fetches the same"),
         Progress::Connecting { file, url, n_bytes_done } => {
             let from = if n_bytes_done > 0 { format!(", from byte {n_bytes_done} on") } else { String::new() };
-            bar.suspend(|| println!("{file} from {url}{from}"));
+            bar.suspend(|| say_line(&format!("{file} from {url}{from}")));
             bar.set_message(file.to_owned());
             bar.reset();
         }
@@ -119,7 +123,7 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
             bar.set_length(n_bytes_total);
             bar.set_position(n_bytes_done);
         }
-        Progress::Failed { url, why } => bar.suspend(|| println!("{url}: {why}")),
+        Progress::Failed { url, why } => bar.suspend(|| say_line(&format!("{url}: {why}"))),
         Progress::Checking { file } => bar.set_message(format!("checking {file}")),
         Progress::Unpacking { file, n_files_done } => {
             bar.set_message(format!("unpacking {file}: {n_files_done} files"));
@@ -135,9 +139,9 @@ fn describe(arguments: &InfoArguments) -> anyhow::Result<ExitCode> {
     let path: Option<PathBuf> = data_path(&spec)?;
     let found = info(&spec, path.as_deref(), job.seed)?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&found)?);
+        print_line!("{}", serde_json::to_string(&found)?);
     } else {
-        print!("{found}");
+        print_text(&found.to_string());
     }
     Ok(ExitCode::SUCCESS)
 }

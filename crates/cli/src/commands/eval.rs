@@ -10,6 +10,8 @@ use nettorrent_session::open::n_threads;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::trained_model::{ModelEvaluation, TrainedModel};
 
+use crate::output::print_line;
+
 /// Which trained model, and on which data.
 #[derive(Args)]
 pub(crate) struct TrainedArguments {
@@ -68,7 +70,7 @@ pub(crate) struct EvalArguments {
 pub(crate) fn eval(arguments: &EvalArguments) -> anyhow::Result<ExitCode> {
     let found = arguments.trained.open()?.evaluate()?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&found)?);
+        print_line!("{}", serde_json::to_string(&found)?);
     } else {
         print_tables(&found);
     }
@@ -102,21 +104,21 @@ fn metric_text(name: &str, value: f64) -> String {
 const MOST_COLUMNS: usize = 20;
 
 fn print_tables(found: &ModelEvaluation) {
-    println!("{}", summary(found));
+    print_line!("{}", summary(found));
     if found.confusion.is_empty() {
         return;
     }
     let width = found.classes.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(5);
     if found.classes.len() <= MOST_COLUMNS {
-        println!("\nRows are what the samples are, columns what the model took them for.\n");
+        print_line!("\nRows are what the samples are, columns what the model took them for.\n");
         let shorten = |name: &String| name.chars().take(6).collect::<String>();
         let head: Vec<String> = found.classes.iter().map(|name| format!("{:>6}", shorten(name))).collect();
-        println!("{:width$} {}", "", head.join(" "));
+        print_line!("{:width$} {}", "", head.join(" "));
         for (name, row) in found.classes.iter().zip(&found.confusion) {
             let cells = row.iter().take(found.classes.len());
             let cells: Vec<String> =
                 cells.map(|n| if *n == 0 { format!("{:>6}", "·") } else { format!("{n:>6}") }).collect();
-            println!("{name:>width$} {}", cells.join(" "));
+            print_line!("{name:>width$} {}", cells.join(" "));
         }
         return;
     }
@@ -126,10 +128,10 @@ fn print_tables(found: &ModelEvaluation) {
             .extend(row.iter().enumerate().filter(|&(guess, n)| guess != label && *n > 0).map(|(g, n)| (*n, label, g)));
     }
     worst.sort_by(|a, b| b.cmp(a));
-    println!("\nThe commonest confusions:");
+    print_line!("\nThe commonest confusions:");
     let name = |class: usize| found.classes.get(class).map_or("?", String::as_str);
     for (n, label, guess) in worst.iter().take(10) {
-        println!("{n:>6}  {:>width$} taken for {}", name(*label), name(*guess));
+        print_line!("{n:>6}  {:>width$} taken for {}", name(*label), name(*guess));
     }
 }
 

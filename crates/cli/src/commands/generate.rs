@@ -10,7 +10,7 @@ use nettorrent_session::generator::{Choice, Generator};
 use nettorrent_session::run_folder::RunFolder;
 use serde_json::json;
 
-use crate::print_at_once;
+use crate::output::{print_line, print_text};
 
 /// Arguments of `generate`.
 #[derive(Args)]
@@ -66,7 +66,7 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
     // What has been shown of the text: a character may take several tokens.
     let mut shown = 0;
     if !arguments.json {
-        print_at_once(&arguments.prompt)?;
+        print_text(&arguments.prompt);
     }
     while tokens.len() < arguments.tokens {
         let token = generator.next_token();
@@ -76,7 +76,7 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
         tokens.push(token);
         let text = generator.text(&tokens);
         if !arguments.json && !text.ends_with('\u{fffd}') {
-            print_at_once(text.get(shown..).unwrap_or_default())?;
+            print_text(text.get(shown..).unwrap_or_default());
             shown = text.len();
         }
     }
@@ -87,9 +87,9 @@ pub(crate) fn generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode
         let told = json!({
             "prompt": arguments.prompt, "text": text, "tokens": tokens, "seconds": seconds, "tokens_per_s": tokens_per_s,
         });
-        println!("{told}");
+        print_line!("{told}");
     } else {
-        println!("{}", text.get(shown..).unwrap_or_default());
+        print_line!("{}", text.get(shown..).unwrap_or_default());
     }
     Ok(ExitCode::SUCCESS)
 }

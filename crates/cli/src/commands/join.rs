@@ -11,6 +11,7 @@ use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Training};
 
 use crate::measuring::MeasuringArguments;
+use crate::output::say_line;
 use crate::size::size;
 use crate::swarm::network::{NetworkArguments, take_part};
 use crate::ticket::TicketArguments;
@@ -70,7 +71,7 @@ pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
             1 => "1 peer is".to_owned(),
             n => format!("{n} peers are"),
         };
-        println!("{there} there; opening the data");
+        say_line(&format!("{there} there; opening the data"));
     }
     let training = Training::from_package(
         invited.package(),

@@ -21,6 +21,7 @@ use nettorrent_swarm::printable::printable;
 use crate::interrupt::{self, Interrupt};
 use crate::job_arguments::JobArguments;
 use crate::notice::Notice;
+use crate::output::print_text;
 use crate::watching::WatchingArguments;
 use cluster::{MpiArguments, SlurmArguments, scheduler};
 use kubernetes::{KubernetesArguments, apply};
@@ -108,7 +109,7 @@ fn by_ssh(arguments: &LaunchArguments, job: &Job, hosts: &Path) -> anyhow::Resul
     let launch = |name| Launch { hosts: hosts.clone(), package, shell, program, name, manner: Manner::default() };
     if arguments.dry_run {
         let name = arguments.run.as_deref().map_or(SOME_RUN.into(), file_name);
-        print!("{}", launch(name).dry_run());
+        print_text(&launch(name).dry_run());
         return Ok(ExitCode::SUCCESS);
     }
     let peers = format!("{} peers", hosts.len());
@@ -128,7 +129,7 @@ fn by_ray(arguments: &LaunchArguments, job: &Job, cluster: &Ray) -> anyhow::Resu
     };
     if arguments.dry_run {
         let name = arguments.run.as_deref().map_or(SOME_RUN.into(), file_name);
-        print!("{}", cluster.dry_run(|hosts, shell| launch(name, hosts, shell)));
+        print_text(&cluster.dry_run(|hosts, shell| launch(name, hosts, shell)));
         return Ok(ExitCode::SUCCESS);
     }
     let peers = arguments.nodes.map_or("a peer on each node".to_owned(), |n| format!("{n} peers"));
@@ -154,7 +155,7 @@ fn by_scheduler(
     let plan = |run: &Path| SharedFolder::plan(&run.join("peers"), &package, &settings);
     if arguments.dry_run {
         let run = arguments.run.clone().unwrap_or_else(|| Path::new("runs").join(SOME_RUN));
-        print!("{}", SharedLaunch { folder: plan(&run)?, scheduler: &mut *scheduler }.dry_run()?);
+        print_text(&SharedLaunch { folder: plan(&run)?, scheduler: &mut *scheduler }.dry_run()?);
         return Ok(ExitCode::SUCCESS);
     }
     follow(arguments, job, &format!("{n_peers} peers"), |run, interrupt, tell| {
@@ -171,7 +172,7 @@ fn by_kubernetes(arguments: &LaunchArguments, job: &Job) -> anyhow::Result<ExitC
     )?;
     let package = Package::new(job)?;
     if arguments.dry_run {
-        print!("{}", swarm.yaml(&package)?);
+        print_text(&swarm.yaml(&package)?);
         return Ok(ExitCode::SUCCESS);
     }
     apply(&swarm, &package)

@@ -14,6 +14,7 @@ use nettorrent_session::date::Date;
 use nettorrent_session::run_folder::RunFolder;
 
 use crate::asked_swarm::AskedSwarm;
+use crate::output::print_line;
 use crate::ticket_limits::TicketLimitArguments;
 use crate::transport::of_ticket;
 
@@ -72,23 +73,23 @@ async fn amend(arguments: &MembersArguments, members: &Members, owner: &OwnerKey
     let ticket = members.amend(owner, &keys, arguments.limits.limits()).await?;
     if arguments.json {
         let removed: Vec<_> = removed.iter().map(|member| member.entry()).collect();
-        println!("{}", serde_json::json!({ "ticket": ticket.to_string(), "removed": removed }));
+        print_line!("{}", serde_json::json!({ "ticket": ticket.to_string(), "removed": removed }));
         return Ok(());
     }
-    removed.iter().for_each(|member| println!("Removed {member}."));
+    removed.iter().for_each(|member| print_line!("Removed {member}."));
     let limits = arguments.limits.text();
-    println!("Earlier tickets let nobody in any more. The new one lets in whoever has it{limits}:\n\n  {ticket}");
+    print_line!("Earlier tickets let nobody in any more. The new one lets in whoever has it{limits}:\n\n  {ticket}");
     Ok(())
 }
 
 fn list(members: &Members, json: bool) -> anyhow::Result<()> {
     if json {
         let members: Vec<_> = members.members().iter().map(ListedMember::entry).collect();
-        println!("{}", serde_json::to_string_pretty(&members)?);
+        print_line!("{}", serde_json::to_string_pretty(&members)?);
         return Ok(());
     }
     let width = members.members().iter().map(|member| member.address.to_string().len()).max().unwrap_or(0);
-    members.members().iter().for_each(|member| println!("{}", line(member, width)));
+    members.members().iter().for_each(|member| print_line!("{}", line(member, width)));
     Ok(())
 }
 

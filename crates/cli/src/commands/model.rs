@@ -12,6 +12,8 @@ use nettorrent_engine::model::{LayerSummary, ModelSpec, Network};
 use nettorrent_engine::rng::Rng;
 use serde::Serialize;
 
+use crate::output::{print_line, print_text};
+
 /// What to do with models.
 #[derive(Subcommand)]
 pub(crate) enum ModelCommand {
@@ -81,8 +83,8 @@ pub(crate) fn model(command: &ModelCommand) -> anyhow::Result<ExitCode> {
         ModelCommand::List { json } => {
             for ZooEntry { name, about, .. } in ZOO {
                 match json {
-                    true => println!("{}", serde_json::json!({ "name": name, "about": about })),
-                    false => println!("{name:14} {about}"),
+                    true => print_line!("{}", serde_json::json!({ "name": name, "about": about })),
+                    false => print_line!("{name:14} {about}"),
                 }
             }
         }
@@ -93,15 +95,20 @@ pub(crate) fn model(command: &ModelCommand) -> anyhow::Result<ExitCode> {
             let (input, n_params) = (network.input().to_vec(), network.n_params());
             let described = Description { model: model.model.clone(), input, n_params, n_multiplications, layers };
             match (toml, json) {
-                (true, _) => print!("{}", readable_toml(&spec)?),
-                (_, true) => println!("{}", serde_json::to_string(&described)?),
+                (true, _) => print_text(&readable_toml(&spec)?),
+                (_, true) => print_line!("{}", serde_json::to_string(&described)?),
                 _ => print_table(&described),
             }
         }
         ModelCommand::Init { model, output, seed } => {
             let (_, network) = model.open()?;
             save_weights(output, &network.layout(), &network.init(&mut Rng::stream(*seed, "init", 0)))?;
-            println!("{} parameters of {} in {}", HumanCount(network.n_params() as u64), model.model, output.display());
+            print_line!(
+                "{} parameters of {} in {}",
+                HumanCount(network.n_params() as u64),
+                model.model,
+                output.display()
+            );
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -110,15 +117,15 @@ pub(crate) fn model(command: &ModelCommand) -> anyhow::Result<ExitCode> {
 fn print_table(described: &Description) {
     let show = |shape: &[usize]| shape.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
     let width = described.layers.iter().map(|layer| layer.name.len()).max().unwrap_or(0).max(4);
-    println!("{:width$}  {:14}  {:>16}  {:>12}  {:>15}", "name", "layer", "output", "parameters", "multiplications");
-    println!("{:width$}  {:14}  {:>16}", "", "input", show(&described.input));
+    print_line!("{:width$}  {:14}  {:>16}  {:>12}  {:>15}", "name", "layer", "output", "parameters", "multiplications");
+    print_line!("{:width$}  {:14}  {:>16}", "", "input", show(&described.input));
     for layer in &described.layers {
         let LayerSummary { name, kind, output, n_params, n_multiplications } = layer;
         let count = |n: usize| if n == 0 { String::new() } else { HumanCount(n as u64).to_string() };
         let (params, multiplications) = (count(*n_params), count(*n_multiplications));
-        println!("{name:width$}  {kind:14}  {:>16}  {params:>12}  {multiplications:>15}", show(output));
+        print_line!("{name:width$}  {kind:14}  {:>16}  {params:>12}  {multiplications:>15}", show(output));
     }
-    println!(
+    print_line!(
         "\n{} parameters; {} multiplications for a sample in the forward pass",
         HumanCount(described.n_params as u64),
         HumanCount(described.n_multiplications as u64)

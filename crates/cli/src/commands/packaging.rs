@@ -8,6 +8,8 @@ use anyhow::Context;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
+use crate::output::print_text;
+
 /// Arguments of `completions`.
 #[derive(Args)]
 pub(crate) struct CompletionsArguments {
@@ -27,7 +29,7 @@ pub(crate) struct ManArguments {
 pub(crate) fn completions(arguments: &CompletionsArguments, program: &Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut without_hidden(program), "nettorrent", &mut script);
-    print!("{}", String::from_utf8_lossy(&script));
+    print_text(&String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }
 

@@ -13,6 +13,7 @@ use nettorrent_session::open::open_data;
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use crate::job_arguments::JobArguments;
+use crate::output::{print_line, print_text};
 use crate::size::size;
 
 /// Arguments of `plan`.
@@ -70,9 +71,9 @@ pub(crate) fn plan(arguments: &PlanArguments) -> anyhow::Result<ExitCode> {
         std::fs::write(path, report.figure().svg()).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
-        println!("{}", report.json());
+        print_line!("{}", report.json());
     } else {
-        print!("{report}");
+        print_text(&report.to_string());
     }
     Ok(ExitCode::SUCCESS)
 }

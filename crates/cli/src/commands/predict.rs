@@ -10,6 +10,7 @@ use nettorrent_session::prediction::{Guess, Prediction};
 use serde::Serialize;
 
 use super::eval::TrainedArguments;
+use crate::output::print_line;
 
 /// Arguments of `predict`.
 #[derive(Args)]
@@ -87,14 +88,14 @@ pub(crate) fn predict(arguments: &PredictArguments) -> anyhow::Result<ExitCode> 
     for file in files {
         for prediction in &model.predict(file, tone, arguments.top)? {
             if arguments.json {
-                println!("{}", serde_json::to_string(&Told { file, prediction })?);
+                print_line!("{}", serde_json::to_string(&Told { file, prediction })?);
             } else {
                 let mut guesses: Vec<String> = prediction.guesses.iter().take(MOST_SHOWN).map(shown).collect();
                 if let Some(n_more @ 1..) = prediction.guesses.len().checked_sub(MOST_SHOWN) {
                     guesses.push(format!("and {n_more} more, which --json tells"));
                 }
                 let line = prediction.line.map(|line| format!(":{line}")).unwrap_or_default();
-                println!("{}{line}: {}", file.display(), guesses.join(", "));
+                print_line!("{}{line}: {}", file.display(), guesses.join(", "));
             }
         }
     }

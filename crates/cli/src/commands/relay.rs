@@ -32,17 +32,19 @@ pub(crate) struct RelayArguments {
 pub(crate) fn relay(arguments: &RelayArguments) -> anyhow::Result<ExitCode> {
     use nettorrent_net::{Load, block_on};
     use nettorrent_routers::{Certificate, Relay};
+
+    use crate::output::print_line;
     let files = arguments.certificate.clone().zip(arguments.key.clone());
     let certificate = files.map(|(chain, key)| Certificate { chain, key });
     block_on(Load { n_processes: 1, n_bytes: usize::MAX }, async {
         let mut relay = Relay::start(arguments.listen, certificate.as_ref()).await?;
         let (address, url) = (relay.address(), relay.url("HOST"));
         if arguments.json {
-            println!("{}", serde_json::json!({ "event": "relay", "address": address, "url": url }));
+            print_line!("{}", serde_json::json!({ "event": "relay", "address": address, "url": url }));
         } else {
-            println!("The relay listens at {address}, for TCP and UDP. Where peers reach this machine as HOST:");
-            println!("\n  nettorrent start --relay {url}\n");
-            println!("Ctrl-C ends it.");
+            print_line!("The relay listens at {address}, for TCP and UDP. Where peers reach this machine as HOST:");
+            print_line!("\n  nettorrent start --relay {url}\n");
+            print_line!("Ctrl-C ends it.");
         }
         Err(relay.ended().await.into())
     })?

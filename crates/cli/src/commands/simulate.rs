@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::bar::bar;
 use crate::job_arguments::JobArguments;
+use crate::output::{complain, print_line, say_line};
 use crate::progress::{GUESSING, tested_text};
 
 /// Arguments of `simulate`.
@@ -69,7 +70,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
     // Simulated peers may share their parameters.
     check_own(&training, 1)?;
     if !arguments.json {
-        println!(
+        say_line(&format!(
             "{} with {} parameters on {} samples, {} simulated peer{} by {} over {}",
             job.model,
             HumanCount(task.n_params() as u64),
@@ -78,10 +79,10 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
             if n_peers == 1 { "" } else { "s" },
             job.swarm.strategy,
             scenario.link
-        );
+        ));
     }
     if let Some(dropped) = dropped(setup, n_peers) {
-        if arguments.json { print_event(Happened::Dropped(dropped)) } else { println!("{dropped}") }
+        if arguments.json { print_event(Happened::Dropped(dropped)) } else { say_line(&dropped.to_string()) }
     }
     let viewer = Viewer::new(arguments.json, job.epochs * task.labels().len() as u64, setup.clone());
     let recorder = |path: &Path| SimulatedRun::start(path, &training, n_peers, &scenario);
@@ -110,7 +111,7 @@ pub(crate) fn simulate(arguments: &SimulateArguments) -> anyhow::Result<ExitCode
 /// Prints what is known before anything has happened.
 fn print_event(event: Happened) {
     let line = Line { at_s: 0.0, event };
-    println!("{}", serde_json::to_string(&line).expect("events are plain data"));
+    print_line!("{}", serde_json::to_string(&line).expect("events are plain data"));
 }
 
 fn scenario(arguments: &SimulateArguments) -> anyhow::Result<Scenario> {
@@ -177,7 +178,7 @@ impl Viewer {
 
     /// Tells people something even when another program reads standard output.
     fn tell(&self, line: &str) {
-        if self.json { eprintln!("{line}") } else { println!("{line}") }
+        if self.json { complain(line) } else { say_line(line) }
     }
 
     fn see(&mut self, record: &Record) {
@@ -205,7 +206,7 @@ impl Viewer {
                     "epoch {epoch}  train loss {train_loss:.4}   test {tested}   {:.1} s simulated",
                     record.at_s
                 );
-                self.bar.suspend(|| println!("{line}"));
+                self.bar.suspend(|| say_line(&line));
             }
             Event::Evaluation { epoch, test_loss, test_accuracy, metrics, .. }
                 if *epoch > self.evaluated && !self.json =>
@@ -214,7 +215,7 @@ impl Viewer {
                 let measure = self.setup.training().task.measure();
                 let tested = tested_text(measure, *test_loss, *test_accuracy, metrics);
                 let line = format!("epoch {epoch:.2}   test {tested}   {:.1} s simulated", record.at_s);
-                self.bar.suspend(|| println!("{line}"));
+                self.bar.suspend(|| say_line(&line));
             }
             event if !self.json => {
                 if let Event::RolledBack { epoch, .. } = event {
@@ -224,7 +225,7 @@ impl Viewer {
                 // Several peers may tell the same.
                 let text = incident_text(event, &self.setup).filter(|text| self.told.insert(text.clone()));
                 if let Some(text) = text {
-                    self.bar.suspend(|| println!("{text}"));
+                    self.bar.suspend(|| say_line(&text));
                 }
             }
             // Rounds say the same, for all their batches.
@@ -232,7 +233,7 @@ impl Viewer {
             _ => {}
         }
         if self.json {
-            println!("{}", serde_json::to_string(record).expect("records are plain data"));
+            print_line!("{}", serde_json::to_string(record).expect("records are plain data"));
         }
     }
 }
@@ -250,7 +251,7 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, 
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
             "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(), "is_guessing": is_guessing,
         });
-        println!("{summary}");
+        print_line!("{summary}");
         return;
     }
     let tested = tested.map_or(String::new(), |(loss, accuracy)| match viewer.setup.training().task.measure() {
@@ -258,12 +259,12 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, 
         Measure::Loss => format!(", with a loss of {loss:.4}"),
         Measure::Perplexity { .. } => format!(", with a perplexity of {:.3}", loss.exp()),
     });
-    println!(
+    print_line!(
         "{n_finished} of {} peers finished after {:.1} simulated seconds and {rounds} rounds{tested}.",
         outcome.peers.len(),
         outcome.time.as_secs_f64()
     );
-    println!("They sent {} in all, the busiest {}.", HumanBytes(total), HumanBytes(most));
+    print_line!("They sent {} in all, the busiest {}.", HumanBytes(total), HumanBytes(most));
     let memory = peak_rss_bytes().map_or(String::new(), |bytes| format!(" and {} of memory", HumanBytes(bytes)));
-    println!("Simulating took {:.1} s{memory}.", took.as_secs_f64());
+    print_line!("Simulating took {:.1} s{memory}.", took.as_secs_f64());
 }

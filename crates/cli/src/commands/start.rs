@@ -16,6 +16,7 @@ use nettorrent_session::{Invited, Options, Session, SessionError, StartState, Tr
 use crate::job_arguments::{JobArguments, definite};
 use crate::measuring::MeasuringArguments;
 use crate::notice::Notice;
+use crate::output::say_line;
 use crate::resume_point::resume_point;
 use crate::secret_file::read_secret;
 use crate::swarm::network::{NetworkArguments, print_ticket, take_part, train};
@@ -76,11 +77,11 @@ pub(crate) fn start(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
         if json {
             print_ticket(&ticket, &session);
         } else {
-            println!("Others join with:\n\n  nettorrent join {ticket}\n");
+            say_line(&format!("Others join with:\n\n  nettorrent join {ticket}\n"));
             let waiting = if wait_for == 1 { String::new() } else { format!(" Waiting for {} more.", wait_for - 1) };
             let limits = arguments.ticket.text();
-            println!("The ticket lets in whoever has it{limits}.{waiting}");
-            println!("Where others use the machine, put it into a file and say: nettorrent join --ticket-file FILE");
+            say_line(&format!("The ticket lets in whoever has it{limits}.{waiting}"));
+            say_line("Where others use the machine, put it into a file and say: nettorrent join --ticket-file FILE");
         }
         train(session, json).await
     })?

@@ -10,6 +10,7 @@ use nettorrent_net::{Load, block_on};
 use nettorrent_swarm::PeerId;
 
 use crate::asked_swarm::AskedSwarm;
+use crate::output::print_line;
 use crate::transport::of_ticket;
 
 /// Arguments of `status`.
@@ -38,11 +39,11 @@ pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
                 status.as_ref().map_or_else(|why| problem(*peer, why), |status| serde_json::json!(status))
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        print_line!("{}", serde_json::to_string_pretty(&list)?);
     } else {
         let hosts = peers.values().flatten().map(|status| status.host.chars().count());
         let width = hosts.max().unwrap_or(0);
-        peers.iter().for_each(|(peer, status)| println!("{}", line(*peer, status, width)));
+        peers.iter().for_each(|(peer, status)| print_line!("{}", line(*peer, status, width)));
     }
     Ok(ExitCode::SUCCESS)
 }

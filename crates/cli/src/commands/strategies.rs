@@ -8,6 +8,8 @@ use indicatif::{HumanBytes, HumanCount};
 use nettorrent_swarm::strategies::{STRATEGIES, find};
 use nettorrent_swarm::strategy::{DescribedCost, Description, Spec};
 
+use crate::output::print_line;
+
 /// Arguments of `strategies`.
 #[derive(Args)]
 pub(crate) struct StrategiesArguments {
@@ -33,25 +35,25 @@ pub(crate) fn strategies(arguments: &StrategiesArguments) -> anyhow::Result<Exit
     let describe = |spec: &&Spec| spec.describe(arguments.peers as usize, arguments.params);
     if arguments.json {
         let list: Vec<Description> = specs.iter().map(describe).collect();
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        print_line!("{}", serde_json::to_string_pretty(&list)?);
         return Ok(ExitCode::SUCCESS);
     }
     for spec in &specs {
-        println!("{:<18} {}", spec.name, spec.about);
+        print_line!("{:<18} {}", spec.name, spec.about);
         if arguments.name.is_some() {
             print_details(&describe(spec));
         }
     }
     if arguments.name.is_none() {
-        println!("\nMore about one: nettorrent strategies NAME. Use it: nettorrent train --peers 4 --strategy NAME");
+        print_line!("\nMore about one: nettorrent strategies NAME. Use it: nettorrent train --peers 4 --strategy NAME");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_details(Description { options, cost, paper, .. }: &Description) {
     let DescribedCost { formula, n_peers, n_params, round, is_bound } = cost;
-    println!("\nCost (N peers, M bytes of parameters): {formula}");
-    println!(
+    print_line!("\nCost (N peers, M bytes of parameters): {formula}");
+    print_line!(
         "  {n_peers} peers, {} parameters: a round moves {}{}, the busiest peer sends {} and receives {}, in {} communication step{};",
         HumanCount(*n_params as u64),
         if *is_bound { "at most " } else { "" },
@@ -62,15 +64,15 @@ fn print_details(Description { options, cost, paper, .. }: &Description) {
         if round.n_steps == 1 { "" } else { "s" }
     );
     let time = |bits_per_s: f64, delay| round.time(bits_per_s / 8.0, delay).as_secs_f64();
-    println!(
+    print_line!(
         "  about {:.3} s at 1 Gbit/s and 0.2 ms, {:.2} s at 100 Mbit/s and 20 ms, without overlap",
         time(1e9, Duration::from_micros(200)),
         time(1e8, Duration::from_millis(20))
     );
-    println!("\nOptions, in [swarm.options] of the job or with --set swarm.options.NAME=VALUE:");
+    print_line!("\nOptions, in [swarm.options] of the job or with --set swarm.options.NAME=VALUE:");
     for option in options {
         let default = option.default.as_ref().map_or(String::new(), ToString::to_string);
-        println!("  {:<12} {} [default: {default}]", option.name, option.about);
+        print_line!("  {:<12} {} [default: {default}]", option.name, option.about);
     }
-    println!("\nSource: {paper}");
+    print_line!("\nSource: {paper}");
 }

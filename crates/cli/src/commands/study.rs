@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::bar::bar;
 use crate::interrupt::{self, Interrupt};
+use crate::output::{print_line, say_line};
 use crate::progress::clock;
 use nettorrent_session::date::Date;
 use nettorrent_session::open::data_path;
@@ -167,14 +168,14 @@ fn list_studies(json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let list: Vec<_> =
             list.iter().map(|(name, about, n)| json!({ "name": name, "about": about, "n_runs": n })).collect();
-        println!("{}", serde_json::to_string(&list)?);
+        print_line!("{}", serde_json::to_string(&list)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("Studies that come with the program:\n");
+    print_line!("Studies that come with the program:\n");
     for (name, about, n_runs) in list {
-        println!("{name} ({n_runs} runs)\n    {}\n", about.trim());
+        print_line!("{name} ({n_runs} runs)\n    {}\n", about.trim());
     }
-    println!("Try one: nettorrent study averaging --quick");
+    print_line!("Try one: nettorrent study averaging --quick");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -182,7 +183,7 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
     for run in &plan.runs {
         let RunSpec { id, setting, trial, seed, command, arguments, .. } = run;
         if json {
-            println!(
+            print_line!(
                 "{}",
                 json!({
                     "id": id, "setting": setting, "trial": trial, "seed": seed, "command": command,
@@ -190,7 +191,7 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
                 })
             );
         } else {
-            println!("{}, trial {trial}", text(setting));
+            print_line!("{}, trial {trial}", text(setting));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -200,10 +201,10 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
 fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
     nettorrent_study::report::write(results, folder)?;
     if json {
-        println!("{}", serde_json::to_string(results)?);
+        print_line!("{}", serde_json::to_string(results)?);
     } else {
-        println!("\n{}", nettorrent_study::report::text_table(results));
-        println!("The report: {}", folder.join("report.html").display());
+        print_line!("\n{}", nettorrent_study::report::text_table(results));
+        print_line!("The report: {}", folder.join("report.html").display());
     }
     Ok(())
 }
@@ -221,7 +222,7 @@ impl Display {
 
     fn say(&self, line: &str) {
         if !self.quiet {
-            self.bar.suspend(|| println!("{line}"));
+            self.bar.suspend(|| say_line(line));
         }
     }
 

@@ -14,6 +14,7 @@ use nettorrent_net::ticket::Ticket;
 use nettorrent_net::{Load, block_on};
 
 use crate::asked_swarm::Reach;
+use crate::output::print_line;
 use crate::secret_file::read_secret;
 use crate::ticket::of_run;
 use crate::transport::of_ticket;
@@ -45,9 +46,9 @@ pub(crate) fn ticket(arguments: &TicketCommandArguments) -> anyhow::Result<ExitC
         (None, None) => bail!("say whose ticket: name a run, or a secret with --secret-file FILE"),
     };
     if arguments.json {
-        println!("{}", serde_json::json!({ "ticket": ticket.to_string(), "members": members }));
+        print_line!("{}", serde_json::json!({ "ticket": ticket.to_string(), "members": members }));
     } else {
-        println!("{ticket}");
+        print_line!("{ticket}");
     }
     Ok(ExitCode::SUCCESS)
 }

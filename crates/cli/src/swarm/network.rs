@@ -22,6 +22,7 @@ use super::banner::announce;
 use super::progress_view::ProgressView;
 use crate::interrupt::{self, Interrupt};
 use crate::measuring::MeasuringArguments;
+use crate::output::say_line;
 use crate::progress::{GUESSING, finished_text, stopped_text};
 use crate::socket_address::socket_address;
 use crate::transport;
@@ -98,7 +99,7 @@ impl NetworkArguments {
 /// Tells programs with what others join.
 pub(crate) fn print_ticket(ticket: &Ticket, session: &Session) {
     let event = serde_json::json!({ "event": "ticket", "ticket": ticket.to_string(), "address": session.address() });
-    println!("{event}");
+    say_line(&event.to_string());
 }
 
 /// Takes part in a swarm to which this peer was invited.
@@ -113,10 +114,10 @@ pub(crate) fn take_part(
         let session = Session::join(invited, Arc::new(training), run.clone(), options).await?;
         measuring.watch(run)?;
         if !json {
-            println!(
+            say_line(&format!(
                 "Others join through this peer, too; for their ticket: nettorrent ticket {}",
                 run.path().display()
-            );
+            ));
         } else if let Some(ticket) = run.ticket()? {
             print_ticket(&ticket, &session);
         }

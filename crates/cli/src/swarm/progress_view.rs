@@ -1,7 +1,6 @@
 //! The display of a swarm: a bar for the whole, and a line for each peer.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -13,6 +12,7 @@ use nettorrent_session::live_log::Topology;
 use nettorrent_swarm::PeerId;
 
 use super::peer_line::peer_text;
+use crate::output::{Unprinted, complain, print_event, say_line};
 use crate::progress::{clock, epoch_name, epoch_text, evaluation_text, speed_text};
 
 /// More lines than this help nobody.
@@ -59,6 +59,8 @@ enum Output {
     Words,
     /// Events as lines of JSON.
     Json,
+    /// Events were, until they could not be written.
+    Unwritable,
     /// Events were, until nobody read them any more.
     Closed,
 }
@@ -92,13 +94,13 @@ impl ProgressView {
     /// Prints a line above the bars.
     pub(crate) fn say(&self, line: &str) {
         if self.output == Output::Words {
-            self.bars.suspend(|| println!("{line}"));
+            self.bars.suspend(|| say_line(line));
         }
     }
 
     /// Tells people something even when another program reads standard output.
     pub(crate) fn tell(&self, line: &str) {
-        if self.output == Output::Words { self.say(line) } else { eprintln!("{line}") }
+        if self.output == Output::Words { self.say(line) } else { complain(line) }
     }
 
     /// Takes the bars away.
@@ -111,8 +113,10 @@ impl ProgressView {
     pub(crate) fn show(&mut self, line: &Line, fate: Fate) {
         match self.output {
             Output::Words => self.show_event(&line.event),
-            Output::Json if fate == Fate::Written => {
-                self.print(line);
+            Output::Json | Output::Unwritable if fate == Fate::Written => {
+                if self.output == Output::Json {
+                    self.print(line);
+                }
                 // People need to know these even when another program reads standard output.
                 match &line.event {
                     Event::LeftOut(left_out) => self.tell(&left_out.to_string()),
@@ -123,14 +127,16 @@ impl ProgressView {
                     _ => {}
                 }
             }
-            Output::Json | Output::Closed => {}
+            Output::Json | Output::Unwritable | Output::Closed => {}
         }
     }
 
     fn print(&mut self, line: &Line) {
         // Who read the events may have seen enough; the run goes on, and its folder holds them all.
-        if std::io::stdout().write_all(line.to_json().as_bytes()).is_err() {
-            self.output = Output::Closed;
+        match print_event(&line.to_json()) {
+            Ok(()) => {}
+            Err(Unprinted::Unread) => self.output = Output::Closed,
+            Err(Unprinted::Unwritten) => self.output = Output::Unwritable,
         }
     }
 

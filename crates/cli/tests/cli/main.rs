@@ -6,6 +6,8 @@ mod checkpoints;
 mod data;
 mod documents;
 mod evaluate;
+#[cfg(target_os = "linux")]
+mod full_output;
 mod guard;
 mod jobs;
 #[cfg(unix)]

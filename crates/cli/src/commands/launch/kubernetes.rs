@@ -7,6 +7,8 @@ use clap::Args;
 use nettorrent_launch::{Kubernetes, Package};
 use nettorrent_net::ticket::Secret;
 
+use crate::output::say_line;
+
 /// How Kubernetes is asked for peers.
 #[derive(Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -55,10 +57,11 @@ impl KubernetesArguments {
 
 /// Has the swarm's objects made, and says how to go on.
 pub(super) fn apply(swarm: &Kubernetes, package: &Package) -> anyhow::Result<ExitCode> {
-    print!("{}", swarm.apply(package)?);
-    println!("{} pods are to train. Go on with:", swarm.n_peers);
+    // The pods are there, whether or not that can be written here.
+    swarm.apply(package)?.lines().for_each(say_line);
+    say_line(&format!("{} pods are to train. Go on with:", swarm.n_peers));
     for (purpose, command) in swarm.next_commands() {
-        println!("  {command}    # {purpose}");
+        say_line(&format!("  {command}    # {purpose}"));
     }
     Ok(ExitCode::SUCCESS)
 }
