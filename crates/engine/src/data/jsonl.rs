@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::columns::{Asked, Column, Columns, Heading, Roles};
+use super::files::Mapped;
 use super::table::{Cell, Table, TableBuilder};
 use super::text::documents::{Documents, Visit, visit_document};
 use super::{DataError, files, names};
@@ -18,6 +19,8 @@ const FEATURES_FIELD: &str = "features";
 const LABEL_FIELD: &str = "label";
 /// How much of a file is looked at to tell what its lines hold, in bytes.
 const LOOKED_AT: usize = 1 << 20;
+/// After how many lines it is looked whether the file has become shorter meanwhile.
+const LINES_AT_ONCE: u64 = 64;
 
 type Object = Map<String, Value>;
 
@@ -52,8 +55,11 @@ impl Documents for JsonTexts<'_> {
     fn visit(&self, visit: &mut Visit<'_>) -> Result<(), DataError> {
         let mut is_first = true;
         for path in self.files {
-            let Some(map) = files::map(path)? else { continue };
-            for (number, line) in lines(&map) {
+            let file = Mapped::open(path)?;
+            for (number, line) in lines(file.bytes()?) {
+                if number.is_multiple_of(LINES_AT_ONCE) {
+                    file.check()?;
+                }
                 let object = object(path, number, line)?;
                 let text = text(&object, self.field)
                     .map_err(|problem| DataError::malformed(path, format!("line {number}: {problem}")))?;

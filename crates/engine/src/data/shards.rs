@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use tar::Archive;
 
+use super::files::Mapped;
 use super::in_memory::Normalisation;
 use super::names::sort_classes;
 use super::pictures::{PictureFiles, Pictures};
@@ -86,7 +86,7 @@ pub(crate) type Shards = Pictures<ShardFiles>;
 /// Archives that are read where their pictures are.
 pub(crate) struct ShardFiles {
     paths: Vec<PathBuf>,
-    maps: Vec<Option<Mmap>>,
+    maps: Vec<Mapped>,
     pictures: Vec<Picture>,
     classes: Vec<String>,
     labels: Vec<u32>,
@@ -102,9 +102,9 @@ impl ShardFiles {
         framing: Framing,
         normalisation: &Normalisation,
     ) -> Result<Self, DataError> {
-        let maps: Vec<Option<Mmap>> = paths.iter().map(|path| files::map(path)).collect::<Result<_, DataError>>()?;
+        let maps: Vec<Mapped> = paths.iter().map(|path| Mapped::open(path)).collect::<Result<_, DataError>>()?;
         for Picture { shard, offset, n_bytes } in &index.pictures {
-            let len = maps.get(*shard).and_then(Option::as_ref).map_or(0, |map| map.len() as u64);
+            let len = maps.get(*shard).map_or(0, |map| map.len() as u64);
             if offset.checked_add(*n_bytes).is_none_or(|end| end > len) {
                 let path = paths.get(*shard).unwrap_or(&paths[0]);
                 return Err(DataError::malformed(path, "ends within a picture; it was cut off: get it again"));
@@ -136,8 +136,7 @@ impl PictureFiles for ShardFiles {
 
     fn pixels(&self, index: usize) -> Result<Vec<u8>, DataError> {
         let Picture { shard, offset, n_bytes } = self.pictures[index];
-        let map = self.maps[shard].as_deref().unwrap_or_default();
-        let bytes = &map[offset as usize..(offset + n_bytes) as usize];
+        let bytes = &self.maps[shard].bytes()?[offset as usize..(offset + n_bytes) as usize];
         self.preparation.pixels(&self.paths[shard].join(format!("byte {offset}")), bytes)
     }
 }
@@ -316,6 +315,19 @@ pub(crate) mod tests {
         std::fs::write(&path, vec![b'x'; 2000]).unwrap();
         assert!(open(folder.path()).err().unwrap().to_string().contains("cannot be read as a tar archive"));
         assert_eq!((split_name("a.b/c.seg.png"), split_name("x")), (Some(("a.b/c", "seg.png")), None));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_archive_that_becomes_shorter_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        archive(&folder.path().join("0.tar"), &[("a.cls", b"0"), ("a.png", &png(51))]);
+        archive(&folder.path().join("1.tar"), &[("c.png", &png(1)), ("c.cls", b"0")]);
+        let set = open(folder.path()).unwrap();
+        std::fs::File::options().write(true).open(folder.path().join("0.tar")).unwrap().set_len(600).unwrap();
+        assert!(set.batch(&[1]).is_ok());
+        let error = set.batch(&[0]).unwrap_err().to_string();
+        assert!(error.contains("0.tar: it has become shorter"), "{error}");
     }
 
     #[test]

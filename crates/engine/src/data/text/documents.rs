@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 
-use super::super::{DataError, files};
+use super::super::DataError;
+use super::super::files::{self, Mapped};
 
 /// About how long a piece is, in bytes. Pieces end with a line where there is one, so tokens seldom would have crossed the end.
 const PIECE_LEN: usize = 1 << 16;
@@ -57,10 +58,16 @@ impl Documents for PlainText<'_> {
     fn visit(&self, visit: &mut Visit<'_>) -> Result<(), DataError> {
         let mut is_first = true;
         for path in self.0 {
-            let map = files::map(path)?;
-            let text = map.as_deref().unwrap_or_default();
+            let file = Mapped::open(path)?;
+            let text = file.bytes()?;
             let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
-            if visit_document(path, text, &mut is_first, visit)?.is_break() {
+            let mut visit_checked = |piece: Piece<'_>| -> Result<ControlFlow<()>, DataError> {
+                let flow = visit(piece)?;
+                // What is made of a long text takes its time.
+                file.check()?;
+                Ok(flow)
+            };
+            if visit_document(path, text, &mut is_first, &mut visit_checked)?.is_break() {
                 return Ok(());
             }
         }

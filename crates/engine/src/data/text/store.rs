@@ -9,10 +9,10 @@ use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use memmap2::Mmap;
 use rayon::prelude::*;
 
-use super::super::{DataError, files};
+use super::super::DataError;
+use super::super::files::Mapped;
 use super::cache::Cache;
 use super::codec::TextCodec;
 use super::documents::{BYTE_ORDER_MARK, Documents, Piece, fingerprint};
@@ -26,7 +26,7 @@ const N_AT_ONCE: usize = 64;
 /// A long row of tokens.
 #[derive(Debug)]
 pub(crate) struct Store {
-    map: Option<Mmap>,
+    file: Mapped,
     path: PathBuf,
     /// Where the first token begins.
     start: usize,
@@ -38,11 +38,10 @@ pub(crate) struct Store {
 impl Store {
     /// The bytes of a file of text, as they are.
     pub(crate) fn of_bytes(path: &Path) -> Result<Self, DataError> {
-        let map = files::map(path)?;
-        let n_bytes = map.as_ref().map_or(0, |map| map.len());
-        let start =
-            if map.as_ref().is_some_and(|map| map.starts_with(BYTE_ORDER_MARK)) { BYTE_ORDER_MARK.len() } else { 0 };
-        Ok(Self { map, path: path.to_owned(), start, width: 1, len: n_bytes - start })
+        let file = Mapped::open(path)?;
+        let start = if file.bytes()?.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let len = file.len() - start;
+        Ok(Self { file, path: path.to_owned(), start, width: 1, len })
     }
 
     /// The tokens of documents: those that were kept, else they are encoded now.
@@ -52,7 +51,7 @@ impl Store {
         let sound = |file: &mut File| n_tokens(file, width).is_some();
         let (mut file, path) = cache.open(&name, sound, &mut |out| encode(documents, codec, out))?;
         let len = n_tokens(&mut file, width).unwrap_or(0);
-        Ok(Self { map: Some(files::map_file(&file, &path)?), path, start: HEADER_LEN, width, len })
+        Ok(Self { file: Mapped::of(&file, &path)?, path, start: HEADER_LEN, width, len })
     }
 
     /// How many tokens there are.
@@ -63,19 +62,14 @@ impl Store {
     /// Has the system read a range from the disk meanwhile, if it is not in memory.
     pub(crate) fn prefetch(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if let Some(map) = &self.map {
-            // Without it, reading takes longer and is all the same.
-            let (offset, len) = (self.start + range.start * self.width, range.len() * self.width);
-            let _ = map.advise_range(memmap2::Advice::WillNeed, offset, len);
-        }
+        self.file.prefetch(self.start + range.start * self.width, range.len() * self.width);
         #[cfg(not(unix))]
         let _ = range;
     }
 
-    /// The tokens of a range. Fails if one is not below `n_tokens`.
+    /// The tokens of a range. Fails if one is not below `n_tokens`, or if the file has become shorter.
     pub(crate) fn read(&self, range: Range<usize>, n_tokens: usize) -> Result<Vec<u32>, DataError> {
-        let bytes = self.map.as_deref().unwrap_or_default();
-        let bytes = &bytes[self.start + range.start * self.width..self.start + range.end * self.width];
+        let bytes = &self.file.bytes()?[self.start + range.start * self.width..self.start + range.end * self.width];
         let tokens: Vec<u32> = match self.width {
             1 => bytes.iter().map(|&byte| u32::from(byte)).collect(),
             2 => bytes.as_chunks().0.iter().map(|&token| u32::from(u16::from_le_bytes(token))).collect(),
@@ -220,6 +214,10 @@ mod tests {
         let store = Store::of_bytes(&path).unwrap();
         assert_eq!((store.len(), store.read(1..3, 256).unwrap()), (3, vec![98, 99]));
         assert!(store.read(0..3, 99).unwrap_err().to_string().contains("holds the token 99, and there are 99"));
+        if cfg!(unix) {
+            std::fs::write(&path, "a").unwrap();
+            assert!(store.read(1..3, 256).unwrap_err().to_string().contains("a.txt: it has become shorter"));
+        }
         std::fs::write(&path, "").unwrap();
         assert_eq!(Store::of_bytes(&path).unwrap().len(), 0);
     }
