@@ -8,6 +8,7 @@ mod job_arguments;
 mod measuring;
 mod notice;
 mod output;
+mod panics;
 mod progress;
 mod resume_point;
 mod secret_file;
@@ -27,7 +28,8 @@ use clap::{Parser, Subcommand};
 use nettorrent_engine::kernel::{LineAligned, keep_memory};
 use nettorrent_swarm::printable::printable;
 
-use crate::output::{complain, end_quietly_without_readers};
+use crate::output::complain;
+use crate::panics::set_panic_hook;
 
 #[global_allocator]
 static ALLOCATOR: LineAligned = LineAligned;
@@ -108,7 +110,7 @@ enum Command {
 
 fn main() -> ExitCode {
     keep_memory();
-    end_quietly_without_readers();
+    set_panic_hook();
     let result = match Arguments::parse().command {
         Command::Train(arguments) => commands::train::train(&arguments),
         Command::Resume(arguments) => commands::train::resume(&arguments),

@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::Once;
 
 /// What a shell says of a program that wrote to a closed pipe.
-const BROKEN_PIPE: i32 = 128 + 13;
+pub(crate) const BROKEN_PIPE: i32 = 128 + 13;
 
 /// Prints a line of what a command is asked for, as `print_text` does; its words are like those of `println!`.
 macro_rules! print_line {
@@ -55,19 +55,6 @@ pub(crate) fn print_event(line: &str) -> Result<(), Unprinted> {
 /// Says a line on standard error. If that fails too, there is nobody left to tell.
 pub(crate) fn complain(line: &str) {
     io::stderr().write_all(format!("{line}\n").as_bytes()).ok();
-}
-
-/// Whatever still panics because a pipe is closed ends the program as quietly: `eprintln!` does.
-pub(crate) fn end_quietly_without_readers() {
-    let default = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        // What it panics with is always a `String`.
-        let message = info.payload().downcast_ref::<String>();
-        if message.is_some_and(|message| message.contains("Broken pipe")) {
-            exit(BROKEN_PIPE);
-        }
-        default(info);
-    }));
 }
 
 fn write_while_read(text: &str) -> io::Result<()> {

@@ -12,6 +12,7 @@ pub mod batches;
 pub mod cifar;
 mod columns;
 pub mod csv;
+pub mod decoders;
 pub mod digits;
 mod error;
 mod files;

@@ -1,6 +1,5 @@
 //! Parquet files: columns of numbers as a table, or a column of text.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
 use super::columns::{Asked, Heading, Roles};
+use super::decoders::{caught, in_one_line};
 use super::table::{Cell, Table, TableBuilder};
 use super::text::documents::{Documents, Visit, visit_document};
 use super::zstd_pages::ZstdFileReader;
@@ -137,10 +137,9 @@ fn open(path: &Path) -> Result<ZstdFileReader, DataError> {
 
 /// What the library says, also where it panics: at some damaged files it does, since it checks less than it relies on.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
-    // Whatever a panic leaves half done is dropped by the callers, who stop reading.
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(result) => result.map_err(|error| error.to_string()),
-        Err(_) => Err("it is damaged".to_owned()),
+    match caught(read) {
+        Some(result) => result.map_err(|error| in_one_line(&error.to_string())),
+        None => Err("it is damaged".to_owned()),
     }
 }
 
@@ -210,11 +209,12 @@ pub(crate) mod tests {
 
     use parquet::basic::{Compression, GzipLevel};
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
+    use parquet::errors::ParquetError;
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::parser::parse_message_type;
 
-    use super::{ParquetTexts, has_text, read_table};
+    use super::{ParquetTexts, guarded, has_text, read_table};
     use crate::data::columns::Asked;
     use crate::data::text::documents::{Documents, Piece};
     use crate::data::{DataError, Dataset};
@@ -312,6 +312,28 @@ pub(crate) mod tests {
             let error = read_table(&paths, Asked::default()).unwrap_err().to_string();
             assert!(error.contains("a.parquet: "), "{error}");
         }
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_is_refused_before_the_library_panics() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().join("a.parquet")];
+        // Where the first column begins: at 4, which becomes -5. In version 1 that is its dictionary.
+        for (whole, place) in ZSTD.into_iter().zip([[0x26_u8, 8, 0x29, 0x2c], [0x26, 8, 0x49, 0x1c]]) {
+            let mut bytes = whole.to_vec();
+            let at = bytes.windows(4).position(|window| window == place).unwrap();
+            bytes[at + 1] = 9;
+            std::fs::write(&paths[0], bytes).unwrap();
+            let error = read_table(&paths, Asked::default()).unwrap_err().to_string();
+            assert!(error.contains("the place of a column is damaged); get it again"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_library_says_is_cut() {
+        let long = || -> Result<(), ParquetError> { Err(ParquetError::General("[1, 2]\n".repeat(9999))) };
+        let told = guarded(long).unwrap_err();
+        assert!(told.chars().count() == 301 && told.ends_with('…') && !told.contains('\n'), "{told}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use parquet::basic::Compression;
 use parquet::bloom_filter::Sbbf;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader, SerializedPageReader};
 use parquet::record::reader::RowIter;
 use parquet::schema::types::Type;
@@ -30,7 +30,12 @@ impl ZstdFileReader {
     /// Reads what the end of the file says about it.
     pub(crate) fn new(file: File) -> Result<Self> {
         let pages = Arc::new(file.try_clone()?);
-        Ok(Self { inner: SerializedFileReader::new(file)?, file: pages })
+        let inner = SerializedFileReader::new(file)?;
+        // The library panics at these when it comes to the column.
+        if inner.metadata().row_groups().iter().flat_map(RowGroupMetaData::columns).any(is_misplaced) {
+            return Err(ParquetError::General("the place of a column is damaged".to_owned()));
+        }
+        Ok(Self { inner, file: pages })
     }
 }
 
@@ -50,6 +55,12 @@ impl FileReader for ZstdFileReader {
     fn get_row_iter(&self, projection: Option<Type>) -> Result<RowIter<'_>> {
         RowIter::from_file(projection, self)
     }
+}
+
+/// Whether a column cannot be where the file says.
+fn is_misplaced(column: &ColumnChunkMetaData) -> bool {
+    let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
+    start < 0 || column.data_page_offset() < 0 || column.compressed_size() < 0
 }
 
 struct RowGroup<'a> {
