@@ -6,6 +6,7 @@ use std::path::Path;
 use image::imageops::FilterType;
 use image::{DynamicImage, GenericImageView, ImageFormat, ImageReader, Limits};
 
+use super::decoders::in_one_line;
 use super::{DataError, Tone, files};
 
 /// Pictures beyond this are refused before they are decoded: a small file can claim a picture that fills the memory.
@@ -35,7 +36,8 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<DynamicImage, DataErro
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     reader.limits(limits);
     let decoded = reader.decode().map_err(|error| {
-        DataError::malformed(path, format!("cannot be decoded ({error}); fetch it again or remove it"))
+        let said = in_one_line(&error.to_string());
+        DataError::malformed(path, format!("cannot be decoded ({said}); fetch it again or remove it"))
     })?;
     match decoded.dimensions() {
         (0, _) | (_, 0) => Err(DataError::malformed(path, "is a picture without pixels; remove it")),
