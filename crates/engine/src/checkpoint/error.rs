@@ -16,9 +16,9 @@ pub enum CheckpointError {
         /// What the system said.
         source: io::Error,
     },
-    /// Writing a checkpoint failed; those before it are still there.
+    /// Writing a checkpoint failed; those before it are still there. All of the cause is in the message, in another order.
     #[error("cannot write {}: {}; earlier checkpoints are untouched{}", .0.path.display(), .0.source, .0.advice_in_run())]
-    Save(#[source] WriteError),
+    Save(WriteError),
     /// Writing another file failed.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -42,5 +42,25 @@ impl CheckpointError {
     /// A checkpoint that is not what it should be.
     pub fn malformed(path: &Path, problem: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), problem: problem.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io::{self, ErrorKind};
+    use std::path::Path;
+
+    use super::CheckpointError;
+
+    #[test]
+    fn a_full_disk_is_told_once() {
+        let error = CheckpointError::save(Path::new("run"))(io::Error::from(ErrorKind::StorageFull));
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot write run: ") && text.ends_with("make room on the disk and resume the run"),
+            "{text}"
+        );
+        assert!(error.source().is_none(), "whoever prints sources would say it again");
     }
 }
