@@ -80,6 +80,11 @@ pub(crate) fn open(path: &Path, split: Split, target: Option<Target>) -> Result<
         Target::Class => {
             let labels = labels(&answers, n_positions).map_err(malformed)?;
             let classes = names(place.n_classes(&shape)?.max(n_classes(&labels)));
+            if classes.is_empty() && !labels.is_empty() {
+                let problem =
+                    "no position has a class: all values are negative, which says that they are not asked about";
+                return Err(malformed(problem.to_owned()));
+            }
             match n_positions {
                 1 => InMemory::new(shape, classes, labels, samples),
                 _ => InMemory::with_answers(shape, classes, Answers::Positions(labels), samples),
@@ -357,6 +362,9 @@ mod tests {
             numbers.iter().zip(8..).all(|(number, expected)| (number - expected as f32).abs() < 1e-4),
             "{numbers:?}"
         );
+        let none = file("<i8", "(3, 2, 2)", &[-1_i64; 12].map(i64::to_le_bytes).concat());
+        let error = open(folder(&[("x", pixels()), ("y", none)]).path(), Split::Train, None).unwrap_err().to_string();
+        assert!(error.contains("y.npy: no position has a class"), "{error}");
         let wide = file("|u1", "(3, 2, 2, 2)", &[0; 24]);
         let error = open(folder(&[("x", pixels()), ("y", wide)]).path(), Split::Train, None).unwrap_err().to_string();
         assert!(error.contains("nor for each of its positions"), "{error}");
