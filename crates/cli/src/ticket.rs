@@ -49,13 +49,16 @@ pub(crate) enum TicketSource {
 }
 
 impl FromStr for TicketSource {
-    type Err = TicketError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, TicketError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "-" => Ok(Self::Input),
             _ if Path::new(text).is_dir() => Ok(Self::Run(text.into())),
-            _ => text.parse().map(Self::Given),
+            _ => text.parse().map(Self::Given).map_err(|why: TicketError| match why {
+                TicketError::NotATicket => format!("there is no such folder, and {why}"),
+                _ => why.to_string(),
+            }),
         }
     }
 }
@@ -94,4 +97,17 @@ fn read_text(source: impl Read) -> anyhow::Result<String> {
     let mut text = String::new();
     source.take(MAX_LEN).read_to_string(&mut text).context("cannot read the ticket")?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TicketSource;
+
+    #[test]
+    fn what_is_neither_folder_nor_ticket_is_told_so() {
+        let why = "runs/nothere".parse::<TicketSource>().unwrap_err();
+        assert!(why.starts_with("there is no such folder, and a ticket begins with"), "{why}");
+        assert!(matches!("-".parse(), Ok(TicketSource::Input)));
+        assert!(matches!(".".parse(), Ok(TicketSource::Run(_))));
+    }
 }
