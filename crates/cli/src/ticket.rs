@@ -107,7 +107,7 @@ mod tests {
     fn what_is_neither_folder_nor_ticket_is_told_so() {
         let why = "runs/nothere".parse::<TicketSource>().unwrap_err();
         assert!(why.starts_with("there is no such folder, and a ticket begins with"), "{why}");
-        assert!(matches!("-".parse(), Ok(TicketSource::Input)));
-        assert!(matches!(".".parse(), Ok(TicketSource::Run(_))));
+        assert!(matches!("-".parse::<TicketSource>(), Ok(TicketSource::Input)));
+        assert!(matches!(".".parse::<TicketSource>(), Ok(TicketSource::Run(_))));
     }
 }

@@ -67,6 +67,9 @@ pub enum SessionError {
     /// The swarm's job needs more than this machine may give.
     #[error("{0}")]
     TooMuch(String),
+    /// What this peer's site is to be called is no name.
+    #[error("the site cannot be called so: {0}")]
+    Site(&'static str),
     /// The swarm trains something else than this program.
     #[error("{0}")]
     OtherTask(String),

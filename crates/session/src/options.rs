@@ -16,6 +16,7 @@ use nettorrent_net::shared_folder::SharedFolder;
 use nettorrent_net::tcp::Tcp;
 use nettorrent_net::ticket::Secret;
 use nettorrent_net::transport::Transport;
+use nettorrent_swarm::check_site_name;
 use nettorrent_swarm::link_spec::LinkSpec;
 use tokio::sync::mpsc;
 
@@ -93,6 +94,7 @@ impl Options {
         identity: Identity,
         training: &Training,
     ) -> Result<(Endpoint, mpsc::Receiver<Arrival>), SessionError> {
+        self.site.as_deref().map_or(Ok(()), check_site_name).map_err(SessionError::Site)?;
         let job = fingerprint::of_job(&training.package);
         let settings = Settings {
             transport: self.transport.clone(),

@@ -50,7 +50,7 @@ pub use place::{Place, State, StateVersion};
 pub use replica::Replica;
 pub use replica_setup::ReplicaSetup;
 pub use setup::{Partition, Setup};
-pub use site::site_number;
+pub use site::{check_site_name, site_number};
 pub use step_work::{StepTaken, StepWork};
 pub use train_plan::TrainPlan;
 pub use view::{PeerId, View};

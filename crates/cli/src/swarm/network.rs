@@ -16,6 +16,7 @@ use nettorrent_session::live_log::Topology;
 use nettorrent_session::peer_event::Ending;
 use nettorrent_session::run_folder::RunFolder;
 use nettorrent_session::{Invited, Options, Outcome, Session, Training};
+use nettorrent_swarm::check_site_name;
 use nettorrent_swarm::link_spec::LinkSpec;
 
 use super::banner::announce;
@@ -46,7 +47,7 @@ pub(crate) struct NetworkArguments {
     pub discover: bool,
     /// Where this peer is: peers with the same NAME reach each other fast. Without it, it is with those who answer soon. For the
     /// strategy `two-level`.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = site_name)]
     pub site: Option<String>,
     /// Send as slowly as over this link, for experiments: `100mbit/20ms`.
     #[arg(long, value_name = "RATE/DELAY")]
@@ -94,6 +95,10 @@ impl NetworkArguments {
             ..Options::default()
         })
     }
+}
+
+fn site_name(text: &str) -> Result<String, &'static str> {
+    check_site_name(text).map(|()| text.to_owned())
 }
 
 /// Tells programs with what others join.
