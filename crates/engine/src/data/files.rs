@@ -177,7 +177,7 @@ pub(crate) fn first_file(folder: &Path, names: &[String]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mapped, first_file, list, name_of, read};
+    use super::{first_file, list, name_of, read};
 
     #[test]
     fn a_folder_is_listed_in_order_without_hidden_files() {
@@ -209,21 +209,21 @@ mod tests {
         let shorten = || std::fs::File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
         let bytes = vec![7_u8; 20_000];
         std::fs::write(&path, &bytes).unwrap();
-        let mapped = Mapped::open(&path).unwrap();
+        let mapped = super::Mapped::open(&path).unwrap();
         assert_eq!(mapped.bytes().unwrap(), bytes);
         shorten();
         let error = mapped.bytes().unwrap_err().to_string();
         assert!(error.contains("cannot read") && error.contains("0.tar: it has become shorter"), "{error}");
         // One that was replaced or removed is still there for those who have it.
         std::fs::write(&path, &bytes).unwrap();
-        let mapped = Mapped::open(&path).unwrap();
+        let mapped = super::Mapped::open(&path).unwrap();
         std::fs::write(folder.path().join("new"), b"other").unwrap();
         std::fs::rename(folder.path().join("new"), &path).unwrap();
         assert_eq!(mapped.bytes().unwrap().len(), 20_000);
         std::fs::remove_file(&path).unwrap();
         assert_eq!(mapped.bytes().unwrap()[19_999], 7);
         std::fs::write(&path, b"").unwrap();
-        let empty = Mapped::open(&path).unwrap();
+        let empty = super::Mapped::open(&path).unwrap();
         assert!(empty.len() == 0 && empty.bytes().unwrap().is_empty());
     }
 
