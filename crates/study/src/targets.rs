@@ -26,4 +26,33 @@ impl Targets {
             Measure::Perplexity { .. } => self.perplexity,
         }
     }
+
+    /// What is to be said if there are some, and none for runs that are judged by this measure.
+    pub fn unfit(&self, measure: Measure) -> Option<String> {
+        let all =
+            [("target_accuracy", self.accuracy), ("target_loss", self.loss), ("target_perplexity", self.perplexity)];
+        let given: Vec<&str> = all.iter().filter(|(_, target)| target.is_some()).map(|(name, _)| *name).collect();
+        let (noun, is_unfit) = (measure.noun(), !given.is_empty() && self.of(measure).is_none());
+        let names = given.join(" and ");
+        is_unfit.then(|| {
+            format!("these runs are judged by their {noun}, so {names} says nothing of them; set target_{noun}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measure, Targets};
+
+    #[test]
+    fn targets_for_other_measures_are_named() {
+        let targets = Targets { accuracy: Some(0.9), ..Targets::default() };
+        assert_eq!(targets.unfit(Measure::Accuracy), None);
+        let said = targets.unfit(Measure::Loss).unwrap();
+        assert!(
+            said.contains("judged by their loss, so target_accuracy") && said.ends_with("set target_loss"),
+            "{said}"
+        );
+        assert_eq!(Targets::default().unfit(Measure::Loss), None);
+    }
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::bar::bar;
 use crate::interrupt::{self, Interrupt};
-use crate::output::{print_line, say_line};
+use crate::output::{complain, print_line, say_line};
 use crate::progress::clock;
 use nettorrent_session::date::Date;
 use nettorrent_session::open::data_path;
@@ -200,6 +200,9 @@ fn list_runs(plan: &Plan, json: bool) -> anyhow::Result<ExitCode> {
 /// Makes what people read.
 fn report(results: &Results, folder: &Path, json: bool) -> anyhow::Result<()> {
     nettorrent_study::report::write(results, folder)?;
+    if let Some(unfit) = results.study.targets.unfit(results.measure()) {
+        complain(&format!("note: {unfit}"));
+    }
     if json {
         print_line!("{}", serde_json::to_string(results)?);
     } else {
