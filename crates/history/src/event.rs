@@ -131,7 +131,7 @@ pub struct Progress {
     pub n_samples: u64,
     /// Their mean loss.
     pub loss: f64,
-    /// Share of them that were classified correctly; no number where samples have no class.
+    /// Share of them that were classified correctly; left out where samples have no class.
     #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub accuracy: f64,
     /// The learning rate.
@@ -151,13 +151,13 @@ pub struct Epoch {
     pub step: u64,
     /// Mean loss of the training samples, each when it was trained.
     pub train_loss: f64,
-    /// Share of them that were classified correctly then; no number where samples have no class.
+    /// Share of them that were classified correctly then; left out where samples have no class.
     #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub train_accuracy: f64,
     /// Mean loss of the test samples now.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that are classified correctly; no number where samples have no class.
+    /// Share of them that are classified correctly; left out where samples have no class.
     #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub test_accuracy: f64,
     /// The task's own metrics in that test, by name.
@@ -188,7 +188,7 @@ pub struct Evaluation {
     /// Mean loss of the test samples.
     #[serde(deserialize_with = "number_or_none")]
     pub test_loss: f64,
-    /// Share of them that were classified correctly; no number where samples have no class.
+    /// Share of them that were classified correctly; left out where samples have no class.
     #[serde(default = "none", deserialize_with = "number_or_none", skip_serializing_if = "is_none")]
     pub test_accuracy: f64,
     /// The task's own metrics in that test, by name.
