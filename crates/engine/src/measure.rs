@@ -52,14 +52,10 @@ impl Measure {
         }
     }
 
-    /// An accuracy that was counted: no number where samples have no class that could be right.
-    pub fn counted(self, accuracy: f64) -> f64 {
-        match self {
-            Self::Accuracy => accuracy,
-            // A task of somebody's own may count what is right and be judged by its loss.
-            Self::Loss | Self::Perplexity { .. } if accuracy > 0.0 => accuracy,
-            Self::Loss | Self::Perplexity { .. } => f64::NAN,
-        }
+    /// An accuracy that was counted: none where samples have no class that could be right.
+    pub fn counted(self, accuracy: f64) -> Option<f64> {
+        // A task of somebody's own may count what is right and be judged by its loss.
+        (self == Self::Accuracy || accuracy > 0.0).then_some(accuracy)
     }
 
     /// The better of two values. One that is no number is never the better.
@@ -150,8 +146,8 @@ mod tests {
     fn each_is_told_in_its_own_words() {
         assert_eq!(Measure::Accuracy.text(0.5, 0.984), "loss 0.5000  accuracy  98.40 %");
         assert_eq!(Measure::Loss.text(0.5, 0.0), "loss 0.5000");
-        assert_eq!((Measure::Accuracy.counted(0.0), Measure::Loss.counted(0.25)), (0.0, 0.25));
-        assert!(Measure::Loss.counted(0.0).is_nan());
+        assert_eq!((Measure::Accuracy.counted(0.0), Measure::Loss.counted(0.25)), (Some(0.0), Some(0.25)));
+        assert_eq!(Measure::Loss.counted(0.0), None);
         let text = Measure::Perplexity { n_tokens: 64 };
         assert_eq!(text.text(0.0, 0.0), "loss 0.0000  perplexity    1.000");
         assert_eq!((text.quality(0.0, 0.0), text.quality(f64::INFINITY, 0.0)), (1.0, 0.0));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nettorrent_engine::kernel::is_finite;
-use nettorrent_engine::model::{Columns, Mode, Rows, Score, loss_gradient};
+use nettorrent_engine::model::{Columns, Mode, Rows, Score};
 use nettorrent_swarm::Malformed;
 use nettorrent_swarm::wire::{decoded, encoded};
 
@@ -330,14 +330,9 @@ impl Pass {
     fn judge(&mut self, position: &Position, out: &mut Vec<Message>) {
         let outputs = self.outputs.take().map(Gather::join).unwrap_or_default();
         let (learning, n) = (&position.setup.learning, self.rows.len());
-        let score = match self.samples.targets(learning, self.rows.clone()) {
-            Ok(targets) => {
-                let (score, _) = loss_gradient(learning.network().loss(), &outputs, targets.rows(), n, self.n);
-                if matches!(self.samples, Samples::Test(_)) { learning.beside_test(score) } else { score }
-            }
-            // Samples that cannot be read any more have no loss.
-            Err(_) => Score { loss_sum: f64::NAN, n, ..Score::default() },
-        };
+        let score = self.samples.score(learning, self.rows.clone(), &outputs, self.n);
+        // Samples that cannot be read any more have no loss.
+        let score = score.unwrap_or_else(|_| Score { loss_sum: f64::NAN, n, ..Score::default() });
         self.tell_score(position, score, out);
         self.next = Step::Over;
     }

@@ -40,6 +40,22 @@ impl Samples {
         }
     }
 
+    /// The score of some of them, of which the network says this; a whole batch has `n`.
+    pub(crate) fn score(
+        &self,
+        learning: &Learning,
+        rows: Range<usize>,
+        outputs: &[f32],
+        n: usize,
+    ) -> Result<Score, TrainError> {
+        let targets = self.targets(learning, rows.clone())?;
+        let (score, _) = loss_gradient(learning.network().loss(), outputs, targets.rows(), rows.len(), n);
+        Ok(match self {
+            Self::Batch { .. } | Self::Train(..) => score,
+            Self::Test(_) => learning.beside_test(score),
+        })
+    }
+
     /// The inputs of some of them. What is random about a batch is so for the batch as a whole.
     fn inputs(
         &self,

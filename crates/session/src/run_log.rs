@@ -106,9 +106,9 @@ impl RunLog {
         self.events.write_at(at, Event::Times(times));
     }
 
-    /// An accuracy, if the task counts what is right.
+    /// An accuracy as events tell it: no number if the task counts nothing that is right.
     pub fn counted(&self, accuracy: f64) -> f64 {
-        self.setup.training().task.measure().counted(accuracy)
+        self.setup.training().task.measure().counted(accuracy).unwrap_or(f64::NAN)
     }
 
     /// Writes what has not been written yet.

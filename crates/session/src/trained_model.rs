@@ -155,7 +155,7 @@ impl TrainedModel {
             n: score.n,
             loss: score.loss(),
             measure,
-            accuracy: Some(measure.counted(score.accuracy())).filter(|accuracy| !accuracy.is_nan()),
+            accuracy: measure.counted(score.accuracy()),
             perplexity: matches!(measure, Measure::Perplexity { .. }).then(|| score.loss().exp()),
             metrics,
             classes,

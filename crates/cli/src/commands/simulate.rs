@@ -247,7 +247,7 @@ fn summarise(arguments: &SimulateArguments, outcome: &Outcome, viewer: &Viewer, 
     if arguments.json {
         let summary = json!({
             "event": "summary", "n_peers": outcome.peers.len(), "n_finished": n_finished, "rounds": rounds,
-            "test_loss": tested.map(|(loss, _)| loss), "test_accuracy": tested.map(|(_, accuracy)| viewer.setup.training().task.measure().counted(accuracy)),
+            "test_loss": tested.map(|(loss, _)| loss), "test_accuracy": tested.and_then(|(_, accuracy)| viewer.setup.training().task.measure().counted(accuracy)),
             "simulated_s": outcome.time.as_secs_f64(), "payload_bytes": total, "most_sent_bytes": most,
             "n_events": outcome.n_events, "took_s": took.as_secs_f64(), "peak_rss_bytes": peak_rss_bytes(), "is_guessing": is_guessing,
         });

@@ -17,9 +17,7 @@ fn with_full_output(place: &Place, arguments: &[&str]) -> Outcome {
 #[test]
 fn what_is_there_for_its_output_ends_with_an_error() {
     let place = Place::new();
-    place.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
-    let base = ["train", "--model", "gpt:1x16x2", "--data", "book.txt", "--set", "data.length=16"];
-    place.succeed(&[&base[..], &["--epochs", "1", "--threads", "1", "--run", "text"]].concat());
+    place.train_text();
     for arguments in [
         "eval text",
         "eval text --json",

@@ -27,9 +27,7 @@ fn a_reader_that_has_seen_enough_ends_the_program_without_a_complaint() {
 #[test]
 fn a_text_that_is_read_no_further_ends_without_a_complaint() {
     let place = Place::new();
-    place.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
-    let base = ["train", "--model", "gpt:1x16x2", "--data", "book.txt", "--set", "data.length=16"];
-    place.succeed(&[&base[..], &["--epochs", "1", "--threads", "1", "--run", "text"]].concat());
+    place.train_text();
     // The prompt is the line that the reader wants; all further ones find it gone.
     let outcome = before_head(&place, "generate text --prompt 'To be\n' --tokens 300 --temperature 0");
     assert_eq!(outcome.stdout, "To be\n");

@@ -63,6 +63,13 @@ impl Place {
         Outcome::of(self.command(arguments).output().expect("the program starts"))
     }
 
+    /// Trains a small language model on a text: the run is `text`, and `book.txt` is what it was trained on.
+    pub(crate) fn train_text(&self) {
+        self.write("book.txt", "To be, or not to be: that is the question.\n".repeat(100));
+        let base = ["train", "--model", "gpt:1x16x2", "--data", "book.txt", "--set", "data.length=16"];
+        self.succeed(&[&base[..], &["--epochs", "1", "--threads", "1", "--run", "text"]].concat());
+    }
+
     /// Runs it and expects success.
     pub(crate) fn succeed(&self, arguments: &[&str]) -> Outcome {
         let outcome = self.run(arguments);
