@@ -45,7 +45,9 @@ pub(crate) fn step_time(
         }
         let began = Instant::now();
         match worker.workspace() {
-            Some(workspace) => optimizer.step(job.optimizer.lr, &mut values, &gradient, workspace),
+            Some(workspace) => {
+                optimizer.step(job.optimizer.lr, &mut values, &gradient, workspace);
+            }
             None => optimizer.step_alone(job.optimizer.lr, &mut values, &gradient),
         }
         times[2].push(began.elapsed().as_secs_f64());

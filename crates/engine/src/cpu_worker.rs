@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::kernel::is_finite;
 use crate::learning::Learning;
 use crate::local_phase::{LocalBatch, LocalPhase, PhaseEnd};
 use crate::measure::Measure;
@@ -82,9 +81,9 @@ impl CpuWorker {
         &self.gradient
     }
 
-    /// Takes a step with the gradient that was computed last.
-    pub fn step(&self, optimizer: &mut Optimizer, lr: f32, values: &mut [f32]) {
-        optimizer.step(lr, values, &self.gradient, &self.workspace);
+    /// Takes a step with the gradient that was computed last, if that is finite; returns whether it is.
+    pub fn step(&self, optimizer: &mut Optimizer, lr: f32, values: &mut [f32]) -> bool {
+        optimizer.step(lr, values, &self.gradient, &self.workspace)
     }
 
     /// Steps as those who know only gradients and the optimizer take them, but nothing is copied, and all threads take part.
@@ -98,10 +97,9 @@ impl CpuWorker {
             self.prefetch(next);
             let score = self.whole_gradient(values, samples, seed)?;
             let is_usual = score.loss() <= phase.most_loss();
-            if !is_usual || !is_finite(&self.gradient) {
+            if !is_usual || !self.step(optimizer, phase.lr(), values) {
                 return Ok(PhaseEnd::Spoilt);
             }
-            self.step(optimizer, phase.lr(), values);
             phase.on_step(score);
         }
         Ok(PhaseEnd::Over)

@@ -12,8 +12,9 @@ use std::slice::ChunksMut;
 use std::sync::{Arc, Weak};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSlice;
 
-use crate::kernel::vectorised;
+use crate::kernel::{is_finite, vectorised};
 use crate::model::Workspace;
 
 use clip::clip_scale;
@@ -95,10 +96,18 @@ impl Optimizer {
     /// Changes the parameters by a gradient.
     ///
     /// Both vectors may be longer than what is trained: behind it lie running statistics, and what the gradient holds for
-    /// those is taken off them as it is.
-    pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], workspace: &Workspace) {
-        let (rule, parts) = self.begin_step(lr, values, gradient, workspace.n_threads());
-        workspace.install(|| parts.into_par_iter().for_each(|part| rule.apply(part)));
+    /// those is taken off them as it is. A gradient that is not finite changes nothing; returns whether it is.
+    pub fn step(&mut self, lr: f32, values: &mut [f32], gradient: &[f32], workspace: &Workspace) -> bool {
+        let n_threads = workspace.n_threads();
+        let len = gradient.len().div_ceil(n_threads).max(1);
+        workspace.install(|| {
+            let is_sound = gradient.par_chunks(len).all(is_finite);
+            if is_sound {
+                let (rule, parts) = self.begin_step(lr, values, gradient, n_threads);
+                parts.into_par_iter().for_each(|part| rule.apply(part));
+            }
+            is_sound
+        })
     }
 
     /// The same step with the same bits, taken by the calling thread alone: for those who have no [`Workspace`] at hand.

@@ -15,6 +15,7 @@ mod product;
 mod random;
 mod sums;
 mod tiles;
+mod transposition;
 mod vectors;
 
 pub use allocator::{LineAligned, keep_memory};

@@ -10,7 +10,8 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 
 use super::tiles::{At, Tiled, WIDEST, add_products, for_each_tile, panels};
-use super::vectors::{load, store, vectorised};
+use super::transposition::transpose;
+use super::vectors::{load, store};
 
 /// A matrix that lies somewhere in a slice: how many rows and columns, and how far apart they are.
 #[derive(Clone, Copy)]
@@ -224,7 +225,8 @@ fn pack_left<'a>(left: Matrix<'a>, packed: &'a mut Vec<f32>) -> Matrix<'a> {
     }
     packed.resize(packed.len().max(left.rows * left.columns), 0.0);
     let packed = &mut packed[..left.rows * left.columns];
-    transpose(left.transposed(), packed, left.columns);
+    let (rows, columns) = (left.rows, left.columns);
+    transpose(left.numbers, (columns, rows, left.column_step), packed, columns);
     Matrix::new(packed, left.rows, left.columns)
 }
 
@@ -250,46 +252,10 @@ fn pack_right<'a>(right: &Matrix<'_>, packed: &'a mut Vec<f32>) -> &'a [f32] {
                 }
             }
         } else {
-            transpose(columns.transposed(), panel, width);
+            transpose(columns.numbers, (n, columns.rows, columns.column_step), panel, width);
         }
     }
     packed
-}
-
-/// Writes a matrix with rows and columns exchanged, so that what was a column begins every `step` numbers.
-///
-/// In blocks, so that each cache line is read and written in one go.
-fn transpose(matrix: Matrix<'_>, out: &mut [f32], step: usize) {
-    const BLOCK: usize = 16;
-    assert_eq!(matrix.column_step, 1, "rows must lie as rows");
-    let numbers = matrix.numbers;
-    vectorised(
-        #[inline(always)]
-        || {
-            for first in (0..matrix.rows).step_by(BLOCK) {
-                let rows = first..matrix.rows.min(first + BLOCK);
-                let n_whole = if rows.len() == BLOCK { matrix.columns / BLOCK * BLOCK } else { 0 };
-                for column in (0..n_whole).step_by(BLOCK) {
-                    let mut block = [[0.0; BLOCK]; BLOCK];
-                    for (row, block) in rows.clone().zip(&mut block) {
-                        block.copy_from_slice(&numbers[row * matrix.row_step + column..][..BLOCK]);
-                    }
-                    for c in 0..BLOCK {
-                        let out = &mut out[(column + c) * step + first..][..BLOCK];
-                        for (out, row) in out.iter_mut().zip(&block) {
-                            *out = row[c];
-                        }
-                    }
-                }
-                // What is left at the edges.
-                for column in n_whole..matrix.columns {
-                    for row in rows.clone() {
-                        out[column * step + row] = numbers[row * matrix.row_step + column];
-                    }
-                }
-            }
-        },
-    );
 }
 
 /// A block of the right side.
