@@ -17,9 +17,10 @@ use super::work_state::WorkState;
 const PATIENCE: u32 = 2;
 /// How many deadlines it waits for those who say that they are busy.
 const PATIENCE_WITH_BUSY: u32 = 60;
-/// For how many deadlines somebody is refused the first time; twice as many each time after.
-const REFUSED: u32 = 4;
-const MOST_DOUBLINGS: u32 = 4;
+/// For how many deadlines somebody is refused the first time; twice as many each time after. Longer than those wait who are too few without
+/// it for a quorum, or it would be back before they have gone on.
+const REFUSED: u32 = 8;
+const MOST_DOUBLINGS: u32 = 3;
 /// For how many deadlines somebody has to take part until its deadlocks are forgotten: as long as it can be refused.
 const FORGOTTEN: u32 = REFUSED << MOST_DOUBLINGS;
 
@@ -198,7 +199,7 @@ mod tests {
         for view in 0..2 {
             resolve(&mut deadlocks, rings[view as usize % 2], 0, 2, view);
         }
-        assert_eq!(deadlocks.refused[&PeerId(2)], DEADLINE * (2 + 8));
+        assert_eq!(deadlocks.refused[&PeerId(2)], DEADLINE * (2 + 16));
         for view in 2..12 {
             assert_eq!(resolve(&mut deadlocks, rings[view as usize % 2], 0, 2, view), Some(2));
         }
@@ -213,7 +214,7 @@ mod tests {
         let all: BTreeMap<_, _> = (0..3).map(|at| (PeerId(at), &busy)).collect();
         let alone = BTreeMap::from([(PeerId(0), &busy)]);
         // Who was away meanwhile has not taken part.
-        for (together, expected) in [(&all, 4), (&alone, 8)] {
+        for (together, expected) in [(&all, 8), (&alone, 16)] {
             let mut deadlocks = Deadlocks::default();
             let silent: Waits<'_> = &[Some(&[2]), Some(&[0]), Some(&[])];
             assert_eq!(resolve(&mut deadlocks, silent, 0, 2, 7), Some(2));
