@@ -1,22 +1,38 @@
 //! Sketches: a few numbers from which can be told how far long vectors are apart.
 //!
-//! Every number of the vector is added, with a random sign, to one of a few sums chosen at random (a count sketch; Charikar,
-//! Chen and Farach-Colton 2002). Sketches with the same seed can be subtracted and averaged like the vectors themselves, and
-//! a sketch is about as long as its vector: with 256 sums, to 4 %.
+//! Every number of the vector is added, with a random sign, to one of a few sums (a count sketch; Charikar, Chen and Farach-Colton
+//! 2002). Numbers are taken a block at a time: one of four rows of sums is drawn for the block, and a number's place in the block is its
+//! place in the row. Sketches with the same seed can be subtracted and averaged like the vectors themselves, and a sketch is about as
+//! long as its vector: with 256 sums, to 4 %.
 
+use nettorrent_engine::kernel::vectorised;
 use nettorrent_engine::rng::mix;
 
 /// How many sums a sketch has.
 pub const N_SUMS: usize = 256;
+/// How many numbers one draw serves: a bit for each one's sign.
+const BLOCK: usize = u64::BITS as usize;
 
 /// The sketch of a vector.
 pub fn sketch(values: &[f32], seed: u64) -> Vec<f32> {
     let mut sums = vec![0.0; N_SUMS];
-    for (i, value) in values.iter().enumerate() {
-        let dice = mix(seed ^ mix(i as u64));
-        let sum = &mut sums[dice as usize % N_SUMS];
-        *sum += if dice >> 63 == 0 { *value } else { -*value };
-    }
+    let (rows, _) = sums.as_chunks_mut::<BLOCK>();
+    let (blocks, rest) = values.as_chunks::<BLOCK>();
+    let mut last = [0.0; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (number, block) in blocks.iter().chain([&last]).enumerate() {
+                let signs = mix(seed ^ mix(number as u64));
+                let row = mix(signs) as usize % rows.len();
+                for (place, (sum, value)) in rows[row].iter_mut().zip(block).enumerate() {
+                    let sign = (signs >> place) as u32 & 1;
+                    *sum += f32::from_bits(value.to_bits() ^ sign << 31);
+                }
+            }
+        },
+    );
     sums
 }
 
