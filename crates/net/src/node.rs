@@ -97,8 +97,8 @@ pub struct Node {
     is_newcomer: bool,
     meters: Meters,
     idleness: Idleness,
-    /// Whether the host is writing a block that the peer had gathered.
-    is_writing: bool,
+    /// Since when the host has been writing a block that the peer had gathered.
+    writes_since: Option<Duration>,
     churn: Churn,
     telemetry: Telemetry,
     /// The ticket that was told last.
@@ -144,7 +144,7 @@ impl Node {
             is_newcomer: false,
             meters: Meters::new(settings.measures_waits),
             idleness: Idleness::default(),
-            is_writing: false,
+            writes_since: None,
             churn: Churn::default(),
             telemetry: Telemetry::default(),
             ticket: None,
@@ -213,7 +213,7 @@ impl Node {
                 biased;
                 Some(command) = commands.recv() => match command {
                     Command::BlockWritten { is_written } => {
-                        self.is_writing = false;
+                        self.writes_since = None;
                         self.on_input(Input::BlockWritten { is_written }, report);
                     }
                     Command::Leave => {
@@ -325,7 +325,7 @@ impl Node {
         }
         told.into_iter().for_each(|event| self.tell_event(event, report));
         for block in self.out.saved.drain(..) {
-            self.is_writing = true;
+            self.writes_since = Some(now);
             report(Report::Saved(&block), &*self.peer);
         }
         self.failure = self.failure.take().or(self.out.failure.take());

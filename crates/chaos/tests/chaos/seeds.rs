@@ -66,7 +66,7 @@ fn nothing_is_violated_whatever_happens() {
 /// Whoever is to write the last state has a disk that fails or stalls, is not heard when it has, or is a newcomer that stands by.
 #[test]
 fn a_pipeline_is_saved_or_nobody_says_so() {
-    check(&[10750, 12458, 18968, 31694, 37056, 37714, 38260, 40962, 85567, 91390]);
+    check(&[10750, 12458, 18968, 31694, 37056, 37714, 38260, 40962, 43502, 85567, 91390]);
 }
 
 /// Two who refuse each other and hear each other have views of their own.

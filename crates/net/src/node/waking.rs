@@ -12,6 +12,8 @@ use crate::report::Report;
 
 /// How many deadlines the thread that computes may always be at something, however quick it usually is.
 const LEAST_PATIENCE: u32 = 2;
+/// How many deadlines a block may take to be written until another member is to keep the network.
+const DISK_PATIENCE: u32 = 10;
 
 impl Node {
     pub(super) fn next_wake(&self) -> Instant {
@@ -53,7 +55,8 @@ impl Node {
         }
         let status = self.peer.status();
         // A disk is what it waits for only if it waits for nobody.
-        let waits_for_disk = self.is_writing && status.waits_for.is_empty();
+        let has_time = |since: Duration| now.saturating_sub(since) < deadline.saturating_mul(DISK_PATIENCE);
+        let waits_for_disk = self.writes_since.is_some_and(has_time) && status.waits_for.is_empty();
         let is_busy = self.compute.is_busy() || self.contacts.are_busy() || waits_for_disk;
         self.idleness.look(now, deadline, status, is_busy).map_or(WorkState::Busy, WorkState::Waiting)
     }
