@@ -13,7 +13,7 @@ use crate::sealed_file::Name;
 use crate::ticket::SwarmId;
 
 /// The protocol that this program speaks; peers of other versions are refused.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The longest that a frame of a handshake may be.
 pub(crate) const MAX_HELLO_LEN: usize = 1 << 10;

@@ -29,6 +29,7 @@ mod setup;
 pub mod shared;
 mod site;
 pub mod sketch;
+mod spanning_tree;
 pub mod sparse;
 mod step_work;
 pub mod strategies;

@@ -127,7 +127,7 @@ impl Peer for Replica {
         // Before the first view a peer is the only one that it knows of, and it does not wait for itself.
         let others = |rank: usize| members.get(rank).copied().filter(|peer| *peer != core.me);
         let waits_for = match core.phase {
-            Phase::Agreeing => self.agreement.waits_for(&core.view),
+            Phase::Agreeing => self.agreement.waits_for(core),
             _ => self.training.waits_for(),
         };
         Status {
@@ -219,7 +219,7 @@ impl Replica {
                 None => Ok(()),
             },
             // Who is behind may be quicker than the first member, who says that this peer is a donor.
-            Kind::Snapshot if matches!(self.agreement, Agreement::Waiting) => self.hold(from, frame),
+            Kind::Snapshot if matches!(self.agreement, Agreement::Waiting(_)) => self.hold(from, frame),
             Kind::Snapshot => self.on_snapshot(rank, &frame, out),
             Kind::Strategy | Kind::Tested | Kind::Pace if !self.agreement.is_reached() => self.hold(from, frame),
             // What was said before the swarm went back is void.

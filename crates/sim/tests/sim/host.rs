@@ -148,6 +148,27 @@ fn a_view_lasts_as_long_as_it_has_to_and_the_next_one_has_all_news() {
 }
 
 #[test]
+fn a_view_of_many_is_agreed_on_before_one_uplink_could_tell_all_of_them() {
+    const N_PEERS: usize = 400;
+    // The first member's word is some 1,250 bytes, which take its uplink 4 s if it tells them to all.
+    let scenario =
+        Scenario { link: "1mbit/20ms".parse().unwrap(), deadline: millis(300), limit: millis(2000), ..Scenario::lan() };
+    let n_agreed = |scenario: Scenario, number: u32| {
+        let toy = Toy::with_size(ToySize { n_train: 10 * N_PEERS, ..ToySize::default() }, 1);
+        let (mut n_agreed, simulation) = (0, Simulation::new(setup_of(toy, 1, 10), N_PEERS, scenario).unwrap());
+        let outcome = simulation.run_with(&mut |record: Record| {
+            n_agreed += usize::from(matches!(record.event, Event::View { view, .. } if view == number));
+        });
+        assert!(matches!(outcome, Err(SimulationError::TimeLimit { .. })), "a round takes longer");
+        n_agreed
+    };
+    assert_eq!(n_agreed(scenario.clone(), 1), N_PEERS);
+    // Who should have passed it on is gone before it comes.
+    let faults = vec![Fault { peer: 1, when: When::At(millis(30)), what: What::Kill }];
+    assert_eq!(n_agreed(Scenario { faults, ..scenario }, 2), N_PEERS - 1);
+}
+
+#[test]
 fn peers_come_and_go_and_their_number_stays() {
     let churn = Churn { median_stay: Duration::from_secs(1), killed: 0.5 };
     let scenario = Scenario { churn: Some(churn), deadline: millis(100), ..Scenario::lan() };

@@ -1,6 +1,6 @@
 //! The tree: sums go up from the leaves to the first peer, and its result goes down to all.
 //!
-//! Peer r's children are 2r+1 and 2r+2. A peer adds its first child's numbers to its own and then the second's, so a sum does not
+//! It is a [`SpanningTree`] of two children a peer. A peer adds its first child's numbers to its own and then the second's, so a sum does not
 //! depend on when messages arrive, and all end with the bits that the first peer sent down. Segments follow each other up and down.
 //! Nobody sends or receives more than 3M, however many peers there are, in 2·log₂ N steps; a ring has 2(N−1).
 
@@ -14,6 +14,7 @@ use super::interface::Collective;
 use super::segments::{Label, n_segments, segment};
 use crate::codec::Codec;
 use crate::malformed::Malformed;
+use crate::spanning_tree::SpanningTree;
 use crate::strategy::{Cost, CostQuestion, Ctx, Message};
 
 /// A sum over all peers that goes up and down a tree.
@@ -27,6 +28,7 @@ pub(crate) struct Tree {
 }
 
 const MOST_CHILDREN: usize = 2;
+const TREE: SpanningTree = SpanningTree { most_children: MOST_CHILDREN };
 /// What comes down. What comes up from a child has the child's place among its parent's as its step.
 const RESULT: usize = MOST_CHILDREN;
 /// It is for what must not be rounded.
@@ -38,17 +40,12 @@ impl Tree {
         Self { rank: 0, n_peers: 1, buckets: Buckets::default(), sums: BTreeMap::new() }
     }
 
-    fn children(rank: usize, n_peers: usize) -> Range<usize> {
-        let first = (MOST_CHILDREN * rank + 1).min(n_peers);
-        first..(first + MOST_CHILDREN).min(n_peers)
-    }
-
     fn own_children(&self) -> Range<usize> {
-        Self::children(self.rank, self.n_peers)
+        TREE.children(self.rank, self.n_peers)
     }
 
     fn parent(&self) -> Option<usize> {
-        (self.rank > 0).then(|| (self.rank - 1) / MOST_CHILDREN)
+        TREE.parent(self.rank)
     }
 
     /// As which step this peer's sum comes to its parent.
@@ -162,7 +159,7 @@ impl Collective for Tree {
 
     fn cost(&self, question: &CostQuestion<'_>) -> Cost {
         let (n_peers, vector) = (question.n_peers, vector_len(CODEC, question));
-        let n_links = |rank: usize| Self::children(rank, n_peers).len() as u64 + u64::from(rank > 0);
+        let n_links = |rank: usize| TREE.children(rank, n_peers).len() as u64 + u64::from(rank > 0);
         // The first peer has no parent, the second is the first that may have all.
         let most = (0..n_peers.min(2)).map(n_links).max().unwrap_or(0) * vector;
         let depth = n_peers.max(1).ilog2();

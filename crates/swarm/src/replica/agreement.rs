@@ -3,10 +3,14 @@
 //! Everyone tells the first member how far it is. The first member answers with the donor: of those who trained with the
 //! latest quorum who is most advanced, of equals the first. Those whose past is another fetch its state, from it and from others who
 //! have the same. A view that changes in the middle begins this anew.
+//!
+//! In a large view the first member's word is passed on along a tree, since its length grows with the members, and one uplink would
+//! carry it to all of them one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use nettorrent_engine::rng::mix;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +24,9 @@ use crate::effects::{Outbox, TimerToken};
 use crate::malformed::Malformed;
 use crate::place::{Place, StateVersion};
 use crate::sampling::ledger::Ledger;
+use crate::spanning_tree::SpanningTree;
 use crate::strategy::AnyStrategy;
-use crate::view::{View, Weight};
+use crate::view::Weight;
 use crate::wire::{Frame, Kind, decoded, encoded};
 
 /// How far a peer says it is.
@@ -196,18 +201,23 @@ impl Verdict {
         Ok(())
     }
 
-    /// Tells all others.
-    pub(super) fn tell(&self, core: &Core, out: &mut Outbox) {
+    /// Tells all others, also where they do not wait for it: directly, so that it comes before what this peer says next.
+    pub(super) fn tell_all(&self, core: &Core, out: &mut Outbox) {
         core.tell_others(Kind::Agreement, VERDICT, &encoded(self), out);
     }
 }
 
+/// Tells a verdict to those who have it from this peer.
+fn pass_on(verdict: &Bytes, core: &Core, out: &mut Outbox) {
+    for child in TREE.children(core.rank, core.view.len()) {
+        core.tell(child, Kind::Agreement, VERDICT, verdict.clone(), out);
+    }
+}
+
 /// How far the members of a view have agreed.
-#[derive(Default)]
 pub(super) enum Agreement {
-    /// This peer waits for a view, or for the first member's word.
-    #[default]
-    Waiting,
+    /// This peer waits for a view, or for the verdict, which it has from this rank.
+    Waiting(usize),
     /// This peer is the first member and gathers how far the others are.
     Gathering(BTreeMap<usize, Claim>),
     /// This peer is behind and takes over another's state.
@@ -216,8 +226,18 @@ pub(super) enum Agreement {
     Reached,
 }
 
+impl Default for Agreement {
+    fn default() -> Self {
+        Self::Waiting(0)
+    }
+}
+
 /// More donors than these would hold a copy of their state for little: links are full by then.
 const MOST_CO_DONORS: usize = 3;
+
+/// Whom a verdict reaches by whom. With fewer children it would take more hops; with more, the first member's uplink would take longer.
+/// Views of up to 17 members hear it from the first one itself.
+const TREE: SpanningTree = SpanningTree { most_children: 16 };
 
 const CLAIM: u64 = 0;
 const VERDICT: u64 = 1;
@@ -228,10 +248,10 @@ impl Agreement {
     }
 
     /// Whom this peer waits for, by rank.
-    pub(super) fn waits_for(&self, view: &View) -> Vec<usize> {
+    pub(super) fn waits_for(&self, core: &Core) -> Vec<usize> {
         match self {
-            Self::Waiting => vec![0],
-            Self::Gathering(claims) => (0..view.len()).filter(|rank| !claims.contains_key(rank)).collect(),
+            Self::Waiting(rank) => vec![*rank],
+            Self::Gathering(claims) => (0..core.view.len()).filter(|rank| !claims.contains_key(rank)).collect(),
             Self::Behind(fetch) => fetch.waits_for(),
             Self::Reached => Vec::new(),
         }
@@ -239,11 +259,11 @@ impl Agreement {
 
     /// There is a new view. A first member who is alone knows at once what to say.
     pub(super) fn begin(&mut self, claim: Claim, core: &Core, out: &mut Outbox) -> Option<Verdict> {
-        if core.rank == 0 {
+        let Some(parent) = TREE.parent(core.rank) else {
             *self = Self::Gathering(BTreeMap::from([(0, claim)]));
             return self.conclude_if_gathered(core, out);
-        }
-        *self = Self::Waiting;
+        };
+        *self = Self::Waiting(parent);
         core.tell(0, Kind::Agreement, CLAIM, encoded(&claim), out);
         None
     }
@@ -262,16 +282,19 @@ impl Agreement {
                 claims.insert(rank, claim);
                 Ok(self.conclude_if_gathered(core, out))
             }
-            (VERDICT, agreement) if rank == 0 && core.rank != 0 => {
+            (VERDICT, agreement) => {
                 let verdict: Verdict = decoded(&frame.body)?;
                 let is_due = match verdict.is_rollback {
-                    true => verdict.donor == 0 && verdict.is_behind(core.rank),
-                    false => matches!(agreement, Self::Waiting),
+                    true => rank == 0 && verdict.donor == 0 && verdict.is_behind(core.rank),
+                    false => matches!(agreement, Self::Waiting(parent) if *parent == rank),
                 };
                 if !is_due {
-                    return Err(Malformed::new("it decides again what was decided"));
+                    return Err(Malformed::new("it decides again what was decided, or what another decides"));
                 }
                 verdict.check(core.view.len())?;
+                if !verdict.is_rollback {
+                    pass_on(&frame.body, core, out);
+                }
                 Ok(Some(verdict))
             }
             _ => Err(Malformed::new("it speaks out of turn in the agreement on a view")),
@@ -285,7 +308,7 @@ impl Agreement {
             return None;
         }
         let verdict = Verdict::new(claims, sites(claims, core), core.replicas_are_equal());
-        verdict.tell(core, out);
+        pass_on(&encoded(&verdict), core, out);
         Some(verdict)
     }
 
@@ -318,7 +341,7 @@ impl Agreement {
         let Self::Behind(fetch) = self else { return Ok(None) };
         let Some(snapshot) = fetch.on_frame((rank, frame), core, n_state_vectors_at, out)? else { return Ok(None) };
         let donor = fetch.donor();
-        *self = Self::Waiting;
+        *self = Self::default();
         Ok(Some((donor, snapshot)))
     }
 }

@@ -25,7 +25,7 @@ impl Gate {
         Self {
             view: core.view.number,
             is_agreed: agreement.is_reached(),
-            awaits_verdict: matches!(agreement, Agreement::Waiting),
+            awaits_verdict: matches!(agreement, Agreement::Waiting(_)),
             phase: core.phase,
             first_round: core.place.first_round,
             open_rounds: core.open_rounds(),

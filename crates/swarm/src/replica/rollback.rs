@@ -14,7 +14,7 @@ impl Replica {
             Reaction::Stop => {}
             Reaction::Wait => {
                 self.training.abandon();
-                self.agreement = Agreement::Waiting;
+                self.agreement = Agreement::default();
             }
             Reaction::GoBack(state) => self.go_back(why, *state, out),
         }
@@ -25,7 +25,7 @@ impl Replica {
         let core = self.core();
         let others: Vec<u32> = (1..core.view.len() as u32).collect();
         let verdict = Verdict::rollback(others, state.place.n_rollbacks, core);
-        verdict.tell(core, out);
+        verdict.tell_all(core, out);
         let donor = Donor::new(verdict.transfer(), state.clone(), Vec::new(), Vec::new(), &verdict.behind);
         donor.begin(core, out);
         out.records.push(core.record(Event::RolledBack {
