@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -92,10 +92,29 @@ def kind_of(tensor: Tensor) -> tuple[torch.dtype, torch.Size, torch.device]:
 
 def copy_each(to: Sequence[Tensor], source: Sequence[Tensor]) -> None:
     """Copies tensors into others like them, on a GPU with one launch for each type of number."""
+    alike: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for k, tensor in enumerate(to):
+        alike.setdefault((tensor.dtype, tensor.device), []).append(k)
     with torch.no_grad():
-        for dtype in {tensor.dtype for tensor in to}:
-            places = [k for k, tensor in enumerate(to) if tensor.dtype == dtype]
+        for places in alike.values():
             torch._foreach_copy_([to[k] for k in places], [source[k] for k in places])
+
+
+def ask(numbers: Tensor) -> Callable[[], list[float]]:
+    """Asks a device for numbers; what this gives waits for them, and not for what is launched later."""
+    if numbers.device.type != "cuda":
+        return numbers.tolist
+    on_host = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True)
+    on_host.copy_(numbers, non_blocking=True)
+    has_come = torch.cuda.Event()
+    has_come.record()
+
+    def read() -> list[float]:
+        has_come.synchronize()
+        told: list[float] = on_host.tolist()
+        return told
+
+    return read
 
 
 class Layout:

@@ -45,10 +45,12 @@ class Watch:
         self, run: Any, workers: Sequence[TorchWorker], callbacks: Iterable[Callback], progress: bool, again: str
     ) -> None:
         self.history: list[Event] = []
-        self._run, self._workers, self._worker, self._again = run, workers, workers[0], again
-        self._progress = Progress(lambda: self._worker.counts_correct) if progress else None
+        worker = workers[0]
+        self._run, self._workers, self._worker, self._again = run, workers, worker, again
+        # Nothing here refers back to the watch: model and data are free as soon as the run is over, and not when garbage is collected.
+        self._progress = Progress(lambda: worker.counts_correct) if progress else None
         shown: list[Callback] = [self._progress] if self._progress else []
-        self._tellers: list[Callback] = [self._remember, *shown, *callbacks]
+        self._callbacks: list[Callback] = [*shown, *callbacks]
         self._has_said_how_to_go_on = False
 
     def __enter__(self) -> Watch:
@@ -76,12 +78,10 @@ class Watch:
         self.on_event(json.loads(line))
 
     def on_event(self, event: Event) -> None:
-        for tell in self._tellers:
-            tell(event)
-
-    def _remember(self, event: Event) -> None:
         if event.get("event") == "epoch":
             self.history.append(event)
+        for tell in self._callbacks:
+            tell(event)
 
     def result(self, end: Mapping[str, Any]) -> Result:
         """How it ended; the workers compute no more, and the model has the final values."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ._data import Collate, Samples, as_samples, test_samples, to_device
-from ._flat import Layout, copy_each, floats, integers, kind_of
+from ._flat import Layout, ask, copy_each, floats, integers, kind_of
 from ._handover import Give, Handover
 from ._modes import eval_mode, let_lone_samples_pass
 from ._objective import Judged, Loss, Metric, Objective, StepFunction, n_correct
 from ._optimizer import OptimizerLike, OptimizerState, make_optimizer, trained_by
 from ._random import device_lock, own_cpu, own_device, seed_device
+from ._undo import Undo
 
 Score = tuple[float, int, int, list[float]]
 
@@ -77,6 +78,7 @@ class TorchWorker:
         self.layout = Layout(model, trained_by(made, model))
         self.optimizer = made
         self._state = OptimizerState(made, self.layout.params)
+        self._undo = Undo(made, self.layout.params, self.device)
         self._objective = Objective(loss, step, metrics)
         self._forward: Any = torch.compile(model) if compile else model
         self._data = as_samples(data, collate, samples_per_epoch)
@@ -164,7 +166,7 @@ class TorchWorker:
                 self._hand_over_gradient(out, before, is_begun)
             finally:
                 self._handover.drop()
-            return self._read_score(tally)[0]
+            return self._ask_score(tally)()[0]
 
     def _begin_handover(self, out: Tensor, give: Give | None) -> bool:
         """Has the next backward pass hand the gradient over in parts, unless it comes in several; the first one shows whether it does."""
@@ -279,17 +281,31 @@ class TorchWorker:
         with self._computing():
             before = self._copy_of_buffers()
             tally = self._backward(integers(samples), seed)
-            score, largest = self._read_score(tally, self._largest_gradient())
-            return self._step_if_usual(score, math.isfinite(largest), before, lr, most_loss)
+            read = self._ask_score(tally, self._largest_gradient())
+            # A GPU that waited for the answer would wait for the step's launches, too.
+            is_taken = self._undo.remember()
+            if is_taken:
+                self._optimizer_step(lr)
+            score, largest = read()
+            return self._step_if_usual(score, math.isfinite(largest), before, lr, most_loss, is_taken)
 
     def _step_if_usual(
-        self, score: Score, is_finite: bool, before: Sequence[Tensor], lr: float, most_loss: float
+        self,
+        score: Score,
+        is_finite: bool,
+        before: Sequence[Tensor],
+        lr: float,
+        most_loss: float,
+        is_taken: bool = False,
     ) -> Score | None:
         is_usual = is_finite and score[0] <= most_loss * max(1, score[2])
         if is_usual:
-            self._optimizer_step(lr)
+            if not is_taken:
+                self._optimizer_step(lr)
             self._n_steps += 1
         else:
+            if is_taken:
+                self._undo.put_back()
             self._put_buffers_back(before)
         self.layout.drop_gradient()
         return score if is_usual else None
@@ -361,20 +377,25 @@ class TorchWorker:
             tally.append((len(part), judged.loss.detach(), n_correct(judged.output, judged.target)))
         return tally
 
-    def _read_score(
+    def _ask_score(
         self, tally: Sequence[tuple[int, Tensor, Tensor | None]], also: Tensor | None = None
-    ) -> tuple[Score, float]:
-        """The score of a batch, and another number, with one wait for the device."""
+    ) -> Callable[[], tuple[Score, float]]:
+        """Asks the device for the score of a batch, and for another number; what this gives waits for the answer."""
         sizes, losses, rights = [part[0] for part in tally], [part[1] for part in tally], [part[2] for part in tally]
         counted = [right for right in rights if right is not None]
         self.counts_correct |= bool(counted)
         asked = [*losses, *counted, *([] if also is None else [also])]
         precision = torch.float64 if any(loss.dtype == torch.float64 for loss in losses) else torch.float32
-        numbers = torch.stack([x.to(self.device, precision).reshape(()) for x in asked]).tolist() if asked else []
-        loss_sum = sum(loss * size for loss, size in zip(numbers, sizes, strict=False))
-        n_right = int(sum(numbers[len(losses) : len(losses) + len(counted)]))
-        score = (loss_sum, n_right, sum(sizes), [0.0] * len(self._objective.metrics))
-        return score, 0.0 if also is None else numbers[-1]
+        answer = ask(torch.stack([x.to(self.device, precision).reshape(()) for x in asked]) if asked else torch.empty(0))
+
+        def read() -> tuple[Score, float]:
+            numbers = answer()
+            loss_sum = sum(loss * size for loss, size in zip(numbers, sizes, strict=False))
+            n_right = int(sum(numbers[len(losses) : len(losses) + len(counted)]))
+            score = (loss_sum, n_right, sum(sizes), [0.0] * len(self._objective.metrics))
+            return score, 0.0 if also is None else numbers[-1]
+
+        return read
 
     def _micro_batches(self, samples: Tensor) -> Sequence[Tensor]:
         return samples.tensor_split(min(self._accumulate, len(samples))) if len(samples) else ()

@@ -1,9 +1,11 @@
 """The real part in Rust: peers of one process, with every strategy, and against plain PyTorch loops."""
 
 import copy
+import gc
 import itertools
 import queue
 import threading
+import weakref
 
 import pytest
 import torch
@@ -588,3 +590,21 @@ def test_a_swarm_that_is_not_trained_with_lets_go():
         assert swarm.ticket
     with pytest.raises(nettorrent.SwarmError):
         nettorrent.join(swarm.ticket, small_net(), F.cross_entropy, blobs(96, 1), progress=False).run()
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_a_run_that_is_over_holds_no_model_and_no_data(progress):
+    def train():
+        inputs, labels = data()
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+        optimizer = torch.optim.AdamW(model.parameters())
+        nettorrent.fit(model, F.cross_entropy, (inputs, labels), optimizer=optimizer, epochs=1, batch=16, progress=progress)
+        return [weakref.ref(held) for held in (model, inputs, optimizer)]
+
+    # A GPU's memory must not wait for the garbage collector, which does not know of it.
+    gc.disable()
+    try:
+        held = train()
+        assert [reference() for reference in held] == [None] * 3
+    finally:
+        gc.enable()
