@@ -235,7 +235,7 @@ impl Default for Agreement {
 /// More donors than these would hold a copy of their state for little: links are full by then.
 const MOST_CO_DONORS: usize = 3;
 
-/// Whom a verdict reaches by whom. With fewer children it would take more hops; with more, the first member's uplink would take longer.
+/// How a verdict spreads. With fewer children it would take more hops; with more, the first member's uplink would take longer.
 /// Views of up to 17 members hear it from the first one itself.
 const TREE: SpanningTree = SpanningTree { most_children: 16 };
 
